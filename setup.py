@@ -1,0 +1,60 @@
+"""Build timebound, with its hot modules compiled by mypyc where a C compiler is at hand.
+
+Everything else about the package stands in pyproject.toml. Without a compiler, or with
+TIMEBOUND_PURE=1, the same sources are installed as plain Python: slower, but the reference.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+
+from setuptools import setup
+
+HERE = Path(__file__).parent
+# The hot path, by folder: everything in these packages is compiled but what is listed after them.
+COMPILED = ("wire", "core")
+COMPILED_FILES = ("units.py", "node/connection.py", "bench/counting.py")
+NOT_COMPILED: tuple[str, ...] = ()
+
+
+def compiled_sources() -> list[str]:
+    package = HERE / "src" / "timebound"
+    found = [package / name for name in COMPILED_FILES]
+    for folder in COMPILED:
+        found += sorted((package / folder).rglob("*.py"))
+    kept = [path for path in found if path.exists() and path.name != "__init__.py"]
+    return [
+        str(path.relative_to(HERE)) for path in kept if str(path.relative_to(package)) not in NOT_COMPILED
+    ]
+
+
+def has_compiler() -> bool:
+    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+    return shutil.which(compiler) is not None
+
+
+def extensions() -> list[object]:
+    if os.environ.get("TIMEBOUND_PURE") == "1":
+        return []
+    if not has_compiler():
+        print("timebound: no C compiler found; installing uncompiled (slower)", file=sys.stderr)
+        return []
+    # mypyc reads its module names from the path, relative to the source root.
+    from mypyc.build import mypycify
+
+    os.environ.setdefault("MYPYPATH", str(HERE / "src"))
+    sources = compiled_sources()
+    return list(
+        mypycify(
+            ["--config-file", str(HERE / "pyproject.toml"), *sources],
+            opt_level=os.environ.get("TIMEBOUND_OPT", "2"),
+            debug_level="0",
+        )
+    )
+
+
+setup(ext_modules=extensions())

@@ -1,0 +1,1 @@
+"""Every decision of a broker; no IO, no clock, no randomness of its own."""

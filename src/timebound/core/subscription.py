@@ -1,0 +1,61 @@
+"""A subscription: which topics one session asked for, and on what terms.
+
+It is immutable once it stands in the index: a changed subscription is a new object that
+replaces the old one.
+"""
+
+from __future__ import annotations
+
+from timebound.core.message import NO_USER_PROPERTIES, UserProperties
+from timebound.core.predicate import Predicate
+
+
+class Subscription:
+    """What one SUBSCRIBE entry asked for.
+
+    `topic_filter` is the whole filter as the client wrote it, `$share/...` included.
+    `user_properties` are kept as they came: storage writes them and nothing else of the terms.
+    """
+
+    __slots__ = (
+        "client_id",
+        "deadline_ns",
+        "identifier",
+        "no_local",
+        "penalty",
+        "predicate",
+        "price",
+        "qos",
+        "retain_as_published",
+        "retain_handling",
+        "topic_filter",
+        "user_properties",
+    )
+
+    def __init__(
+        self,
+        client_id: str,
+        topic_filter: str,
+        qos: int = 0,
+        no_local: bool = False,
+        retain_as_published: bool = False,
+        retain_handling: int = 0,
+        identifier: int = 0,
+        predicate: Predicate | None = None,
+        deadline_ns: int = 0,
+        price: float = 1.0,
+        penalty: float = 0.0,
+        user_properties: UserProperties = NO_USER_PROPERTIES,
+    ) -> None:
+        self.client_id = client_id
+        self.topic_filter = topic_filter
+        self.qos = qos
+        self.no_local = no_local
+        self.retain_as_published = retain_as_published
+        self.retain_handling = retain_handling
+        self.identifier = identifier  # 0 = none
+        self.predicate = predicate  # the content filter `where`
+        self.deadline_ns = deadline_ns  # 0 = none
+        self.price = price
+        self.penalty = penalty
+        self.user_properties = user_properties

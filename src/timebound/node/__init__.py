@@ -1,0 +1,1 @@
+"""The broker on a network: listeners, connections, storage, configuration."""
