@@ -1,0 +1,375 @@
+"""The configuration as typed values: every key, its default, its range and the reason for it.
+
+This is the one place where a key is described. The reader (`config_reader.py`) takes the
+ranges from here, and a test compares `docs/configuration.md` with it row by row. Nothing here
+touches a file.
+
+A field that ends in `_s` is written in TOML without that ending, as a duration: the field
+`connect_timeout_s` is the key `connect_timeout = "10s"`.
+"""
+
+# ruff: noqa: RUF009 - `setting` makes a dataclass field, it is no call for a default value.
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from timebound.core.access import AccessRule
+from timebound.units import SECOND, format_duration
+
+# What a value is made of; `config_reader.py` has one function for each.
+Kind = Literal["text", "path", "switch", "count", "size", "duration", "seconds", "choice", "texts"]
+
+KIBIBYTE: Final = 1024
+MEBIBYTE: Final = 1024 * KIBIBYTE
+GIBIBYTE: Final = 1024 * MEBIBYTE
+DAY_S: Final = 86_400
+# MQTT 5, 2.1.4: the largest remaining length, and the header before it.
+MQTT_PACKET_BYTES_MAX: Final = 268_435_455 + 5
+# MQTT 5, 3.1.2.11.2: this session expiry interval means "never".
+NEVER_S: Final = 0xFFFF_FFFF
+UNLIMITED: Final = 1 << 53
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is known about one key besides its name and default."""
+
+    kind: Kind
+    reason: str
+    minimum: int = 0
+    maximum: int = UNLIMITED
+    choices: tuple[str, ...] = ()
+
+
+def setting(kind: Kind, default: object, reason: str, **more: Any) -> Any:
+    """Declare a field of a configuration table; `default` may be MISSING for a required key."""
+    return field(default=default, metadata={"setting": Setting(kind, reason, **more)})
+
+
+@dataclass(frozen=True, slots=True)
+class TlsConfig:
+    """`[listeners.tls]`: how one listener encrypts, and whether certificates name users."""
+
+    certificate: Path = setting(
+        "path", MISSING, "the server's certificate chain in PEM; clients cannot verify the broker without it"
+    )
+    key: Path = setting("path", MISSING, "the private key that belongs to `certificate`, in PEM")
+    ca: Path | None = setting(
+        "path",
+        None,
+        "certificates in PEM that client certificates must descend from; none: they are not asked for",
+    )
+    require_client_certificate: bool = setting(
+        "switch", False, "turn away clients without a certificate during the handshake; needs `ca`"
+    )
+    identity: Literal["none", "common_name"] = setting(
+        "choice",
+        "none",
+        "`common_name` takes the user name from the client certificate, so no password is needed; needs `ca`",
+        choices=("none", "common_name"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerConfig:
+    """`[[listeners]]`: one address to accept connections on."""
+
+    name: str = setting("text", "", "how logs and mistakes call it; empty: made from kind, host and port")
+    host: str = setting(
+        "text", "127.0.0.1", "only this machine can reach it until the configuration says otherwise"
+    )
+    port: int = setting(
+        "count", 1883, "the port registered for MQTT; 0 takes a free one (for tests)", maximum=65_535
+    )
+    kind: Literal["tcp", "websocket"] = setting(
+        "choice",
+        "tcp",
+        "MQTT straight over TCP, or inside WebSocket frames for browsers",
+        choices=("tcp", "websocket"),
+    )
+    path: str = setting(
+        "text", "/mqtt", "the path of the WebSocket endpoint that client libraries use by default"
+    )
+    origins: tuple[str, ...] = setting(
+        "texts",
+        (),
+        "web origins whose pages may connect; with none, browsers are refused and other clients served, "
+        "because any page could otherwise reach a broker on its visitor's machine; `*` is any",
+    )
+    tls: TlsConfig | None = None
+    allow_anonymous: bool | None = setting(
+        "switch",
+        None,
+        "let clients in without a user name; left out: only if `host` is a loopback address, "
+        "so that nothing is open to a network by accident",
+    )
+
+    @property
+    def anonymous_allowed(self) -> bool:
+        """Whether clients without a user name get in here, with the default resolved."""
+        if self.allow_anonymous is None:
+            return is_loopback(self.host)
+        return self.allow_anonymous
+
+    @property
+    def label(self) -> str:
+        """The name to show people."""
+        return self.name or f"{self.kind} {self.host}:{self.port}"
+
+    def allows_origin(self, origin: str | None) -> bool:
+        """Whether a WebSocket request with this Origin header (None: it has none) is served."""
+        return origin is None or "*" in self.origins or origin in self.origins
+
+
+@dataclass(frozen=True, slots=True)
+class DataConfig:
+    """`[data]`: where the broker keeps what must survive a restart."""
+
+    path: Path = setting(
+        "path",
+        Path("data"),
+        "a folder that can be seen, copied and deleted; relative to the configuration file",
+    )
+    fsync: bool = setting(
+        "switch",
+        True,
+        "an acknowledged message then survives a power cut; without it, only the end of the process",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityConfig:
+    """`[security]`: who may connect and what they may do; `rules` are the `[[acl]]` entries."""
+
+    password_file: Path | None = setting(
+        "path", None, "made by `timebound passwd`; none: no user name is accepted"
+    )
+    acl_file: Path | None = setting(
+        "path", None, "access rules, one a line; instead of `[[acl]]`, not besides"
+    )
+    anonymous_user: str = setting("text", "", "the user name that access rules see for clients without one")
+    rules: tuple[AccessRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """`[log]`: what the broker writes to standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = setting(
+        "choice",
+        "info",
+        "connections, refusals and limits, but no messages",
+        choices=("debug", "info", "warning", "error"),
+    )
+    format: Literal["text", "json"] = setting(
+        "choice", "text", "lines for people, or one JSON object a line for programs", choices=("text", "json")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`[limits]`: every bound of the broker. Reaching one is answered and logged, never fatal."""
+
+    connections_max: int = setting(
+        "count", 20_000, "an idle connection costs up to 40 KB: at most 800 MB for all of them", minimum=1
+    )
+    connections_per_address_max: int = setting(
+        "count", 0, "off (0), because many devices may stand behind one address; set it on open networks"
+    )
+    packet_size_max: int = setting(
+        "size",
+        MEBIBYTE,
+        "room for any telemetry and small files, while one packet does not hold up the others for long",
+        minimum=128,
+        maximum=MQTT_PACKET_BYTES_MAX,
+    )
+    packets_per_second_max: int = setting(
+        "count",
+        0,
+        "off (0), because what a client should send differs by orders of magnitude; counted per client",
+    )
+    subscriptions_per_client_max: int = setting(
+        "count", 1_000, "wildcards replace longer lists; a client cannot fill the index alone", minimum=1
+    )
+    topic_length_max: int = setting(
+        "size",
+        KIBIBYTE,
+        "in UTF-8 bytes, for topic names and topic filters; longer ones are data put into the wrong place",
+        minimum=1,
+        maximum=65_535,
+    )
+    topic_levels_max: int = setting(
+        "count",
+        64,
+        "the topic tree is as deep as the longest topic; real hierarchies have under 20",
+        minimum=1,
+    )
+    filter_length_max: int = setting(
+        "size",
+        4 * KIBIBYTE,
+        "of a content filter (`where`), in characters; bounds what one filter costs to parse",
+        minimum=1,
+    )
+    queue_bytes_per_client_max: int = setting(
+        "size",
+        16 * MEBIBYTE,
+        "a slow or absent reader costs at most this much; some minutes of telemetry",
+        minimum=1,
+    )
+    queue_messages_per_client_max: int = setting(
+        "count",
+        100_000,
+        "small messages cost more in bookkeeping than in bytes; so they are counted as well",
+        minimum=1,
+    )
+    queue_bytes_total_max: int = setting(
+        "size", 512 * MEBIBYTE, "many slow readers together must not use up the machine", minimum=1
+    )
+    inflight_max: int = setting(
+        "count",
+        1_024,
+        "Receive Maximum that is announced: keeps a fast publisher busy over a long path, "
+        "and bounds its state here",
+        minimum=1,
+        maximum=65_535,
+    )
+    outgoing_inflight_max: int = setting(
+        "count",
+        1_024,
+        "unacknowledged messages to one client, if it asks for no smaller number; "
+        "the others wait where they can still be reordered",
+        minimum=1,
+        maximum=65_535,
+    )
+    topic_alias_max: int = setting(
+        "count",
+        64,
+        "per connection and direction; costs at most 64 times `topic_length_max`; 0 turns aliases off",
+        maximum=65_535,
+    )
+    keep_alive_max_s: int = setting(
+        "seconds",
+        0,
+        "off (0s): clients choose, as they may on any broker; "
+        "otherwise MQTT 5 clients are told to use at most this",
+        maximum=65_535,
+    )
+    connect_timeout_s: float = setting(
+        "duration",
+        10.0,
+        "from accepting to CONNECT; slow links need seconds, idle sockets must not collect",
+        minimum=1,
+    )
+    session_expiry_max_s: int = setting(
+        "seconds",
+        30 * DAY_S,
+        "a client that stays away for a month is gone; `never` lets sessions live for ever",
+        maximum=NEVER_S,
+    )
+    retained_messages_max: int = setting(
+        "count",
+        500_000,
+        "one for each topic of a large installation; new topics are refused beyond, known ones are not",
+    )
+    retained_bytes_max: int = setting("size", 256 * MEBIBYTE, "retained messages are held in memory")
+    will_delay_max_s: int = setting(
+        "seconds",
+        DAY_S,
+        "a will that waits longer no longer tells that its client went away",
+        maximum=NEVER_S,
+    )
+    user_properties_max: int = setting(
+        "count", 64, "in one packet; each is an object and may be tested by every content filter"
+    )
+    write_buffer_bytes: int = setting(
+        "size",
+        64 * KIBIBYTE,
+        "handed to one connection's socket ahead of its sending; "
+        "what is beyond recall cannot be reordered or dropped",
+        minimum=KIBIBYTE,
+        maximum=GIBIBYTE,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The whole configuration of one broker."""
+
+    node_name: str = setting(
+        "text", "timebound", "tells brokers apart in logs, `$SYS` and records; letters, digits, `.`, `_`, `-`"
+    )
+    sys_interval_s: float = setting(
+        "duration", 10.0, "how often `$SYS` is published; as other brokers do; 0s turns it off"
+    )
+    data: DataConfig = DataConfig()
+    listeners: tuple[ListenerConfig, ...] = (ListenerConfig(),)
+    security: SecurityConfig = SecurityConfig()
+    limits: Limits = Limits()
+    log: LogConfig = LogConfig()
+
+
+# Tables of the file by their TOML name; `[[acl]]` is read apart, its entries are access rules.
+TABLES: Final[tuple[tuple[str, type], ...]] = (
+    ("", Config),
+    ("data", DataConfig),
+    ("listeners", ListenerConfig),
+    ("listeners.tls", TlsConfig),
+    ("security", SecurityConfig),
+    ("limits", Limits),
+    ("log", LogConfig),
+)
+
+
+def settings_of(table: type) -> dict[str, tuple[Field[Any], Setting]]:
+    """The TOML keys of one table, in order, with the field and the setting behind each."""
+    found: dict[str, tuple[Field[Any], Setting]] = {}
+    for known in fields(table):
+        described = known.metadata.get("setting")
+        if isinstance(described, Setting):
+            found[toml_key(known.name, described)] = (known, described)
+    return found
+
+
+def toml_key(field_name: str, described: Setting) -> str:
+    if described.kind in ("duration", "seconds"):
+        return field_name.removesuffix("_s")
+    return field_name
+
+
+def format_default(known: Field[Any], described: Setting) -> str:
+    """The default as it would be written in TOML, for the reference."""
+    value = known.default
+    if value is MISSING:
+        return "required"
+    if value is None:
+        return "none"
+    if described.kind == "switch":
+        return "true" if value else "false"
+    if described.kind in ("duration", "seconds"):
+        return f'"{format_duration(round(value * SECOND))}"'
+    if described.kind == "size":
+        return f'"{format_size(value)}"' if value >= KIBIBYTE else str(value)
+    if described.kind == "texts":
+        return "[" + ", ".join(f'"{text}"' for text in value) + "]"
+    return str(value) if described.kind == "count" else f'"{value}"'
+
+
+def format_size(size: int) -> str:
+    for unit, factor in (("GiB", GIBIBYTE), ("MiB", MEBIBYTE), ("KiB", KIBIBYTE)):
+        if size >= factor and size % factor == 0:
+            return f"{size // factor}{unit}"
+    return str(size)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address; a name counts only if it is `localhost`."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
