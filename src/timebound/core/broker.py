@@ -1,0 +1,385 @@
+"""The broker: joins matching, sessions, retained messages and output, and only joins.
+
+A call is an input: the shell calls a method for everything that happens, with the time, and
+then asks what to do: `take_closes`, `take_ready` with `take_deliveries`, `take_batch`. Nothing
+here waits, reads a clock or knows a socket, so a simulator drives it as the network node does.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from timebound.core.access import AccessList
+from timebound.core.durability import Batch, Durability
+from timebound.core.effects import (
+    DropInbound,
+    DropRetained,
+    DropSubscription,
+    PutInbound,
+    PutRetained,
+    PutSubscription,
+    Snapshot,
+    Will,
+)
+from timebound.core.index import Route, SubscriptionIndex
+from timebound.core.lifecycle import Lifecycle
+from timebound.core.limits import BrokerLimits
+from timebound.core.message import Delivery, Message
+from timebound.core.outbound import Outbound
+from timebound.core.predicate import Attributes
+from timebound.core.retained import RetainedStore
+from timebound.core.session import ENCODED, PUBACK, PUBCOMP, PUBREC, PUBREL, ReadyList, Reply, Session
+from timebound.core.stats import Counters, Statistics
+from timebound.core.subscription import Subscription
+from timebound.core.topic import split_share
+from timebound.records import Reason
+
+# MQTT 5 reason codes that the broker itself decides on (2.4).
+SUCCESS: Final = 0x00
+NO_MATCHING_SUBSCRIBERS: Final = 0x10
+NO_SUBSCRIPTION_EXISTED: Final = 0x11
+NOT_AUTHORIZED: Final = 0x87
+SESSION_TAKEN_OVER: Final = 0x8E
+PACKET_ID_NOT_FOUND: Final = 0x92
+QUOTA_EXCEEDED: Final = 0x97
+
+
+class Close:
+    """An order to end a connection, with the reason for its DISCONNECT."""
+
+    __slots__ = ("connection", "reason", "reason_code")
+
+    def __init__(self, connection: int, reason_code: int, reason: str) -> None:
+        self.connection = connection
+        self.reason_code = reason_code
+        self.reason = reason
+
+
+class Broker:
+    """Every decision of one broker."""
+
+    __slots__ = (
+        "_closes",
+        "_durability",
+        "_index",
+        "_lifecycle",
+        "_limits",
+        "_outbound",
+        "_ready",
+        "_retained",
+        "_sequence",
+        "_sessions",
+        "counters",
+    )
+
+    def __init__(self, limits: BrokerLimits, access: AccessList, is_durable: bool = False) -> None:
+        self._limits = limits
+        self.counters = Counters()
+        self._ready = ReadyList()
+        self._index = SubscriptionIndex()
+        self._durability = Durability(self._ready, is_durable)
+        self._outbound = Outbound(limits, self._ready, self._durability, self.counters)
+        self._lifecycle = Lifecycle(limits, access, self._index, self._outbound, self._durability)
+        self._sessions = self._lifecycle.sessions
+        self._retained = RetainedStore(limits.retained_messages_max, limits.retained_bytes_max)
+        self._closes: list[Close] = []
+        self._sequence = 0
+
+    # --- sessions -------------------------------------------------------------------
+
+    def connect(
+        self,
+        client_id: str,
+        user: str,
+        clean_start: bool,
+        expiry_interval_s: int,
+        receive_maximum: int,
+        will: Will | None,
+        connection: int,
+        now_ns: int,
+    ) -> tuple[Session, bool]:
+        """A client was let in on a connection (a number above 0); gives its session and Session Present."""
+        old = self._sessions.get(client_id)
+        if old is not None and old.connection:
+            self._closes.append(
+                Close(old.connection, SESSION_TAKEN_OVER, f"client id {client_id!r} connected again")
+            )
+            self.disconnect(old, old.connection, True, now_ns)
+        opened = self._lifecycle.connect(
+            client_id, user, clean_start, expiry_interval_s, receive_maximum, will, connection, now_ns
+        )
+        self._publish_due_wills(now_ns)
+        self.counters.connections_total += 1
+        return opened
+
+    def disconnect(self, session: Session, connection: int, keep_will: bool, now_ns: int) -> None:
+        """A connection is gone. One that no longer serves the session changes nothing."""
+        if session.connection == connection:
+            self._lifecycle.disconnect(session, keep_will, now_ns)
+            self._publish_due_wills(now_ns)
+
+    def restore(self, snapshot: Snapshot, now_ns: int) -> None:
+        """Take up what an earlier run stored; once, before the first client."""
+        self._sequence = snapshot.sequence_max
+        for message in snapshot.retained:
+            if not message.is_expired(now_ns):
+                self._retained.put(message)
+        self._lifecycle.restore(snapshot, now_ns)
+        self._publish_due_wills(now_ns)
+
+    def set_access(self, access: AccessList) -> None:
+        """Replace the access rules of all clients."""
+        self._lifecycle.set_access(access)
+
+    # --- subscriptions --------------------------------------------------------------
+
+    def subscribe(self, session: Session, subscription: Subscription, now_ns: int) -> int:
+        """Add or replace a subscription; gives the reason code for SUBACK."""
+        topic_filter = subscription.topic_filter
+        group, _ = split_share(topic_filter)
+        if not session.access.may_subscribe(topic_filter):
+            return NOT_AUTHORIZED
+        old = session.subscriptions.get(topic_filter)
+        if old is not None:
+            self._index.remove(old)
+        elif len(session.subscriptions) >= self._limits.subscriptions_per_client_max:
+            return QUOTA_EXCEEDED
+        session.subscriptions[topic_filter] = subscription
+        self._index.insert(subscription)
+        if session.is_durable:
+            self._durability.add(PutSubscription(subscription))
+        wants_retained = subscription.retain_handling == 0 or (
+            subscription.retain_handling == 1 and old is None
+        )
+        if wants_retained and not group:
+            self._send_retained(session, subscription, now_ns)
+        return subscription.qos
+
+    def unsubscribe(self, session: Session, topic_filter: str) -> int:
+        """Remove a subscription; gives the reason code for UNSUBACK."""
+        subscription = session.subscriptions.pop(topic_filter, None)
+        if subscription is None:
+            return NO_SUBSCRIPTION_EXISTED
+        self._index.remove(subscription)
+        if session.is_durable:
+            self._durability.add(DropSubscription(session.client_id, topic_filter))
+        return SUCCESS
+
+    def _send_retained(self, session: Session, subscription: Subscription, now_ns: int) -> None:
+        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        for message in self._retained.match(subscription.topic_filter):
+            if message.is_expired(now_ns):
+                self._forget_retained(message.topic)
+                continue
+            predicate = subscription.predicate
+            if predicate is None or predicate.matches(_attributes(message)):
+                self._outbound.offer(
+                    session, message, min(message.qos, subscription.qos), True, identifiers
+                )
+
+    # --- messages in ----------------------------------------------------------------
+
+    def publish(self, session: Session, message: Message, packet_id: int, now_ns: int) -> None:
+        """A client published; the answer, where its QoS asks for one, becomes a reply."""
+        self.counters.messages_received += 1
+        qos = message.qos
+        if qos == 0:
+            if session.access.may_publish(message.topic):
+                self.route(message, now_ns)
+            else:
+                self._refuse()
+            return
+        mark = self._durability.mark()
+        if qos == 2 and packet_id in session.inbound:
+            # MQTT 5, 4.3.3: sent again before it was released; it was routed the first time.
+            self._durability.reply(session, Reply(PUBREC, packet_id), mark)
+            return
+        kind = PUBACK if qos == 1 else PUBREC
+        if not session.access.may_publish(message.topic):
+            self._refuse()
+            reason = f"{Reason.NOT_AUTHORIZED.value}: publishing to {message.topic!r} is not allowed"
+            self._durability.reply(session, Reply(kind, packet_id, NOT_AUTHORIZED, reason), mark)
+            return
+        count = self.route(message, now_ns)
+        if qos == 2:
+            session.inbound[packet_id] = True
+            if session.is_durable:
+                self._durability.add(PutInbound(session.client_id, packet_id))
+        reason_code = SUCCESS if count else NO_MATCHING_SUBSCRIBERS
+        self._durability.reply(session, Reply(kind, packet_id, reason_code), mark)
+
+    def route(self, message: Message, now_ns: int) -> int:
+        """Give a message to everybody who wants it; the count of sessions it matched.
+
+        The shell calls this for messages of the broker's own, such as `$SYS` topics.
+        """
+        self._sequence += 1
+        message.sequence = self._sequence
+        if message.retain:
+            self._retain(message)
+        route = self._index.match(message.topic)
+        if not route.is_simple:
+            return self._route_selectively(route, message)
+        count = 0
+        for subscription in route.plain:
+            if subscription.no_local and subscription.client_id == message.publisher:
+                continue
+            qos = subscription.qos if subscription.qos < message.qos else message.qos
+            identifiers = (subscription.identifier,) if subscription.identifier else ()
+            retain = message.retain and subscription.retain_as_published
+            self._outbound.offer(self._sessions[subscription.client_id], message, qos, retain, identifiers)
+            count += 1
+        return count
+
+    def _route_selectively(self, route: Route, message: Message) -> int:
+        """As `route`, with content filters, shared groups, or several subscriptions of one session."""
+        attributes = _attributes(message) if route.needs_attributes else None
+        by_session: dict[str, list[Subscription]] = {}
+        for subscription in route.select(attributes):
+            if not (subscription.no_local and subscription.client_id == message.publisher):
+                by_session.setdefault(subscription.client_id, []).append(subscription)
+        for client_id, subscriptions in by_session.items():
+            # MQTT 5, 3.3.4: one copy, at the highest QoS, with all identifiers.
+            qos = min(message.qos, max([subscription.qos for subscription in subscriptions]))
+            identifiers = tuple([one.identifier for one in subscriptions if one.identifier])
+            retain = message.retain and any([one.retain_as_published for one in subscriptions])
+            self._outbound.offer(self._sessions[client_id], message, qos, retain, identifiers)
+        count = len(by_session)
+        for group in route.groups:
+            count += self._route_shared(group.candidates(attributes), message)
+        return count
+
+    def _route_shared(self, candidates: list[Subscription], message: Message) -> int:
+        """Give the message to the first member that is connected, or else the first at all."""
+        if not candidates:
+            return 0
+        chosen = candidates[0]
+        for subscription in candidates:
+            if self._sessions[subscription.client_id].connection:
+                chosen = subscription
+                break
+        identifiers = (chosen.identifier,) if chosen.identifier else ()
+        retain = message.retain and chosen.retain_as_published
+        session = self._sessions[chosen.client_id]
+        self._outbound.offer(session, message, min(message.qos, chosen.qos), retain, identifiers)
+        return 1
+
+    def _retain(self, message: Message) -> None:
+        if not message.payload:
+            self._forget_retained(message.topic)
+        elif not self._retained.put(message):
+            self.counters.drop(Reason.QUOTA)
+        elif not message.topic.startswith("$SYS/"):
+            self._durability.add(PutRetained(message))
+
+    def _forget_retained(self, topic: str) -> None:
+        if self._retained.remove(topic) and not topic.startswith("$SYS/"):
+            self._durability.add(DropRetained(topic))
+
+    def _refuse(self) -> None:
+        self.counters.publishes_refused += 1
+        self.counters.drop(Reason.NOT_AUTHORIZED)
+
+    def _publish_due_wills(self, now_ns: int) -> None:
+        while self._lifecycle.due_wills:
+            message = self._lifecycle.due_wills.pop(0)
+            # The expiry of a will counts from its publication, not from CONNECT (3.1.3.2.4).
+            message.expires_ns += now_ns if message.expires_ns else 0
+            message.published_ns = now_ns
+            self.route(message, now_ns)
+
+    # --- acknowledgements -----------------------------------------------------------
+
+    def acknowledge(self, session: Session, kind: int, packet_id: int, reason_code: int) -> bool:
+        """Take PUBACK, PUBREC, PUBREL or PUBCOMP; False if it breaks the protocol."""
+        if kind != PUBREL:
+            return self._outbound.acknowledge(session, kind, packet_id, reason_code)
+        mark = self._durability.mark()
+        if session.inbound.pop(packet_id, False):
+            if session.is_durable:
+                self._durability.add(DropInbound(session.client_id, packet_id))
+            reason_code = SUCCESS
+        else:
+            reason_code = PACKET_ID_NOT_FOUND
+        self._durability.reply(session, Reply(PUBCOMP, packet_id, reason_code), mark)
+        return True
+
+    def reply(self, session: Session, frame: bytes, mark: int) -> None:
+        """Answer with a packet the shell encoded, once what was ordered since `mark` is on disk."""
+        self._durability.reply(session, Reply(ENCODED, frame=frame), mark)
+
+    def mark(self) -> int:
+        return self._durability.mark()
+
+    # --- what to do -----------------------------------------------------------------
+
+    def take_closes(self) -> list[Close]:
+        closes = self._closes
+        if closes:
+            self._closes = []
+        return closes
+
+    def has_ready(self) -> bool:
+        return not self._ready.is_empty()
+
+    def take_ready(self) -> list[Session]:
+        """Sessions with something to write; ask `take_deliveries` of each whose socket has room."""
+        return self._ready.take()
+
+    def put_ready(self, session: Session) -> None:
+        """The session's socket has room again."""
+        if session.has_work():
+            self._ready.add(session)
+
+    def take_deliveries(self, session: Session, bytes_max: int, now_ns: int) -> list[Delivery]:
+        return self._outbound.take(session, bytes_max, now_ns)
+
+    def abandon(self, session: Session, delivery: Delivery, reason: Reason) -> None:
+        """A delivery that was taken cannot be sent."""
+        self._outbound.abandon(session, delivery, reason)
+
+    def take_batch(self) -> Batch | None:
+        """Orders for storage; call `committed` with the batch when they are on disk."""
+        return self._durability.take()
+
+    def committed(self, batch: Batch) -> None:
+        self._durability.committed(batch)
+
+    def wake(self, now_ns: int) -> None:
+        """The moment of `next_wakeup_ns` has come."""
+        self._lifecycle.wake(now_ns)
+        self._publish_due_wills(now_ns)
+
+    def next_wakeup_ns(self) -> int | None:
+        return self._lifecycle.next_wakeup_ns()
+
+    def session(self, client_id: str) -> Session | None:
+        return self._sessions.get(client_id)
+
+    def statistics(self) -> Statistics:
+        """A frozen picture of this moment."""
+        statistics = Statistics(self.counters)
+        statistics.sessions = len(self._sessions)
+        statistics.connected = self._lifecycle.connected
+        statistics.subscriptions = len(self._index)
+        statistics.retained_messages = len(self._retained)
+        statistics.retained_bytes = self._retained.size_bytes
+        statistics.queued_bytes = self._outbound.queued_bytes
+        for session in self._sessions.values():
+            statistics.queued_messages += session.queued_messages()
+            statistics.inflight += len(session.inflight)
+        return statistics
+
+    def _check(self) -> None:
+        """Raise AssertionError where the parts contradict each other."""
+        self._index._check()
+        self._retained._check()
+        total = 0
+        for session in self._sessions.values():
+            session._check()
+            total += session.queue_bytes
+        assert total == self._outbound.queued_bytes, "queued bytes of sessions and broker differ"
+
+
+def _attributes(message: Message) -> Attributes:
+    return Attributes(message.user_properties, message.payload, message.topic)

@@ -1,0 +1,217 @@
+"""Sessions coming and going: connection, take-over, expiry, and wills.
+
+The order of events decides what happens to a will: a take-over first loses the old
+connection, which makes its will due, and then resumes the session, which cancels it,
+or ends the session, which publishes it at once (MQTT 5, 3.1.2.5 and 3.1.3.2.2).
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from timebound.core.access import AccessList
+from timebound.core.durability import Durability
+from timebound.core.effects import DropSession, DropWill, PutSession, PutWill, Snapshot, Will
+from timebound.core.index import SubscriptionIndex
+from timebound.core.limits import SESSION_NEVER_EXPIRES_S, BrokerLimits
+from timebound.core.message import Message
+from timebound.core.outbound import Outbound
+from timebound.core.session import Session
+from timebound.records import Reason
+from timebound.units import SECOND
+
+
+class Lifecycle:
+    """All sessions, and the timers by which they and their wills fall due.
+
+    Wills that fall due are appended to `due_wills`; the broker publishes them.
+    """
+
+    __slots__ = (
+        "_access",
+        "_durability",
+        "_index",
+        "_limits",
+        "_outbound",
+        "_timers",
+        "connected",
+        "due_wills",
+        "sessions",
+        "wills",
+    )
+
+    def __init__(
+        self,
+        limits: BrokerLimits,
+        access: AccessList,
+        index: SubscriptionIndex,
+        outbound: Outbound,
+        durability: Durability,
+    ) -> None:
+        self._access = access
+        self._limits = limits
+        self._index = index
+        self._outbound = outbound
+        self._durability = durability
+        self._timers: list[tuple[int, str]] = []
+        self.sessions: dict[str, Session] = {}
+        self.wills: dict[str, Will] = {}
+        self.due_wills: list[Message] = []
+        self.connected = 0
+
+    def connect(
+        self,
+        client_id: str,
+        user: str,
+        clean_start: bool,
+        expiry_interval_s: int,
+        receive_maximum: int,
+        will: Will | None,
+        connection: int,
+        now_ns: int,
+    ) -> tuple[Session, bool]:
+        """Open a session for a new connection; also tells whether it was present before.
+
+        The session must not be connected: the broker disconnects the old connection first.
+        """
+        session = self.sessions.get(client_id)
+        assert session is None or session.connection == 0
+        # A session belongs to its user: somebody else with the same client id must not inherit it.
+        if session is not None and (clean_start or session.user != user):
+            self.end(session, Reason.SESSION_EXPIRED)
+            session = None
+        self._cancel_will(client_id)
+        is_present = session is not None
+        if session is None:
+            session = Session(client_id, user, self._access.for_client(user, client_id))
+            self.sessions[client_id] = session
+        session.connection = connection
+        self.connected += 1
+        session.expires_ns = 0
+        session.receive_maximum = min(receive_maximum, self._limits.outgoing_inflight_max)
+        session.send_quota = session.receive_maximum
+        session.expiry_interval_s = min(expiry_interval_s, self._limits.session_expiry_max_s)
+        # Once stored, a session stays stored until it ends, even if it no longer outlives this connection.
+        session.is_durable = session.is_durable or session.expiry_interval_s > 0
+        if session.is_durable:
+            self._put(session, 0)
+        if will is not None:
+            self.wills[client_id] = will
+            self._durability.add(PutWill(will))
+        if is_present:
+            self._outbound.resume(session)
+        return session, is_present
+
+    def disconnect(self, session: Session, keep_will: bool, now_ns: int) -> None:
+        """The session's connection is gone; its will becomes due unless the client took it back.
+
+        A DISCONNECT may have changed `expiry_interval_s` just before.
+        """
+        assert session.connection
+        session.connection = 0
+        self.connected -= 1
+        self._outbound.suspend(session)
+        will = self.wills.get(session.client_id)
+        if will is not None:
+            if keep_will:
+                self._schedule_will(session, will, now_ns)
+            else:
+                self._cancel_will(session.client_id)
+        if session.expiry_interval_s == 0:
+            self.end(session, Reason.SESSION_EXPIRED)
+            return
+        self._put(session, now_ns)
+        self._schedule_expiry(session, now_ns)
+
+    def end(self, session: Session, reason: Reason) -> None:
+        """Forget the session; a will that still waits is due now."""
+        for subscription in session.subscriptions.values():
+            self._index.remove(subscription)
+        session.subscriptions.clear()
+        self._outbound.discard(session, reason)
+        session.inbound.clear()
+        del self.sessions[session.client_id]
+        if session.is_durable:
+            self._durability.add(DropSession(session.client_id))
+            session.is_durable = False
+        self._fire_will(session.client_id)
+
+    def restore(self, snapshot: Snapshot, now_ns: int) -> None:
+        """Take up the sessions and wills of an earlier run; all of them are disconnected."""
+        for stored in snapshot.sessions:
+            access = self._access.for_client(stored.user, stored.client_id)
+            session = Session(stored.client_id, stored.user, access)
+            session.expiry_interval_s = stored.expiry_interval_s
+            session.is_durable = True
+            self.sessions[stored.client_id] = session
+            for subscription in stored.subscriptions:
+                session.subscriptions[subscription.topic_filter] = subscription
+                self._index.insert(subscription)
+            for delivery in stored.deliveries:
+                self._outbound.restore(session, delivery)
+            for packet_id in stored.inbound:
+                session.inbound[packet_id] = True
+            ended_ns = stored.ended_ns or now_ns
+            if not stored.ended_ns:
+                self._put(session, now_ns)
+            self._schedule_expiry(session, ended_ns)
+        for will in snapshot.wills:
+            self.wills[will.client_id] = will
+            owner = self.sessions.get(will.client_id)
+            if owner is None:
+                self._fire_will(will.client_id)
+            elif will.due_ns == 0:
+                self._schedule_will(owner, will, now_ns)
+            else:
+                heapq.heappush(self._timers, (will.due_ns, will.client_id))
+
+    def set_access(self, access: AccessList) -> None:
+        """Apply new access rules to everything from now on; what is queued stays owed."""
+        self._access = access
+        for session in self.sessions.values():
+            session.access = access.for_client(session.user, session.client_id)
+
+    def wake(self, now_ns: int) -> None:
+        """End the sessions and fire the wills that are due."""
+        while self._timers and self._timers[0][0] <= now_ns:
+            _, client_id = heapq.heappop(self._timers)
+            # Timers are never taken back: what they meant is checked when they ring.
+            will = self.wills.get(client_id)
+            if will is not None and 0 < will.due_ns <= now_ns:
+                self._fire_will(client_id)
+            session = self.sessions.get(client_id)
+            if session is not None and 0 < session.expires_ns <= now_ns:
+                self.end(session, Reason.SESSION_EXPIRED)
+
+    def next_wakeup_ns(self) -> int | None:
+        return self._timers[0][0] if self._timers else None
+
+    def _put(self, session: Session, ended_ns: int) -> None:
+        self._durability.add(
+            PutSession(session.client_id, session.expiry_interval_s, ended_ns, session.user)
+        )
+
+    def _schedule_expiry(self, session: Session, ended_ns: int) -> None:
+        if session.expiry_interval_s != SESSION_NEVER_EXPIRES_S:
+            session.expires_ns = ended_ns + session.expiry_interval_s * SECOND
+            heapq.heappush(self._timers, (session.expires_ns, session.client_id))
+
+    def _schedule_will(self, session: Session, will: Will, now_ns: int) -> None:
+        delay_s = min(will.delay_s, session.expiry_interval_s, self._limits.will_delay_max_s)
+        if delay_s == 0:
+            self._fire_will(session.client_id)
+            return
+        will.due_ns = now_ns + delay_s * SECOND
+        self._durability.add(PutWill(will))
+        heapq.heappush(self._timers, (will.due_ns, will.client_id))
+
+    def _fire_will(self, client_id: str) -> None:
+        will = self.wills.get(client_id)
+        if will is not None:
+            self.due_wills.append(will.message)
+            self._cancel_will(client_id)
+
+    def _cancel_will(self, client_id: str) -> None:
+        if client_id in self.wills:
+            del self.wills[client_id]
+            self._durability.add(DropWill(client_id))

@@ -1,0 +1,45 @@
+"""The limits that the core itself keeps; the configuration sets them and gives their reasons."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SESSION_NEVER_EXPIRES_S: Final = 0xFFFFFFFF  # MQTT 5, 3.1.2.11.2
+
+
+class BrokerLimits:
+    """Upper limits of what sessions and the broker may hold."""
+
+    __slots__ = (
+        "outgoing_inflight_max",
+        "queue_bytes_per_client_max",
+        "queue_bytes_total_max",
+        "queue_messages_per_client_max",
+        "retained_bytes_max",
+        "retained_messages_max",
+        "session_expiry_max_s",
+        "subscriptions_per_client_max",
+        "will_delay_max_s",
+    )
+
+    def __init__(
+        self,
+        queue_bytes_per_client_max: int = 8 * 1024 * 1024,
+        queue_messages_per_client_max: int = 100_000,
+        queue_bytes_total_max: int = 512 * 1024 * 1024,
+        outgoing_inflight_max: int = 1024,
+        subscriptions_per_client_max: int = 100_000,
+        retained_messages_max: int = 1_000_000,
+        retained_bytes_max: int = 256 * 1024 * 1024,
+        session_expiry_max_s: int = SESSION_NEVER_EXPIRES_S,
+        will_delay_max_s: int = SESSION_NEVER_EXPIRES_S,
+    ) -> None:
+        self.queue_bytes_per_client_max = queue_bytes_per_client_max
+        self.queue_messages_per_client_max = queue_messages_per_client_max
+        self.queue_bytes_total_max = queue_bytes_total_max
+        self.outgoing_inflight_max = outgoing_inflight_max
+        self.subscriptions_per_client_max = subscriptions_per_client_max
+        self.retained_messages_max = retained_messages_max
+        self.retained_bytes_max = retained_bytes_max
+        self.session_expiry_max_s = session_expiry_max_s
+        self.will_delay_max_s = will_delay_max_s

@@ -1,0 +1,115 @@
+"""Retained messages: the last one of each topic, found again by filter.
+
+The trie mirrors the topic levels, so a filter visits only what it can select. The store
+is bounded in messages and bytes; a full store refuses the new topic and keeps the old ones.
+"""
+
+from __future__ import annotations
+
+from timebound.core.message import Message
+
+
+class RetainedNode:
+    """One topic level and what is retained at it."""
+
+    __slots__ = ("children", "message")
+
+    def __init__(self) -> None:
+        self.children: dict[str, RetainedNode] = {}
+        self.message: Message | None = None
+
+
+class RetainedStore:
+    """The retained message of every topic that has one."""
+
+    __slots__ = ("_messages", "_root", "bytes_max", "messages_max", "size_bytes")
+
+    def __init__(self, messages_max: int, bytes_max: int) -> None:
+        self._messages: dict[str, Message] = {}
+        self._root = RetainedNode()
+        self.size_bytes = 0
+        self.messages_max = messages_max
+        self.bytes_max = bytes_max
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def get(self, topic: str) -> Message | None:
+        return self._messages.get(topic)
+
+    def put(self, message: Message) -> bool:
+        """Retain a message in place of its predecessor; False, and no change, where it does not fit."""
+        old = self._messages.get(message.topic)
+        grown = message.size() - (old.size() if old is not None else 0)
+        if old is None and len(self._messages) >= self.messages_max:
+            return False
+        if grown > 0 and self.size_bytes + grown > self.bytes_max:
+            return False
+        self.size_bytes += grown
+        self._messages[message.topic] = message
+        node = self._root
+        for level in message.topic.split("/"):
+            child = node.children.get(level)
+            if child is None:
+                child = node.children[level] = RetainedNode()
+            node = child
+        node.message = message
+        return True
+
+    def remove(self, topic: str) -> bool:
+        """Forget the topic's message; False if there was none."""
+        message = self._messages.pop(topic, None)
+        if message is None:
+            return False
+        self.size_bytes -= message.size()
+        levels = topic.split("/")
+        path = [self._root]
+        for level in levels:
+            path.append(path[-1].children[level])
+        path[-1].message = None
+        for depth in range(len(levels), 0, -1):
+            if path[depth].children or path[depth].message is not None:
+                break
+            del path[depth - 1].children[levels[depth - 1]]
+        return True
+
+    def match(self, topic_filter: str) -> list[Message]:
+        """The retained messages that an unshared filter selects, in order of their topics' arrival."""
+        found: list[Message] = []
+        self._collect(self._root, topic_filter.split("/"), 0, found)
+        return found
+
+    def _collect(self, node: RetainedNode, levels: list[str], depth: int, found: list[Message]) -> None:
+        if depth == len(levels):
+            if node.message is not None:
+                found.append(node.message)
+            return
+        level = levels[depth]
+        if level == "#":
+            self._collect_all(node, found, is_root=depth == 0)
+        elif level == "+":
+            for name, child in node.children.items():
+                # MQTT 5, 4.7.2: a leading wildcard never selects a topic that starts with $.
+                if depth > 0 or not name.startswith("$"):
+                    self._collect(child, levels, depth + 1, found)
+        else:
+            exact = node.children.get(level)
+            if exact is not None:
+                self._collect(exact, levels, depth + 1, found)
+
+    def _collect_all(self, node: RetainedNode, found: list[Message], is_root: bool) -> None:
+        pending = [node]
+        while pending:
+            current = pending.pop()
+            if current.message is not None:
+                found.append(current.message)
+            for name, child in reversed(current.children.items()):
+                if not (is_root and current is node and name.startswith("$")):
+                    pending.append(child)
+
+    def _check(self) -> None:
+        """Raise AssertionError where the trie and the table disagree."""
+        topics = [message.topic for message in self.match("#")]
+        plain = [topic for topic in self._messages if not topic.startswith("$")]
+        assert sorted(topics) == sorted(plain), "trie and table differ"
+        assert self.size_bytes == sum(message.size() for message in self._messages.values())

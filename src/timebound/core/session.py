@@ -1,0 +1,149 @@
+"""What the broker keeps for one client, connected or not.
+
+A session owns its subscriptions, the packet ids in use in both directions, and what waits
+to be sent. It enforces nothing about storage or limits of the whole broker: `outbound` and
+`lifecycle` do, and are the only ones to change it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from timebound.core.access import ClientAccess
+from timebound.core.message import Delivery
+from timebound.core.subscription import Subscription
+
+# Kinds of reply: MQTT's own packet type numbers, and one for a packet the shell has encoded.
+ENCODED: Final = 0
+PUBACK: Final = 4
+PUBREC: Final = 5
+PUBREL: Final = 6
+PUBCOMP: Final = 7
+
+PACKET_ID_MAX: Final = 65_535
+
+
+class Reply:
+    """An answer to one packet of the client; `frame` is set when the shell encoded it itself."""
+
+    __slots__ = ("frame", "kind", "packet_id", "reason", "reason_code")
+
+    def __init__(
+        self, kind: int, packet_id: int = 0, reason_code: int = 0, reason: str = "", frame: bytes = b""
+    ) -> None:
+        self.kind = kind
+        self.packet_id = packet_id
+        self.reason_code = reason_code
+        self.reason = reason
+        self.frame = frame
+
+
+class Session:
+    """State of one client id.
+
+    Deliveries move queue -> (waiting, when the client's Receive Maximum is used up) -> inflight.
+    `outbox` holds those that wait for nothing but the socket; `resend` those of an earlier connection.
+    """
+
+    __slots__ = (
+        "access",
+        "client_id",
+        "connection",
+        "expires_ns",
+        "expiry_interval_s",
+        "held",
+        "inbound",
+        "inflight",
+        "is_durable",
+        "is_ready",
+        "last_packet_id",
+        "last_sequence",
+        "outbox",
+        "queue",
+        "queue_bytes",
+        "receive_maximum",
+        "replies",
+        "resend",
+        "send_quota",
+        "subscriptions",
+        "user",
+        "waiting",
+    )
+
+    def __init__(self, client_id: str, user: str, access: ClientAccess) -> None:
+        self.client_id = client_id
+        self.user = user
+        self.access = access
+        self.connection = 0  # number of the connection that serves it; 0 = not connected
+        self.expiry_interval_s = 0
+        self.is_durable = False  # outlives its connection
+        self.expires_ns = 0  # when it ends, while not connected; 0 = never
+        self.subscriptions: dict[str, Subscription] = {}
+        self.inbound: dict[int, bool] = {}  # packet ids of QoS 2 messages not yet released
+        self.inflight: dict[int, Delivery] = {}
+        self.queue: deque[Delivery] = deque()
+        self.waiting: deque[Delivery] = deque()
+        self.outbox: deque[Delivery] = deque()
+        self.resend: deque[Delivery] = deque()
+        self.replies: list[Reply] = []
+        self.queue_bytes = 0  # of queue and waiting
+        self.held = 0  # replies that wait for storage
+        self.is_ready = False  # stands in the ready list
+        self.receive_maximum = PACKET_ID_MAX
+        self.send_quota = PACKET_ID_MAX
+        self.last_packet_id = 0
+        self.last_sequence = 0
+
+    def next_packet_id(self) -> int:
+        """A packet id that no delivery in flight uses; there is one while the quota is kept."""
+        packet_id = self.last_packet_id
+        while True:
+            packet_id = packet_id % PACKET_ID_MAX + 1
+            if packet_id not in self.inflight:
+                self.last_packet_id = packet_id
+                return packet_id
+
+    def has_work(self) -> bool:
+        """Whether something could be written now."""
+        if self.replies or self.outbox or self.queue:
+            return True
+        return self.send_quota > 0 and (len(self.waiting) > 0 or len(self.resend) > 0)
+
+    def queued_messages(self) -> int:
+        return len(self.queue) + len(self.waiting)
+
+    def _check(self) -> None:
+        """Raise AssertionError where the session contradicts itself."""
+        waiting = list(self.queue) + list(self.waiting)
+        assert self.queue_bytes == sum(delivery.message.size() for delivery in waiting)
+        assert 0 <= self.send_quota <= self.receive_maximum
+        for packet_id, delivery in self.inflight.items():
+            assert delivery.packet_id == packet_id and delivery.qos > 0
+        assert self.connection or not (self.replies or self.outbox or self.resend)
+
+
+class ReadyList:
+    """Sessions with something to write, each once, in the order they became ready."""
+
+    __slots__ = ("_sessions",)
+
+    def __init__(self) -> None:
+        self._sessions: list[Session] = []
+
+    def add(self, session: Session) -> None:
+        if not session.is_ready and session.connection:
+            session.is_ready = True
+            self._sessions.append(session)
+
+    def take(self) -> list[Session]:
+        """All of them; from now on they may become ready again."""
+        sessions = self._sessions
+        if sessions:
+            self._sessions = []
+            for session in sessions:
+                session.is_ready = False
+        return sessions
+
+    def is_empty(self) -> bool:
+        return not self._sessions

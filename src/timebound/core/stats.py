@@ -1,0 +1,74 @@
+"""Counters of one broker; a snapshot of them feeds metrics, `$SYS` topics and tests."""
+
+from __future__ import annotations
+
+from timebound.records import Reason
+
+
+class Counters:
+    """Totals since start. The shell reads them and never writes, but for what only it sees (bytes)."""
+
+    __slots__ = (
+        "bytes_received",
+        "bytes_sent",
+        "connections_refused",
+        "connections_total",
+        "dropped",
+        "messages_received",
+        "messages_sent",
+        "publishes_refused",
+    )
+
+    def __init__(self) -> None:
+        self.messages_received = 0
+        self.messages_sent = 0
+        self.publishes_refused = 0
+        self.bytes_received = 0
+        self.bytes_sent = 0
+        self.connections_total = 0
+        self.connections_refused = 0
+        self.dropped: dict[str, int] = {reason.value: 0 for reason in Reason}
+
+    def drop(self, reason: Reason, count: int = 1) -> None:
+        self.dropped[reason.value] += count
+
+
+class Statistics:
+    """One moment of a broker, frozen."""
+
+    __slots__ = (
+        "bytes_received",
+        "bytes_sent",
+        "connected",
+        "connections_refused",
+        "connections_total",
+        "dropped",
+        "inflight",
+        "messages_received",
+        "messages_sent",
+        "publishes_refused",
+        "queued_bytes",
+        "queued_messages",
+        "retained_bytes",
+        "retained_messages",
+        "sessions",
+        "subscriptions",
+    )
+
+    def __init__(self, counters: Counters) -> None:
+        self.messages_received = counters.messages_received
+        self.messages_sent = counters.messages_sent
+        self.publishes_refused = counters.publishes_refused
+        self.bytes_received = counters.bytes_received
+        self.bytes_sent = counters.bytes_sent
+        self.connections_total = counters.connections_total
+        self.connections_refused = counters.connections_refused
+        self.dropped = dict(counters.dropped)
+        self.sessions = 0
+        self.connected = 0
+        self.subscriptions = 0
+        self.retained_messages = 0
+        self.retained_bytes = 0
+        self.queued_messages = 0
+        self.queued_bytes = 0
+        self.inflight = 0

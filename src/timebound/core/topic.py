@@ -1,0 +1,93 @@
+"""Topic names and topic filters: what is valid, and what matches what.
+
+A topic is text of levels separated by `/`. A filter may hold `+` for one level and a
+last `#` for any number; `$share/GROUP/FILTER` shares the filter among a group.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from timebound.errors import FilterError
+
+SHARE_PREFIX: Final = "$share/"
+# MQTT 5, 1.5.4: a string has at most this many bytes, so no topic is ever longer.
+TOPIC_BYTES_MAX: Final = 65_535
+
+
+def check_filter(topic_filter: str) -> None:
+    """Refuse a filter that MQTT does not allow (4.7.1, 4.8.2); `$share/` prefixes included.
+
+    Raises:
+        FilterError: with the position of the first character that is wrong.
+    """
+    if not topic_filter:
+        raise FilterError("topic filter is empty")
+    inner = topic_filter
+    offset = 0
+    if topic_filter.startswith("$share"):
+        inner = _check_share(topic_filter)
+        offset = len(topic_filter) - len(inner)
+    if "\0" in inner:
+        raise FilterError(f"topic filter {topic_filter!r} has a null character", position=inner.index("\0"))
+    levels = inner.split("/")
+    position = offset
+    for number, level in enumerate(levels):
+        if "#" in level:
+            if level != "#":
+                raise FilterError(f"topic filter {topic_filter!r} has '#' inside a level", position=position)
+            if number != len(levels) - 1:
+                raise FilterError(
+                    f"topic filter {topic_filter!r} has '#' before its last level", position=position
+                )
+        if "+" in level and level != "+":
+            raise FilterError(f"topic filter {topic_filter!r} has '+' inside a level", position=position)
+        position += len(level) + 1
+
+
+def _check_share(topic_filter: str) -> str:
+    parts = topic_filter.split("/", 2)
+    if parts[0] != "$share":
+        return topic_filter
+    if len(parts) < 3 or not parts[1] or not parts[2]:
+        raise FilterError(
+            f"shared filter {topic_filter!r} is incomplete; write $share/GROUP/FILTER", position=len("$share")
+        )
+    if "+" in parts[1] or "#" in parts[1]:
+        raise FilterError(
+            f"shared filter {topic_filter!r} has a wildcard in its group", position=len(SHARE_PREFIX)
+        )
+    return parts[2]
+
+
+def split_share(topic_filter: str) -> tuple[str, str]:
+    """Give (group, filter); the group is empty when the filter is not shared."""
+    if not topic_filter.startswith(SHARE_PREFIX):
+        return "", topic_filter
+    parts = topic_filter.split("/", 2)
+    return parts[1], parts[2]
+
+
+def has_wildcard(topic_filter: str) -> bool:
+    return "+" in topic_filter or "#" in topic_filter
+
+
+def level_count(text: str) -> int:
+    return text.count("/") + 1
+
+
+def matches(topic_filter: str, topic: str) -> bool:
+    """Tell whether an unshared filter selects a topic; the index does this for many at once."""
+    filter_levels = topic_filter.split("/")
+    topic_levels = topic.split("/")
+    # MQTT 5, 4.7.2: a leading wildcard never selects a topic that starts with $.
+    if topic.startswith("$") and filter_levels[0] in ("+", "#"):
+        return False
+    for number, level in enumerate(filter_levels):
+        if level == "#":
+            return True
+        if number >= len(topic_levels):
+            return False
+        if level != "+" and level != topic_levels[number]:
+            return False
+    return len(filter_levels) == len(topic_levels)
