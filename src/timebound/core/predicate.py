@@ -1,0 +1,79 @@
+"""Content filters: which messages of a topic a subscription wants.
+
+    parse("value > 90 AND site IN ('north', 'west')").matches(Attributes(properties, payload))
+
+A filter is read once, into a tree that answers per message. It also shows itself as an OR of
+conjunctions, which is what the content index files. `docs/filters.md` has the language.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from timebound.core.predicate_attributes import Attributes, Name
+from timebound.core.predicate_lexer import failure
+from timebound.core.predicate_parser import LENGTH_MAX, Parser
+from timebound.core.predicate_terms import AllOf, AnyOf, Condition
+from timebound.core.predicate_values import TRUE
+
+__all__ = ["CONJUNCTIONS_MAX", "LENGTH_MAX", "Attributes", "Name", "Predicate", "parse"]
+
+# Multiplying out ANDs of ORs doubles with each of them. What would go beyond this stays
+# together as one part that the index does not look into, and is evaluated as it is.
+CONJUNCTIONS_MAX: Final = 64
+
+Conjunction = tuple[Condition, ...]
+
+
+class Predicate:
+    """A content filter, ready to be asked."""
+
+    __slots__ = ("root", "text")
+
+    def __init__(self, text: str, root: Condition) -> None:
+        self.text = text
+        self.root = root
+
+    def matches(self, attributes: Attributes) -> bool:
+        """Whether the filter is TRUE for a message; UNKNOWN does not match."""
+        return self.root.evaluate(attributes) == TRUE
+
+    @property
+    def conjunctions(self) -> list[Conjunction]:
+        """The filter as an OR of ANDs: it matches if all parts of one of them are TRUE."""
+        return _split(self.root)
+
+    def __repr__(self) -> str:
+        return f"Predicate({self.text!r})"
+
+
+def parse(text: str, *, length_max: int = LENGTH_MAX) -> Predicate:
+    """Read a content filter.
+
+    Raises:
+        FilterError: the filter is wrong; the message names the character, `position` counts
+            it from 0.
+    """
+    if len(text) > length_max:
+        fact = f"filter is too long with {len(text)} characters (length_max={length_max}), one too many"
+        raise failure(fact, text, length_max)
+    return Predicate(text, Parser(text).parse_condition())
+
+
+def _split(condition: Condition) -> list[Conjunction]:
+    if isinstance(condition, AnyOf):
+        rows: list[Conjunction] = []
+        for part in condition.parts:
+            rows.extend(_split(part))
+            if len(rows) > CONJUNCTIONS_MAX:
+                return [(condition,)]
+        return rows
+    if isinstance(condition, AllOf):
+        rows = [()]
+        for part in condition.parts:
+            alternatives = _split(part)
+            if len(rows) * len(alternatives) > CONJUNCTIONS_MAX:
+                alternatives = [(part,)]
+            rows = [row + alternative for row in rows for alternative in alternatives]
+        return rows
+    return [(condition,)]
