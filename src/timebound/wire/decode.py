@@ -1,0 +1,411 @@
+"""From the bytes of one whole packet to the packet; framing is in `codec.py`.
+
+Each function gets the body of a packet whose type and flags are already known to be
+allowed, and raises `MalformedPacket` or `ProtocolError` with the reason code that MQTT 5
+names. Topic filters are only checked to be there: whether one makes sense is the broker's
+answer to give, filter by filter.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from timebound.errors import MalformedPacket, ProtocolError
+from timebound.wire import packet_types as types
+from timebound.wire import reasons
+from timebound.wire.packets import (
+    NO_USER_PROPERTIES,
+    Ack,
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Publish,
+    Suback,
+    Subscribe,
+    SubscribeEntry,
+    Unsuback,
+    Unsubscribe,
+    Will,
+)
+from timebound.wire.primitives import Reader, decode_utf8, shown
+from timebound.wire.properties import (
+    CONTENT_TYPE,
+    CORRELATION_DATA,
+    MESSAGE_EXPIRY_INTERVAL,
+    PAYLOAD_FORMAT_INDICATOR,
+    RESPONSE_TOPIC,
+    SUBSCRIPTION_IDENTIFIER,
+    TOPIC_ALIAS,
+    USER_PROPERTY,
+    Properties,
+    check_response_topic,
+    decode_properties,
+)
+
+# Topic names already found valid, by their bytes: a publisher repeats its topics, so checking
+# and decoding each once saves most of the work. Shared by all connections; when it is full
+# it starts anew, which bounds it to about 3 MB.
+TOPICS: Final[dict[bytes, str]] = {}
+_TOPICS_MAX: Final = 8_192
+_TOPIC_CACHED_BYTES_MAX: Final = 128
+
+_SHARED_PREFIX: Final = "$share/"
+
+
+def decode_topic_name(raw: bytes) -> str:
+    """Return a valid topic name; the empty one is for the caller to judge.
+
+    Raises:
+        MalformedPacket: not UTF-8, U+0000, or a wildcard [MQTT-3.3.2-1], [MQTT-3.3.2-2].
+    """
+    topic = TOPICS.get(raw)
+    if topic is not None:
+        return topic
+    topic = decode_utf8(raw, "topic name")
+    if "+" in topic or "#" in topic:
+        raise MalformedPacket(f"topic name contains a wildcard: {shown(raw)}")
+    if raw and len(raw) <= _TOPIC_CACHED_BYTES_MAX:
+        if len(TOPICS) >= _TOPICS_MAX:
+            TOPICS.clear()
+        TOPICS[raw] = topic
+    return topic
+
+
+def decode_protocol(reader: Reader) -> int:
+    """Read the protocol name and level of a CONNECT and return the version: 5, 4 or 3."""
+    name = reader.binary("protocol name")
+    level = reader.u8("protocol level")
+    if name == b"MQTT" and (level == 4 or level == 5):
+        return level
+    # MQTT 3.1 differs only in its name and in limits that 3.1.1 lifted.
+    if name == b"MQIsdp" and level == 3:
+        return 3
+    raise ProtocolError(0x84, f"protocol {shown(name)} level {level} is not spoken here (MQTT 3.1.1 and 5)")
+
+
+def decode_connect(reader: Reader, version: int) -> Connect:
+    """Read the rest of a CONNECT after its protocol name and level."""
+    flags = reader.u8("connect flags")
+    _check_connect_flags(flags, version)
+    packet = Connect("", version, (flags & 0x02) != 0, reader.u16("keep alive"))
+    if version == 5:
+        packet.properties = decode_properties(reader, types.CONNECT)
+    packet.client_id = reader.string("client identifier")
+    if flags & 0x04:
+        packet.will = _decode_will(reader, flags, version)
+    if flags & 0x80:
+        packet.username = reader.string("user name")
+    if flags & 0x40:
+        packet.password = reader.binary("password")
+    reader.expect_end("CONNECT")
+    return packet
+
+
+def _check_connect_flags(flags: int, version: int) -> None:
+    if flags & 0x01:
+        raise MalformedPacket(f"reserved bit of the connect flags is set (0x{flags:02x})")
+    if flags & 0x04:
+        if flags & 0x18 == 0x18:
+            raise MalformedPacket("will QoS is 3 (0, 1 or 2)")
+    elif flags & 0x38:
+        raise MalformedPacket(f"will QoS or will retain without a will (0x{flags:02x})")
+    # MQTT 5 lifted this [MQTT-3.1.2-22] of 3.1.1.
+    if version != 5 and flags & 0xC0 == 0x40:
+        raise MalformedPacket("password without a user name, which MQTT 3.1.1 does not allow")
+
+
+def _decode_will(reader: Reader, flags: int, version: int) -> Will:
+    properties = decode_properties(reader, types.WILL) if version == 5 else Properties()
+    topic = decode_topic_name(reader.binary("will topic"))
+    if not topic:
+        raise MalformedPacket("will topic is empty")
+    payload = reader.binary("will payload")
+    return Will(topic, payload, (flags >> 3) & 3, (flags & 0x20) != 0, properties)
+
+
+def decode_publish(
+    data: bytes, position: int, start: int, stop: int, version: int, is_server: bool
+) -> Publish:
+    """Read the PUBLISH whose packet is `data[position:stop]` and whose body begins at `start`."""
+    first = data[position]
+    qos = (first >> 1) & 3
+    if qos == 3:
+        raise MalformedPacket("QoS of a PUBLISH is 3 (0, 1 or 2)")
+    if qos == 0 and first & 0x08:
+        raise MalformedPacket("DUP is set on a PUBLISH with QoS 0")
+    reader = Reader(data, start, stop)
+    topic = decode_topic_name(reader.binary("topic name"))
+    packet_id = _decode_packet_id(reader, types.PUBLISH) if qos else 0
+    packet = Publish(topic, b"", qos, (first & 1) != 0, (first & 8) != 0, packet_id)
+    if version == 5:
+        length = reader.varint("property length")
+        if length:
+            _decode_publish_properties(packet, reader, length, is_server)
+    if not topic and not packet.topic_alias:
+        if version != 5:
+            raise MalformedPacket("topic name is empty")
+        raise ProtocolError(0x82, "topic name is empty and there is no topic alias")
+    packet.payload = data[reader.position : stop]
+    if first == 0x30 and _is_plain(packet):
+        packet.frame = data[position:stop]
+    return packet
+
+
+def _is_plain(packet: Publish) -> bool:
+    """Tell whether nothing in the packet is between the publisher and the server alone."""
+    return (
+        packet.topic_alias == 0 and packet.message_expiry_interval < 0 and not packet.subscription_identifiers
+    )
+
+
+def _decode_publish_properties(packet: Publish, reader: Reader, length: int, is_server: bool) -> None:
+    """Read the property block of a PUBLISH; what is passed on stays encoded.
+
+    The same rules as `decode_properties`, written out because messages with user properties
+    are the product's everyday traffic.
+    """
+    if length > reader.left():
+        raise MalformedPacket(f"properties are cut short (need {length} bytes, have {reader.left()})")
+    block = Reader(reader.data, reader.position, reader.position + length)
+    reader.position = block.end
+    passed_on: list[bytes] = []
+    kept_from = block.position
+    user_properties: list[tuple[str, str]] = []
+    seen = 0
+    while block.position < block.end:
+        start = block.position
+        identifier = block.u8("property identifier")
+        if identifier == USER_PROPERTY:
+            name = block.string("user property name")
+            user_properties.append((name, block.string("user property value")))
+            continue
+        if identifier != SUBSCRIPTION_IDENTIFIER and identifier < 0x40:
+            if seen >> identifier & 1:
+                raise ProtocolError(0x82, f"property 0x{identifier:02x} of a PUBLISH is given twice")
+            seen |= 1 << identifier
+        if not _decode_hop_property(packet, block, identifier, is_server):
+            _skip_passed_on(block, identifier)
+            continue
+        passed_on.append(block.data[kept_from:start])
+        kept_from = block.position
+    passed_on.append(block.data[kept_from : block.end])
+    packet.passed_on = passed_on[0] if len(passed_on) == 1 else b"".join(passed_on)
+    if user_properties:
+        packet.user_properties = tuple(user_properties)
+
+
+def _decode_hop_property(packet: Publish, block: Reader, identifier: int, is_server: bool) -> bool:
+    """Read a property meant for this hop only; return False if the identifier is another."""
+    if identifier == MESSAGE_EXPIRY_INTERVAL:
+        packet.message_expiry_interval = block.u32("message expiry interval")
+    elif identifier == TOPIC_ALIAS:
+        packet.topic_alias = block.u16("topic alias")
+        if packet.topic_alias == 0:
+            raise ProtocolError(0x94, "topic alias is 0 (at least 1)")
+    elif identifier == SUBSCRIPTION_IDENTIFIER:
+        value = block.varint("subscription identifier")
+        if is_server:
+            raise ProtocolError(0x82, "subscription identifier in a PUBLISH from a client")
+        if value == 0:
+            raise ProtocolError(0x82, "subscription identifier is 0 (1 to 268435455)")
+        packet.subscription_identifiers = (*packet.subscription_identifiers, value)
+    else:
+        return False
+    return True
+
+
+def _skip_passed_on(block: Reader, identifier: int) -> None:
+    """Check a property that stays encoded and move past it."""
+    if identifier == PAYLOAD_FORMAT_INDICATOR:
+        value = block.u8("payload format indicator")
+        if value > 1:
+            raise ProtocolError(0x82, f"payload format indicator is {value} (0 or 1)")
+    elif identifier == CONTENT_TYPE:
+        block.string("content type")
+    elif identifier == RESPONSE_TOPIC:
+        check_response_topic(block.string("response topic"))
+    elif identifier == CORRELATION_DATA:
+        block.binary("correlation data")
+    else:
+        raise MalformedPacket(f"property 0x{identifier:02x} has no place in PUBLISH properties")
+
+
+def _decode_packet_id(reader: Reader, packet_type: int) -> int:
+    packet_id = reader.u16("packet identifier")
+    if packet_id == 0:
+        raise ProtocolError(0x82, f"packet identifier of {types.NAMES[packet_type]} is 0 (1 to 65535)")
+    return packet_id
+
+
+def decode_ack(reader: Reader, kind: int, version: int) -> Ack:
+    packet = Ack(kind, _decode_packet_id(reader, kind))
+    if reader.position == reader.end:
+        return packet
+    if version != 5:
+        reader.expect_end(types.NAMES[kind])
+    packet.reason_code = reader.u8("reason code")
+    if kind == types.PUBACK or kind == types.PUBREC:
+        _check_reason(packet.reason_code, reasons.PUBLISH_ANSWER_CODES, kind)
+    else:
+        _check_reason(packet.reason_code, reasons.RELEASE_CODES, kind)
+    if reader.position < reader.end:
+        properties = decode_properties(reader, kind)
+        packet.reason_string = properties.reason_string or ""
+        if properties.user_properties:
+            packet.user_properties = tuple(properties.user_properties)
+        else:
+            packet.user_properties = NO_USER_PROPERTIES
+        reader.expect_end(types.NAMES[kind])
+    return packet
+
+
+def _check_reason(code: int, allowed: frozenset[int], packet_type: int) -> None:
+    if code not in allowed:
+        raise ProtocolError(0x82, f"{types.NAMES[packet_type]} cannot carry reason code 0x{code:02x}")
+
+
+def decode_subscribe(reader: Reader, version: int) -> Subscribe:
+    packet = Subscribe(_decode_packet_id(reader, types.SUBSCRIBE), [])
+    if version == 5:
+        packet.properties = decode_properties(reader, types.SUBSCRIBE)
+    if reader.position == reader.end:
+        raise ProtocolError(0x82, "SUBSCRIBE has no topic filter")
+    while reader.position < reader.end:
+        packet.entries.append(_decode_subscribe_entry(reader, version))
+    return packet
+
+
+def _decode_subscribe_entry(reader: Reader, version: int) -> SubscribeEntry:
+    topic_filter = _decode_topic_filter(reader)
+    options = reader.u8("subscription options")
+    if options & (0xC0 if version == 5 else 0xFC):
+        raise MalformedPacket(f"reserved bits of the subscription options are set (0x{options:02x})")
+    qos = options & 3
+    if qos == 3:
+        raise ProtocolError(0x82, f"QoS of the subscription to {topic_filter!r} is 3 (0, 1 or 2)")
+    retain_handling = options >> 4
+    if retain_handling == 3:
+        raise ProtocolError(0x82, f"retain handling of {topic_filter!r} is 3 (0, 1 or 2)")
+    no_local = (options & 0x04) != 0
+    if no_local and topic_filter.startswith(_SHARED_PREFIX):
+        raise ProtocolError(0x82, f"no local on the shared subscription {topic_filter!r}")
+    return SubscribeEntry(topic_filter, qos, no_local, (options & 0x08) != 0, retain_handling)
+
+
+def _decode_topic_filter(reader: Reader) -> str:
+    topic_filter = reader.string("topic filter")
+    if not topic_filter:
+        raise MalformedPacket("topic filter is empty")
+    return topic_filter
+
+
+def decode_unsubscribe(reader: Reader, version: int) -> Unsubscribe:
+    packet = Unsubscribe(_decode_packet_id(reader, types.UNSUBSCRIBE), [])
+    if version == 5:
+        packet.properties = decode_properties(reader, types.UNSUBSCRIBE)
+    if reader.position == reader.end:
+        raise ProtocolError(0x82, "UNSUBSCRIBE has no topic filter")
+    while reader.position < reader.end:
+        packet.topic_filters.append(_decode_topic_filter(reader))
+    return packet
+
+
+def decode_suback(reader: Reader, version: int) -> Suback:
+    packet = Suback(_decode_packet_id(reader, types.SUBACK), [])
+    if version == 5:
+        packet.properties = decode_properties(reader, types.SUBACK)
+    allowed = reasons.SUBACK_CODES if version == 5 else reasons.SUBACK_CODES_V4
+    packet.reason_codes = _decode_reason_codes(reader, allowed, types.SUBACK)
+    return packet
+
+
+def decode_unsuback(reader: Reader, version: int) -> Unsuback:
+    packet = Unsuback(_decode_packet_id(reader, types.UNSUBACK), [])
+    if version == 5:
+        packet.properties = decode_properties(reader, types.UNSUBACK)
+        packet.reason_codes = _decode_reason_codes(reader, reasons.UNSUBACK_CODES, types.UNSUBACK)
+    reader.expect_end("UNSUBACK")
+    return packet
+
+
+def _decode_reason_codes(reader: Reader, allowed: frozenset[int], packet_type: int) -> list[int]:
+    codes = list(reader.take(reader.left(), "reason codes"))
+    if not codes:
+        raise MalformedPacket(f"{types.NAMES[packet_type]} has no reason code")
+    for code in codes:
+        _check_reason(code, allowed, packet_type)
+    return codes
+
+
+def decode_connack(reader: Reader, version: int) -> Connack:
+    flags = reader.u8("connect acknowledge flags")
+    if flags > 1:
+        raise MalformedPacket(f"reserved bits of the connect acknowledge flags are set (0x{flags:02x})")
+    code = reader.u8("connect reason code")
+    packet = Connack(flags == 1, code)
+    if version == 5:
+        _check_reason(code, reasons.CONNACK_CODES, types.CONNACK)
+        packet.properties = decode_properties(reader, types.CONNACK)
+    else:
+        packet.reason_code = reasons.reason_of_return_code(code)
+        if packet.reason_code < 0:
+            raise ProtocolError(0x82, f"connect return code {code} does not exist (0 to 5)")
+    if packet.session_present and packet.reason_code:
+        raise ProtocolError(0x82, f"CONNACK refuses with 0x{code:02x} and says a session is present")
+    reader.expect_end("CONNACK")
+    return packet
+
+
+def decode_disconnect(reader: Reader, version: int, is_server: bool) -> Disconnect:
+    packet = Disconnect()
+    if version == 5 and reader.position < reader.end:
+        packet.reason_code = reader.u8("disconnect reason code")
+        allowed = reasons.DISCONNECT_CODES_OF_CLIENT if is_server else reasons.DISCONNECT_CODES_OF_SERVER
+        _check_reason(packet.reason_code, allowed, types.DISCONNECT)
+        if reader.position < reader.end:
+            packet.properties = decode_properties(reader, types.DISCONNECT)
+            if not is_server and packet.properties.session_expiry_interval is not None:
+                raise ProtocolError(0x82, "session expiry interval in a DISCONNECT from a server")
+            if is_server and packet.properties.server_reference is not None:
+                raise ProtocolError(0x82, "server reference in a DISCONNECT from a client")
+    reader.expect_end("DISCONNECT")
+    return packet
+
+
+def decode_auth(reader: Reader, is_server: bool) -> Auth:
+    packet = Auth()
+    if reader.position < reader.end:
+        packet.reason_code = reader.u8("authenticate reason code")
+        packet.properties = decode_properties(reader, types.AUTH)
+    allowed = reasons.AUTH_CODES_OF_CLIENT if is_server else reasons.AUTH_CODES_OF_SERVER
+    _check_reason(packet.reason_code, allowed, types.AUTH)
+    if packet.reason_code and packet.properties.authentication_method is None:
+        raise ProtocolError(0x82, "AUTH has no authentication method")
+    reader.expect_end("AUTH")
+    return packet
+
+
+def decode_body(packet_type: int, reader: Reader, version: int, is_server: bool) -> Packet:
+    """Read the body of any packet but CONNECT and PUBLISH."""
+    if types.PUBACK <= packet_type <= types.PUBCOMP:
+        return decode_ack(reader, packet_type, version)
+    if packet_type == types.SUBSCRIBE:
+        return decode_subscribe(reader, version)
+    if packet_type == types.UNSUBSCRIBE:
+        return decode_unsubscribe(reader, version)
+    if packet_type == types.SUBACK:
+        return decode_suback(reader, version)
+    if packet_type == types.UNSUBACK:
+        return decode_unsuback(reader, version)
+    if packet_type == types.CONNACK:
+        return decode_connack(reader, version)
+    if packet_type == types.DISCONNECT:
+        return decode_disconnect(reader, version, is_server)
+    if packet_type == types.AUTH:
+        return decode_auth(reader, is_server)
+    reader.expect_end(types.NAMES[packet_type])
+    return Pingreq() if packet_type == types.PINGREQ else Pingresp()

@@ -1,0 +1,142 @@
+"""What Timebound reads from User Properties: the terms of a message and of a subscription.
+
+The names and their meaning stand in `docs/wire.md`. All other user properties are the
+application's: they are passed on and filters can test them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from timebound.errors import ProtocolError, UnitError
+from timebound.units import parse_duration, parse_number
+
+PRIORITY_MAX: Final = 9
+_REASON: Final = 0x83  # implementation specific error: the rule is ours, not MQTT's
+_SHOWN_VALUE_MAX: Final = 60
+
+UserProperties = tuple[tuple[str, str], ...] | list[tuple[str, str]]
+
+
+class PublishTerms:
+    """How long a message stays valid (0 = for ever) and its priority (0..9)."""
+
+    __slots__ = ("priority", "timeout_ns")
+
+    def __init__(self, timeout_ns: int = 0, priority: int = 0) -> None:
+        self.timeout_ns = timeout_ns
+        self.priority = priority
+
+
+class SubscribeTerms:
+    """A subscription's content filter, its own limit (0 = none) and what a delivery is worth."""
+
+    __slots__ = ("deadline_ns", "penalty", "price", "where")
+
+    def __init__(
+        self, where: str = "", deadline_ns: int = 0, price: float = 1.0, penalty: float = 0.0
+    ) -> None:
+        self.where = where
+        self.deadline_ns = deadline_ns
+        self.price = price
+        self.penalty = penalty
+
+
+# Shared by all packets without terms: nobody changes terms after they are read.
+DEFAULT_PUBLISH_TERMS: Final = PublishTerms()
+DEFAULT_SUBSCRIBE_TERMS: Final = SubscribeTerms()
+
+
+def parse_publish_terms(user_properties: UserProperties) -> PublishTerms:
+    """Read `timeout` and `priority` from the user properties of a PUBLISH.
+
+    Raises:
+        ProtocolError: 0x83, a value that cannot be read or a term given twice.
+    """
+    if not user_properties:
+        return DEFAULT_PUBLISH_TERMS
+    timeout = ""
+    priority = ""
+    for name, value in user_properties:
+        if name == "timeout":
+            timeout = _once(name, timeout, value)
+        elif name == "priority":
+            priority = _once(name, priority, value)
+    if not timeout and not priority:
+        return DEFAULT_PUBLISH_TERMS
+    return PublishTerms(
+        _duration("timeout", timeout) if timeout else 0, _priority(priority) if priority else 0
+    )
+
+
+def parse_subscribe_terms(user_properties: UserProperties) -> SubscribeTerms:
+    """Read `where`, `deadline`, `price` and `penalty` from the user properties of a SUBSCRIBE.
+
+    Raises:
+        ProtocolError: 0x83, a value that cannot be read or a term given twice.
+    """
+    if not user_properties:
+        return DEFAULT_SUBSCRIBE_TERMS
+    terms = SubscribeTerms()
+    seen: dict[str, str] = {}
+    for name, value in user_properties:
+        if name in ("where", "deadline", "price", "penalty"):
+            seen[name] = _once(name, seen.get(name, ""), value)
+    if not seen:
+        return DEFAULT_SUBSCRIBE_TERMS
+    terms.where = seen.get("where", "")
+    if "deadline" in seen:
+        terms.deadline_ns = _duration("deadline", seen["deadline"])
+    if "price" in seen:
+        terms.price = _worth("price", seen["price"])
+    if "penalty" in seen:
+        terms.penalty = _worth("penalty", seen["penalty"])
+    return terms
+
+
+def _once(name: str, before: str, value: str) -> str:
+    """Return the value of a term, which must not be empty nor given before."""
+    if before:
+        raise ProtocolError(
+            _REASON,
+            f"property {name!r} is given twice, as {_shown(before)} and {_shown(value)}; give it once",
+        )
+    if not value.strip():
+        raise ProtocolError(_REASON, f"property {name!r} is empty; leave it out or give it a value")
+    return value
+
+
+def _duration(name: str, value: str) -> int:
+    try:
+        duration_ns = parse_duration(value)
+    except UnitError:
+        duration_ns = 0
+    if duration_ns == 0:
+        raise ProtocolError(
+            _REASON,
+            f"property {name!r} is {_shown(value)}; it must be a duration above zero like 250ms, 1.5s or 2m",
+        )
+    return duration_ns
+
+
+def _priority(value: str) -> int:
+    if len(value) == 1 and "0" <= value <= "9":
+        return ord(value) - ord("0")
+    raise ProtocolError(_REASON, f"property 'priority' is {_shown(value)}; it must be 0 to {PRIORITY_MAX}")
+
+
+def _worth(name: str, value: str) -> float:
+    try:
+        number = parse_number(value)
+    except UnitError:
+        number = -1.0
+    if number < 0:
+        raise ProtocolError(
+            _REASON,
+            f"property {name!r} is {_shown(value)}; it must be a decimal number of at least 0 like 2.5",
+        )
+    return number
+
+
+def _shown(value: str) -> str:
+    return repr(value) if len(value) <= _SHOWN_VALUE_MAX else f"{value[:_SHOWN_VALUE_MAX]!r}..."
