@@ -1,13 +1,22 @@
 """The broker's configuration: read it, check it, or take the defaults.
 
-    config = load_config(Path("timebound.toml"))    # raises the first ConfigError
-    mistakes = check_config(Path("timebound.toml")) # all of them, for `timebound check`
+    config = load_config(Path("timebound.toml"))     # raises the first mistake
+    mistakes = check_config(Path("timebound.toml"))  # all of them, for `timebound check`
 
-The values are described in `config_values.py`.
+The values are described in `config_values.py` and read in `config_reader.py`; here stands what
+concerns the files a configuration names: certificates, passwords, access rules, data.
 """
 
 from __future__ import annotations
 
+import os
+import ssl
+from pathlib import Path
+from typing import Final
+
+from timebound.core.access import ANONYMOUS, AccessList, AccessRule, read_access_rules
+from timebound.errors import ConfigError
+from timebound.node.config_reader import ConfigReader
 from timebound.node.config_values import (
     NEVER_S,
     Config,
@@ -19,6 +28,8 @@ from timebound.node.config_values import (
     TlsConfig,
     is_loopback,
 )
+from timebound.node.passwords import PasswordFile
+from timebound.node.toml_lines import KeyPath
 
 __all__ = [
     "NEVER_S",
@@ -29,11 +40,159 @@ __all__ = [
     "LogConfig",
     "SecurityConfig",
     "TlsConfig",
+    "check_config",
     "default_config",
     "is_loopback",
+    "load_access_list",
+    "load_config",
+    "parse_config",
 ]
+
+# Configurations are written by hand; a larger file is another one given by mistake.
+FILE_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
 def default_config() -> Config:
     """What runs without a file: MQTT on 127.0.0.1:1883, data in `./data`, this machine only."""
     return Config()
+
+
+def parse_config(text: str, path: Path) -> Config:
+    """Read a configuration from its text; `path` stands in mistakes and anchors relative paths.
+
+    Files that the configuration names are not looked at.
+
+    Raises:
+        ConfigError: the first mistake.
+    """
+    reader = ConfigReader(text, path)
+    _raise_first(_in_order(reader.mistakes, path))
+    return reader.config
+
+
+def load_config(path: Path) -> Config:
+    """Read a configuration file and check the files it names.
+
+    Raises:
+        ConfigError: the first mistake.
+    """
+    reader = ConfigReader(_read_text(path), path)
+    _check_files(reader)
+    _raise_first(_in_order(reader.mistakes, path))
+    return reader.config
+
+
+def check_config(path: Path) -> list[ConfigError]:
+    """Find every mistake in a configuration file and the files it names; none if it can be used."""
+    try:
+        reader = ConfigReader(_read_text(path), path)
+    except ConfigError as exc:
+        return [exc]
+    _check_files(reader)
+    return _in_order(reader.mistakes, path)
+
+
+def load_access_list(security: SecurityConfig) -> AccessList:
+    """Make the access list from `[[acl]]` or the ACL file, read anew each time.
+
+    Raises:
+        ConfigError: the ACL file cannot be read or has a mistake.
+    """
+    if security.acl_file is None:
+        return AccessList(list(security.rules))
+    rules, mistakes = _read_rules(security.acl_file, security)
+    _raise_first(mistakes)
+    return AccessList(rules)
+
+
+def _raise_first(mistakes: list[ConfigError]) -> None:
+    if mistakes:
+        raise mistakes[0]
+
+
+def _in_order(mistakes: list[ConfigError], path: Path) -> list[ConfigError]:
+    # The configuration itself first, then the files it names, each from top to bottom.
+    return sorted(mistakes, key=lambda mistake: (mistake.path != str(path), mistake.path, mistake.line))
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(FILE_BYTES_MAX + 1)
+    except (OSError, ValueError) as exc:
+        reason = (exc.strerror if isinstance(exc, OSError) else None) or str(exc)
+        raise ConfigError(f"cannot be read: {reason.lower()}", path=str(path)) from exc
+    if len(content) > FILE_BYTES_MAX:
+        raise ConfigError(f"is larger than {FILE_BYTES_MAX} bytes; is it the right file?", path=str(path))
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        line = content.count(b"\n", 0, exc.start) + 1
+        raise ConfigError(
+            f"is not UTF-8 text: byte 0x{content[exc.start]:02x}", path=str(path), line=line
+        ) from exc
+
+
+def _read_rules(path: Path, security: SecurityConfig) -> tuple[list[AccessRule], list[ConfigError]]:
+    try:
+        text = _read_text(path)
+    except ConfigError as exc:
+        return [], [exc]
+    rules, mistakes = read_access_rules(text, str(path))
+    if security.anonymous_user and any(rule.user == ANONYMOUS for rule in rules):
+        mistakes.append(
+            ConfigError(
+                f"has rules for 'anonymous', but anonymous_user calls these clients "
+                f"{security.anonymous_user!r}; write 'user' and that name",
+                path=str(path),
+            )
+        )
+    return rules, mistakes
+
+
+def _check_files(reader: ConfigReader) -> None:
+    config = reader.config
+    for index, listener in enumerate(config.listeners):
+        if listener.tls is not None:
+            _check_tls(reader, listener.tls, ("listeners", index, "tls"))
+    if config.security.password_file is not None:
+        try:
+            PasswordFile.load(config.security.password_file)
+        except ConfigError as exc:
+            _add(reader, ("security", "password_file"), exc)
+    if config.security.acl_file is not None:
+        for mistake in _read_rules(config.security.acl_file, config.security)[1]:
+            _add(reader, ("security", "acl_file"), mistake)
+    folder = config.data.path
+    if os.path.exists(folder) and not (os.path.isdir(folder) and os.access(folder, os.W_OK)):
+        reader.note(("data", "path"), f"{str(folder)!r} is no folder that can be written")
+
+
+def _add(reader: ConfigReader, at: KeyPath, mistake: ConfigError) -> None:
+    if mistake.line:
+        reader.mistakes.append(mistake)
+    else:
+        # A file that cannot be read at all: the key that names it is the place to look at.
+        reader.note(at, str(mistake))
+
+
+def _check_tls(reader: ConfigReader, tls: TlsConfig, at: KeyPath) -> None:
+    readable = True
+    for key, path in (("certificate", tls.certificate), ("key", tls.key), ("ca", tls.ca)):
+        if path is not None and not (os.path.isfile(path) and os.access(path, os.R_OK)):
+            problem = "cannot be read" if os.path.isfile(path) else "is no file"
+            reader.note((*at, key), f"{str(path)!r} {problem}; give the path of a PEM file")
+            readable = False
+    if not readable:
+        return
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        # With a password given, an encrypted key is refused instead of asking at the terminal.
+        context.load_cert_chain(tls.certificate, tls.key, password="")
+    except (ssl.SSLError, ValueError, OSError) as exc:
+        reader.note((*at, "certificate"), f"certificate and key cannot be used together: {exc}")
+    try:
+        if tls.ca is not None:
+            context.load_verify_locations(tls.ca)
+    except (ssl.SSLError, ValueError, OSError) as exc:
+        reader.note((*at, "ca"), f"holds no certificates in PEM: {exc}")

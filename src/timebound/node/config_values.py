@@ -156,6 +156,23 @@ class SecurityConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class AclEntry:
+    """`[[acl]]`: one access rule; the first that applies decides."""
+
+    user: str = setting("text", MISSING, 'a user name; "*" for every client, "" for those without a name')
+    action: Literal["publish", "subscribe", "all"] = setting(
+        "choice",
+        "all",
+        "most rules are about a topic, whatever is done with it",
+        choices=("publish", "subscribe", "all"),
+    )
+    filter: str = setting(
+        "text", MISSING, "a topic filter; `%u` becomes the user name in it and `%c` the client id"
+    )
+    allow: bool = setting("switch", True, "with any rule present all else is denied, so most rules allow")
+
+
+@dataclass(frozen=True, slots=True)
 class LogConfig:
     """`[log]`: what the broker writes to standard error."""
 
@@ -312,13 +329,14 @@ class Config:
     log: LogConfig = LogConfig()
 
 
-# Tables of the file by their TOML name; `[[acl]]` is read apart, its entries are access rules.
+# Tables of the file by their TOML name.
 TABLES: Final[tuple[tuple[str, type], ...]] = (
     ("", Config),
     ("data", DataConfig),
     ("listeners", ListenerConfig),
     ("listeners.tls", TlsConfig),
     ("security", SecurityConfig),
+    ("acl", AclEntry),
     ("limits", Limits),
     ("log", LogConfig),
 )

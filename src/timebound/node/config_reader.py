@@ -1,0 +1,314 @@
+"""From TOML to configuration values, with every mistake named by line and key.
+
+The reader never stops at the first mistake: it notes it, goes on with the default, and hands
+back both the values and the notes. What the files named in a configuration hold is checked in
+`config.py`; here is only what the text itself says.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+from timebound.core.access import ANONYMOUS, ANYONE, AccessRule
+from timebound.errors import ConfigError, FilterError
+from timebound.node.config_kinds import WrongValue, read_value, shown
+from timebound.node.config_values import (
+    TABLES,
+    AclEntry,
+    Config,
+    DataConfig,
+    Limits,
+    ListenerConfig,
+    LogConfig,
+    SecurityConfig,
+    TlsConfig,
+    format_size,
+    settings_of,
+)
+from timebound.node.toml_lines import KeyPath, key_lines
+
+_NODE_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]+")
+_TOML_PLACE: Final = re.compile(r" \(at (?:line ([0-9]+), column [0-9]+|end of document)\)$")
+
+
+class ConfigReader:
+    """Reads one document; afterwards `config` and `mistakes` are complete."""
+
+    def __init__(self, text: str, path: Path) -> None:
+        self.mistakes: list[ConfigError] = []
+        self.config = Config()
+        self._path = path
+        self._lines: dict[KeyPath, int] = {}
+        self._noted: list[KeyPath] = []
+        document = self._parse(text)
+        if document is not None:
+            self._check_names(document)
+            self.config = self._read(document)
+            self._check_listeners()
+            self._check_limits()
+
+    def note(self, at: KeyPath, message: str) -> None:
+        """Note a mistake at a key, or at the nearest table around it that is written down."""
+        nearest = at
+        while nearest and nearest not in self._lines:
+            nearest = nearest[:-1]
+        line = self._lines.get(nearest, 1)
+        self._noted.append(at)
+        self.mistakes.append(ConfigError(message, path=str(self._path), line=line, key=key_text(at)))
+
+    def _is_noted(self, *at: str | int) -> bool:
+        """Whether something there is wrong already; the default in its place must not be judged."""
+        return any(noted[: len(at)] == at for noted in self._noted)
+
+    def _parse(self, text: str) -> dict[str, Any] | None:
+        # tomllib reads \r\n as one line end; the scanner must see the same lines.
+        text = text.replace("\r\n", "\n")
+        try:
+            document = tomllib.loads(text)
+            self._lines = key_lines(text)
+            return document
+        except RecursionError:
+            self.note((), "values are nested too deeply")
+        except ValueError as exc:
+            place = _TOML_PLACE.search(str(exc))
+            line = int(place[1]) if place and place[1] else text.count("\n") + 1 if place else 1
+            message = _TOML_PLACE.sub("", str(exc))
+            self.mistakes.append(
+                ConfigError(
+                    f"not valid TOML: {message[:1].lower()}{message[1:]}", path=str(self._path), line=line
+                )
+            )
+        return None
+
+    def _read(self, document: dict[str, Any]) -> Config:
+        values = self._table(Config, document, ())
+        return Config(
+            **values,
+            data=DataConfig(**self._table(DataConfig, document.get("data", {}), ("data",))),
+            listeners=self._listeners(document),
+            security=self._security(document),
+            limits=Limits(**self._table(Limits, document.get("limits", {}), ("limits",))),
+            log=LogConfig(**self._table(LogConfig, document.get("log", {}), ("log",))),
+        )
+
+    def _table(self, table: type, raw: object, at: KeyPath) -> dict[str, Any]:
+        """Read the keys of one table; wrong ones are noted and left out."""
+        values: dict[str, Any] = {}
+        if not isinstance(raw, dict):
+            self.note(at, f"is a table, not {shown(raw)}; write its keys under [{key_text(at)}]")
+            return values
+        for key, (known, described) in settings_of(table).items():
+            if key not in raw:
+                continue
+            try:
+                values[known.name] = read_value(raw[key], described, self._path.parent)
+            except WrongValue as exc:
+                self.note((*at, key), str(exc))
+        return values
+
+    def _tables(self, document: dict[str, Any], name: str) -> list[tuple[dict[str, Any], KeyPath]]:
+        raw = document.get(name, [])
+        if not isinstance(raw, list) or not all(isinstance(entry, dict) for entry in raw):
+            self.note((name,), f"is a list of tables; write [[{name}]] above the keys of each")
+            return []
+        return [(entry, (name, index)) for index, entry in enumerate(raw)]
+
+    def _listeners(self, document: dict[str, Any]) -> tuple[ListenerConfig, ...]:
+        if "listeners" not in document:
+            return Config().listeners
+        found: list[ListenerConfig] = []
+        for raw, at in self._tables(document, "listeners"):
+            tls = self._tls(raw["tls"], (*at, "tls")) if "tls" in raw else None
+            listener = ListenerConfig(**self._table(ListenerConfig, raw, at), tls=tls)
+            if listener.kind == "tcp":
+                for key in ("path", "origins"):
+                    if key in raw:
+                        self.note((*at, key), 'is for kind = "websocket" alone')
+            found.append(listener)
+        if document["listeners"] == []:
+            self.note(("listeners",), "there is no listener, so nobody could connect; leave the key out")
+        return tuple(found)
+
+    def _tls(self, raw: object, at: KeyPath) -> TlsConfig | None:
+        values = self._table(TlsConfig, raw, at)
+        complete = isinstance(raw, dict)
+        for key in ("certificate", "key"):
+            if isinstance(raw, dict) and key not in raw:
+                self.note((*at, key), "is required; give the path of a PEM file")
+            complete = complete and key in values
+        if "ca" not in values:
+            if values.get("require_client_certificate"):
+                self.note((*at, "require_client_certificate"), "needs `ca`, the certificates to trust")
+            if values.get("identity", "none") != "none":
+                self.note((*at, "identity"), "needs `ca`, the certificates to trust")
+        return TlsConfig(**values) if complete else None
+
+    def _security(self, document: dict[str, Any]) -> SecurityConfig:
+        values = self._table(SecurityConfig, document.get("security", {}), ("security",))
+        rules: list[AccessRule] = []
+        for raw, at in self._tables(document, "acl"):
+            rule = self._rule(raw, at)
+            if rule is not None:
+                rules.append(rule)
+        if rules and values.get("acl_file"):
+            self.note(
+                ("security", "acl_file"), "is given besides [[acl]]; the order of rules would be unclear"
+            )
+        if values.get("anonymous_user") == ANYONE:
+            self.note(
+                ("security", "anonymous_user"), "'*' stands for every user in rules; choose another name"
+            )
+        if values.get("anonymous_user") and any(rule.user == ANONYMOUS for rule in rules):
+            self.note(("security", "anonymous_user"), 'names the clients that rules for user "" are about')
+        return SecurityConfig(**values, rules=tuple(rules))
+
+    def _rule(self, raw: dict[str, Any], at: KeyPath) -> AccessRule | None:
+        values = self._table(AclEntry, raw, at)
+        for key in ("user", "filter"):
+            if key not in raw:
+                self.note((*at, key), "is required")
+        if "user" not in values or "filter" not in values:
+            return None
+        entry = AclEntry(**values)
+        try:
+            return AccessRule(entry.user, entry.action, entry.filter, entry.allow)
+        except FilterError as exc:
+            self.note((*at, "filter"), str(exc))
+            return None
+
+    def _check_names(self, document: dict[str, Any]) -> None:
+        """Note every key that does not exist, with what was probably meant."""
+        for name, table in TABLES:
+            known = [*settings_of(table), *_tables_under(name)]
+            for raw, at in _occurrences(document, name):
+                for key in raw:
+                    if key not in known:
+                        self.note((*at, key), f"unknown key{_suggestion(key, known, name)}")
+
+    def _check_listeners(self) -> None:
+        sound = [
+            (index, listener)
+            for index, listener in enumerate(self.config.listeners)
+            if not self._is_noted("listeners", index)
+        ]
+        for position, (index, listener) in enumerate(sound):
+            self._check_listener(listener, ("listeners", index))
+            for other_index, other in sound[:position]:
+                if listener.name and listener.name == other.name:
+                    self.note(
+                        ("listeners", index, "name"),
+                        f"listener {other_index} has the name {other.name!r} too",
+                    )
+                if _same_address(listener, other):
+                    self.note(
+                        ("listeners", index, "port"),
+                        f"{_address(listener)} is taken by listener {other_index}",
+                    )
+
+    def _check_listener(self, listener: ListenerConfig, at: KeyPath) -> None:
+        if listener.host == "":
+            self.note((*at, "host"), 'is empty; "0.0.0.0" or "::" listens on every address')
+        if not listener.path.startswith("/"):
+            self.note((*at, "path"), f"must begin with '/', not {shown(listener.path)}")
+        for origin in listener.origins:
+            if origin != "*" and not _ORIGIN.fullmatch(origin):
+                self.note(
+                    (*at, "origins"), f'{shown(origin)} is no origin; write it like "https://a.example"'
+                )
+        if self._is_noted("security") or self._lets_somebody_in(listener):
+            return
+        self.note(
+            at,
+            f"nobody could log in at {_address(listener)}: set security.password_file, "
+            'tls.identity = "common_name", or allow_anonymous = true',
+        )
+
+    def _lets_somebody_in(self, listener: ListenerConfig) -> bool:
+        if listener.anonymous_allowed or self.config.security.password_file:
+            return True
+        return listener.tls is not None and listener.tls.identity != "none"
+
+    def _check_limits(self) -> None:
+        limits = self.config.limits
+        if not _NODE_NAME.fullmatch(self.config.node_name):
+            self.note(
+                ("node_name",), f"must be 1 to 64 of A-Z a-z 0-9 . _ -, not {shown(self.config.node_name)}"
+            )
+        self._check_order("packet_size_max", limits.packet_size_max, "queue_bytes_per_client_max")
+        self._check_order(
+            "queue_bytes_per_client_max", limits.queue_bytes_per_client_max, "queue_bytes_total_max"
+        )
+
+    def _check_order(self, smaller: str, value: int, larger: str) -> None:
+        """Note a queue that could not hold what it must be able to hold."""
+        if self._is_noted("limits", smaller) or self._is_noted("limits", larger):
+            return
+        if value > getattr(self.config.limits, larger):
+            self.note(
+                ("limits", larger), f"is smaller than {smaller} ({format_size(value)}), which has to fit in"
+            )
+
+
+def key_text(at: KeyPath) -> str:
+    """Write a key as people read it: `listeners[0].tls.key`."""
+    text = ""
+    for part in at:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
+    return text
+
+
+def _suggestion(key: str, known: list[str], table: str) -> str:
+    close = difflib.get_close_matches(key, known, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    for name, other in TABLES:
+        if key in settings_of(other):
+            where = f"[[{name}]]" if name in ("listeners", "acl") else f"[{name}]" if name else "the top"
+            return f"; it belongs to {where}"
+    here = f"[{table}]" if table else "the top"
+    return f"; {here} knows {', '.join(known)}"
+
+
+def _tables_under(name: str) -> list[str]:
+    prefix = f"{name}." if name else ""
+    return [
+        other.removeprefix(prefix)
+        for other, _ in TABLES
+        if other and other.startswith(prefix) and "." not in other.removeprefix(prefix)
+    ]
+
+
+def _occurrences(document: dict[str, Any], name: str) -> list[tuple[dict[str, Any], KeyPath]]:
+    """Every table of this name that the document has, arrays of tables included."""
+    found: list[tuple[object, KeyPath]] = [(document, ())]
+    for part in name.split(".") if name else []:
+        inner: list[tuple[object, KeyPath]] = []
+        for table, at in found:
+            value = table.get(part) if isinstance(table, dict) else None
+            if isinstance(value, list):
+                inner += [(entry, (*at, part, index)) for index, entry in enumerate(value)]
+            else:
+                inner.append((value, (*at, part)))
+        found = inner
+    return [(table, at) for table, at in found if isinstance(table, dict)]
+
+
+def _address(listener: ListenerConfig) -> str:
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return f"{host}:{listener.port}"
+
+
+def _same_address(one: ListenerConfig, other: ListenerConfig) -> bool:
+    if one.port == 0 or one.port != other.port:
+        return False
+    hosts = {"127.0.0.1" if host == "localhost" else host.lower() for host in (one.host, other.host)}
+    # 0.0.0.0 takes the port on every IPv4 address; it does not meet IPv6.
+    return len(hosts) == 1 or ("0.0.0.0" in hosts and not any(":" in host for host in hosts))
