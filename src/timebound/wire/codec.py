@@ -15,7 +15,7 @@ from typing import Final
 
 from timebound.errors import MalformedPacket, ProtocolError
 from timebound.wire import packet_types as types
-from timebound.wire.decode import TOPICS, decode_body, decode_connect, decode_protocol, decode_publish
+from timebound.wire.decode import decode_body, decode_connect, decode_protocol
 from timebound.wire.encode import (
     PublishTemplate,
     encode,
@@ -29,6 +29,7 @@ from timebound.wire.encode import (
 )
 from timebound.wire.packets import NO_IDENTIFIERS, NO_USER_PROPERTIES, Packet, Publish
 from timebound.wire.primitives import VARINT_MAX, Reader
+from timebound.wire.publish import TOPICS, decode_publish
 
 __all__ = [
     "PACKET_SIZE_MAX",

@@ -1,7 +1,7 @@
 """From the bytes of one whole packet to the packet; framing is in `codec.py`.
 
-Each function gets the body of a packet whose type and flags are already known to be
-allowed, and raises `MalformedPacket` or `ProtocolError` with the reason code that MQTT 5
+PUBLISH has its own module. Each function gets the body of a packet whose type and flags are
+already known to be allowed, and raises `MalformedPacket` or `ProtocolError` with the reason code that MQTT 5
 names. Topic filters are only checked to be there: whether one makes sense is the broker's
 answer to give, filter by filter.
 """
@@ -23,7 +23,6 @@ from timebound.wire.packets import (
     Packet,
     Pingreq,
     Pingresp,
-    Publish,
     Suback,
     Subscribe,
     SubscribeEntry,
@@ -31,48 +30,11 @@ from timebound.wire.packets import (
     Unsubscribe,
     Will,
 )
-from timebound.wire.primitives import Reader, decode_utf8, shown
-from timebound.wire.properties import (
-    CONTENT_TYPE,
-    CORRELATION_DATA,
-    MESSAGE_EXPIRY_INTERVAL,
-    PAYLOAD_FORMAT_INDICATOR,
-    RESPONSE_TOPIC,
-    SUBSCRIPTION_IDENTIFIER,
-    TOPIC_ALIAS,
-    USER_PROPERTY,
-    Properties,
-    check_response_topic,
-    decode_properties,
-)
-
-# Topic names already found valid, by their bytes: a publisher repeats its topics, so checking
-# and decoding each once saves most of the work. Shared by all connections; when it is full
-# it starts anew, which bounds it to about 3 MB.
-TOPICS: Final[dict[bytes, str]] = {}
-_TOPICS_MAX: Final = 8_192
-_TOPIC_CACHED_BYTES_MAX: Final = 128
+from timebound.wire.primitives import Reader, decode_packet_id, shown
+from timebound.wire.properties import Properties, decode_properties
+from timebound.wire.publish import decode_topic_name
 
 _SHARED_PREFIX: Final = "$share/"
-
-
-def decode_topic_name(raw: bytes) -> str:
-    """Return a valid topic name; the empty one is for the caller to judge.
-
-    Raises:
-        MalformedPacket: not UTF-8, U+0000, or a wildcard [MQTT-3.3.2-1], [MQTT-3.3.2-2].
-    """
-    topic = TOPICS.get(raw)
-    if topic is not None:
-        return topic
-    topic = decode_utf8(raw, "topic name")
-    if "+" in topic or "#" in topic:
-        raise MalformedPacket(f"topic name contains a wildcard: {shown(raw)}")
-    if raw and len(raw) <= _TOPIC_CACHED_BYTES_MAX:
-        if len(TOPICS) >= _TOPICS_MAX:
-            TOPICS.clear()
-        TOPICS[raw] = topic
-    return topic
 
 
 def decode_protocol(reader: Reader) -> int:
@@ -127,122 +89,8 @@ def _decode_will(reader: Reader, flags: int, version: int) -> Will:
     return Will(topic, payload, (flags >> 3) & 3, (flags & 0x20) != 0, properties)
 
 
-def decode_publish(
-    data: bytes, position: int, start: int, stop: int, version: int, is_server: bool
-) -> Publish:
-    """Read the PUBLISH whose packet is `data[position:stop]` and whose body begins at `start`."""
-    first = data[position]
-    qos = (first >> 1) & 3
-    if qos == 3:
-        raise MalformedPacket("QoS of a PUBLISH is 3 (0, 1 or 2)")
-    if qos == 0 and first & 0x08:
-        raise MalformedPacket("DUP is set on a PUBLISH with QoS 0")
-    reader = Reader(data, start, stop)
-    topic = decode_topic_name(reader.binary("topic name"))
-    packet_id = _decode_packet_id(reader, types.PUBLISH) if qos else 0
-    packet = Publish(topic, b"", qos, (first & 1) != 0, (first & 8) != 0, packet_id)
-    if version == 5:
-        length = reader.varint("property length")
-        if length:
-            _decode_publish_properties(packet, reader, length, is_server)
-    if not topic and not packet.topic_alias:
-        if version != 5:
-            raise MalformedPacket("topic name is empty")
-        raise ProtocolError(0x82, "topic name is empty and there is no topic alias")
-    packet.payload = data[reader.position : stop]
-    if first == 0x30 and _is_plain(packet):
-        packet.frame = data[position:stop]
-    return packet
-
-
-def _is_plain(packet: Publish) -> bool:
-    """Tell whether nothing in the packet is between the publisher and the server alone."""
-    return (
-        packet.topic_alias == 0 and packet.message_expiry_interval < 0 and not packet.subscription_identifiers
-    )
-
-
-def _decode_publish_properties(packet: Publish, reader: Reader, length: int, is_server: bool) -> None:
-    """Read the property block of a PUBLISH; what is passed on stays encoded.
-
-    The same rules as `decode_properties`, written out because messages with user properties
-    are the product's everyday traffic.
-    """
-    if length > reader.left():
-        raise MalformedPacket(f"properties are cut short (need {length} bytes, have {reader.left()})")
-    block = Reader(reader.data, reader.position, reader.position + length)
-    reader.position = block.end
-    passed_on: list[bytes] = []
-    kept_from = block.position
-    user_properties: list[tuple[str, str]] = []
-    seen = 0
-    while block.position < block.end:
-        start = block.position
-        identifier = block.u8("property identifier")
-        if identifier == USER_PROPERTY:
-            name = block.string("user property name")
-            user_properties.append((name, block.string("user property value")))
-            continue
-        if identifier != SUBSCRIPTION_IDENTIFIER and identifier < 0x40:
-            if seen >> identifier & 1:
-                raise ProtocolError(0x82, f"property 0x{identifier:02x} of a PUBLISH is given twice")
-            seen |= 1 << identifier
-        if not _decode_hop_property(packet, block, identifier, is_server):
-            _skip_passed_on(block, identifier)
-            continue
-        passed_on.append(block.data[kept_from:start])
-        kept_from = block.position
-    passed_on.append(block.data[kept_from : block.end])
-    packet.passed_on = passed_on[0] if len(passed_on) == 1 else b"".join(passed_on)
-    if user_properties:
-        packet.user_properties = tuple(user_properties)
-
-
-def _decode_hop_property(packet: Publish, block: Reader, identifier: int, is_server: bool) -> bool:
-    """Read a property meant for this hop only; return False if the identifier is another."""
-    if identifier == MESSAGE_EXPIRY_INTERVAL:
-        packet.message_expiry_interval = block.u32("message expiry interval")
-    elif identifier == TOPIC_ALIAS:
-        packet.topic_alias = block.u16("topic alias")
-        if packet.topic_alias == 0:
-            raise ProtocolError(0x94, "topic alias is 0 (at least 1)")
-    elif identifier == SUBSCRIPTION_IDENTIFIER:
-        value = block.varint("subscription identifier")
-        if is_server:
-            raise ProtocolError(0x82, "subscription identifier in a PUBLISH from a client")
-        if value == 0:
-            raise ProtocolError(0x82, "subscription identifier is 0 (1 to 268435455)")
-        packet.subscription_identifiers = (*packet.subscription_identifiers, value)
-    else:
-        return False
-    return True
-
-
-def _skip_passed_on(block: Reader, identifier: int) -> None:
-    """Check a property that stays encoded and move past it."""
-    if identifier == PAYLOAD_FORMAT_INDICATOR:
-        value = block.u8("payload format indicator")
-        if value > 1:
-            raise ProtocolError(0x82, f"payload format indicator is {value} (0 or 1)")
-    elif identifier == CONTENT_TYPE:
-        block.string("content type")
-    elif identifier == RESPONSE_TOPIC:
-        check_response_topic(block.string("response topic"))
-    elif identifier == CORRELATION_DATA:
-        block.binary("correlation data")
-    else:
-        raise MalformedPacket(f"property 0x{identifier:02x} has no place in PUBLISH properties")
-
-
-def _decode_packet_id(reader: Reader, packet_type: int) -> int:
-    packet_id = reader.u16("packet identifier")
-    if packet_id == 0:
-        raise ProtocolError(0x82, f"packet identifier of {types.NAMES[packet_type]} is 0 (1 to 65535)")
-    return packet_id
-
-
 def decode_ack(reader: Reader, kind: int, version: int) -> Ack:
-    packet = Ack(kind, _decode_packet_id(reader, kind))
+    packet = Ack(kind, decode_packet_id(reader))
     if reader.position == reader.end:
         return packet
     if version != 5:
@@ -269,7 +117,7 @@ def _check_reason(code: int, allowed: frozenset[int], packet_type: int) -> None:
 
 
 def decode_subscribe(reader: Reader, version: int) -> Subscribe:
-    packet = Subscribe(_decode_packet_id(reader, types.SUBSCRIBE), [])
+    packet = Subscribe(decode_packet_id(reader), [])
     if version == 5:
         packet.properties = decode_properties(reader, types.SUBSCRIBE)
     if reader.position == reader.end:
@@ -304,7 +152,7 @@ def _decode_topic_filter(reader: Reader) -> str:
 
 
 def decode_unsubscribe(reader: Reader, version: int) -> Unsubscribe:
-    packet = Unsubscribe(_decode_packet_id(reader, types.UNSUBSCRIBE), [])
+    packet = Unsubscribe(decode_packet_id(reader), [])
     if version == 5:
         packet.properties = decode_properties(reader, types.UNSUBSCRIBE)
     if reader.position == reader.end:
@@ -315,7 +163,7 @@ def decode_unsubscribe(reader: Reader, version: int) -> Unsubscribe:
 
 
 def decode_suback(reader: Reader, version: int) -> Suback:
-    packet = Suback(_decode_packet_id(reader, types.SUBACK), [])
+    packet = Suback(decode_packet_id(reader), [])
     if version == 5:
         packet.properties = decode_properties(reader, types.SUBACK)
     allowed = reasons.SUBACK_CODES if version == 5 else reasons.SUBACK_CODES_V4
@@ -324,7 +172,7 @@ def decode_suback(reader: Reader, version: int) -> Suback:
 
 
 def decode_unsuback(reader: Reader, version: int) -> Unsuback:
-    packet = Unsuback(_decode_packet_id(reader, types.UNSUBACK), [])
+    packet = Unsuback(decode_packet_id(reader), [])
     if version == 5:
         packet.properties = decode_properties(reader, types.UNSUBACK)
         packet.reason_codes = _decode_reason_codes(reader, reasons.UNSUBACK_CODES, types.UNSUBACK)

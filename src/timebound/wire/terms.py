@@ -15,6 +15,11 @@ PRIORITY_MAX: Final = 9
 _REASON: Final = 0x83  # implementation specific error: the rule is ours, not MQTT's
 _SHOWN_VALUE_MAX: Final = 60
 
+# Publishers repeat a few timeouts; reading one afresh costs 1 µs compiled, looking it up 0.05.
+_DURATIONS: Final[dict[str, int]] = {}
+_DURATIONS_MAX: Final = 1_024
+_DURATION_CACHED_LENGTH_MAX: Final = 16
+
 UserProperties = tuple[tuple[str, str], ...] | list[tuple[str, str]]
 
 
@@ -107,6 +112,18 @@ def _once(name: str, before: str, value: str) -> str:
 
 
 def _duration(name: str, value: str) -> int:
+    known_ns = _DURATIONS.get(value)
+    if known_ns is not None:
+        return known_ns
+    duration_ns = _parse_duration(name, value)
+    if len(value) <= _DURATION_CACHED_LENGTH_MAX:
+        if len(_DURATIONS) >= _DURATIONS_MAX:
+            _DURATIONS.clear()
+        _DURATIONS[value] = duration_ns
+    return duration_ns
+
+
+def _parse_duration(name: str, value: str) -> int:
     try:
         duration_ns = parse_duration(value)
     except UnitError:
