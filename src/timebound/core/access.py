@@ -164,6 +164,11 @@ class ClientAccess:
             if rule.action != PUBLISH:
                 self._subscribe_rules.append(filled)
 
+    @property
+    def cached_topics(self) -> int:
+        """How many decisions are remembered, at most CACHED_TOPICS_MAX."""
+        return len(self._publish_cache)
+
     def may_publish(self, topic: str) -> bool:
         """Whether a message to this topic is accepted; also asked for wills."""
         if not self._has_rules:
