@@ -38,7 +38,7 @@ _LENGTH_MAX: Final = 65_535
 _REMEMBERED_MAX: Final = 100_000
 
 _HASH: Final = re.compile(
-    r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,3}),p=(\d{1,3})\$([A-Za-z0-9+/]+)\$([A-Za-z0-9+/]+)"
+    r"\$scrypt\$ln=([0-9]{1,2}),r=([0-9]{1,3}),p=([0-9]{1,3})\$([A-Za-z0-9+/]+)\$([A-Za-z0-9+/]+)"
 )
 
 
