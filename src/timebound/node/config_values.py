@@ -160,14 +160,14 @@ class AclEntry:
     """`[[acl]]`: one access rule; the first that applies decides."""
 
     user: str = setting("text", MISSING, 'a user name; "*" for every client, "" for those without a name')
+    filter: str = setting(
+        "text", MISSING, "a topic filter; `%u` becomes the user name in it and `%c` the client id"
+    )
     action: Literal["publish", "subscribe", "all"] = setting(
         "choice",
         "all",
         "most rules are about a topic, whatever is done with it",
         choices=("publish", "subscribe", "all"),
-    )
-    filter: str = setting(
-        "text", MISSING, "a topic filter; `%u` becomes the user name in it and `%c` the client id"
     )
     allow: bool = setting("switch", True, "with any rule present all else is denied, so most rules allow")
 
