@@ -1,0 +1,5 @@
+"""`python -m timebound` is the command `timebound`."""
+
+from timebound.cli import main
+
+main()

@@ -1,0 +1,146 @@
+"""Drives the core on an event loop: one turn of decisions, writes and storage at a time.
+
+Connections feed what they read into the broker and ask for a turn. The turn runs once all
+sockets that were readable have been read: it closes what the core wants closed, writes to
+every session that became ready, hands the storage orders over as one batch, and arms the one
+timer. So work is batched under load and nothing waits when there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from timebound.core.broker import Broker
+from timebound.core.durability import Batch
+from timebound.core.effects import StoreOrder
+from timebound.node.config_values import Limits
+
+logger = logging.getLogger("timebound.node")
+
+# How often connections are looked over for silence. Keep-alive counts in whole seconds.
+PATROL_INTERVAL_S: Final = 1.0
+
+
+class BatchStorage(Protocol):
+    """What the driver needs of a storage."""
+
+    def submit(self, orders: list[StoreOrder], done: Callable[[], None]) -> None: ...
+
+
+class Client(Protocol):
+    """What the driver needs of a connection."""
+
+    def flush(self) -> None: ...
+
+    def close(self, reason_code: int, reason: str) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def patrol(self, now_ns: int) -> None: ...
+
+
+class Driver:
+    """The event loop's side of one broker."""
+
+    def __init__(
+        self, broker: Broker, storage: BatchStorage, limits: Limits, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.broker = broker
+        self.limits = limits
+        self.connections: dict[int, Client] = {}
+        self.emptied = asyncio.Event()  # set whenever the last connection has gone
+        self.authenticated = 0
+        self._storage = storage
+        self._loop = loop
+        self._is_scheduled = False
+        self._last_number = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ns = 0
+        # Monotonic inside the process, close to the wall clock across restarts: expiries are stored.
+        self._clock_offset_ns = time.time_ns() - time.monotonic_ns()
+
+    def now_ns(self) -> int:
+        return self._clock_offset_ns + time.monotonic_ns()
+
+    def next_number(self) -> int:
+        """A number for a new connection, never used before."""
+        self._last_number += 1
+        return self._last_number
+
+    def remove(self, number: int) -> None:
+        """A connection's transport is closed."""
+        self.connections.pop(number, None)
+        if not self.connections:
+            self.emptied.set()
+
+    def schedule(self) -> None:
+        """Ask for a turn after the sockets that are readable now have been read."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self.turn)
+
+    def turn(self) -> None:
+        """Act on everything the core has decided."""
+        self._is_scheduled = False
+        broker = self.broker
+        for close in broker.take_closes():
+            connection = self.connections.get(close.connection)
+            if connection is not None:
+                connection.close(close.reason_code, close.reason)
+        for session in broker.take_ready():
+            served = self.connections.get(session.connection)
+            if served is not None:
+                served.flush()
+        batch = broker.take_batch()
+        if batch is not None:
+            self._store(batch)
+        if broker.has_ready():
+            self.schedule()
+        self._arm_timer()
+
+    def _store(self, batch: Batch) -> None:
+        # `done` is called from the storage's thread; batches come back in their order.
+        self._storage.submit(batch.orders, lambda: self._call_from_thread(self._committed, batch))
+
+    def _call_from_thread(self, callback: Callable[[Batch], None], batch: Batch) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, batch)
+        except RuntimeError:  # the loop is closed: the broker has stopped, nobody waits for it
+            logger.debug("storage finished after the loop had closed")
+
+    def _committed(self, batch: Batch) -> None:
+        self.broker.committed(batch)
+        self.turn()
+
+    def _arm_timer(self) -> None:
+        wakeup_ns = self.broker.next_wakeup_ns()
+        if wakeup_ns is None:
+            return
+        if self._timer is not None:
+            if self._timer_ns <= wakeup_ns:
+                return
+            self._timer.cancel()
+        self._timer_ns = wakeup_ns
+        delay_s = max(wakeup_ns - self.now_ns(), 0) / 1_000_000_000
+        self._timer = self._loop.call_later(delay_s, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self.broker.wake(max(self._timer_ns, self.now_ns()))
+        self.turn()
+
+    def patrol(self) -> None:
+        """Close connections that were silent too long; called every PATROL_INTERVAL_S."""
+        now_ns = self.now_ns()
+        for connection in list(self.connections.values()):
+            connection.patrol(now_ns)
+        self.turn()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,241 @@
+"""CONNECT decided: who the client is, whether it may come in, and what it is told.
+
+A decision is `Accepted` or `Refused`; both know their CONNACK. Checking a password costs
+tens of milliseconds by design, so it runs in a thread and the answer comes back to the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from timebound.core.access import AccessList
+from timebound.core.effects import Will
+from timebound.errors import ProtocolError
+from timebound.node import requests
+from timebound.node.config_values import NEVER_S, Config, Limits, ListenerConfig
+from timebound.node.driver import Driver
+from timebound.node.passwords import PasswordFile
+from timebound.node.translate import to_will
+from timebound.wire.codec import encode
+from timebound.wire.packets import Connack, Connect
+from timebound.wire.properties import Properties
+from timebound.wire.reasons import ReasonCode
+
+logger = logging.getLogger("timebound.node")
+
+# A client id is a key of sessions, logs and records; nothing legitimate is longer.
+CLIENT_ID_LENGTH_MAX: Final = 1_024
+
+
+class Refused:
+    """A CONNECT that is turned down, and why."""
+
+    def __init__(self, reason_code: int, reason: str) -> None:
+        self.reason_code = reason_code
+        self.reason = reason
+
+    def connack(self, version: int) -> bytes:
+        properties = Properties()
+        properties.reason_string = self.reason
+        return encode(Connack(False, self.reason_code, properties), version)
+
+
+class Accepted:
+    """A CONNECT that is granted, with everything the connection and the core need of it."""
+
+    def __init__(self, packet: Connect, client_id: str, user: str, limits: Limits, now_ns: int) -> None:
+        asked = packet.properties
+        self.client_id = client_id
+        self.user = user
+        self.limits = limits
+        self.is_assigned = client_id != packet.client_id
+        self.keep_alive_s = packet.keep_alive
+        self.is_keep_alive_ours = False
+        is_too_long = limits.keep_alive_max_s and not 0 < packet.keep_alive <= limits.keep_alive_max_s
+        # MQTT 3.1.1 has no way to tell the client, so there its own choice stands.
+        if is_too_long and packet.protocol_version == 5:
+            self.keep_alive_s = limits.keep_alive_max_s
+            self.is_keep_alive_ours = True
+        self.expiry_asked_s = _expiry_interval_s(packet)
+        self.expiry_interval_s = min(self.expiry_asked_s, limits.session_expiry_max_s)
+        self.receive_maximum = asked.receive_maximum or 65_535
+        self.packet_size_max = asked.maximum_packet_size or 0
+        self.topic_alias_maximum = min(asked.topic_alias_maximum or 0, limits.topic_alias_max)
+        self.wants_reasons = asked.request_problem_information != 0
+        self.will: Will | None = None
+        if packet.will is not None:
+            self.will = to_will(packet.will, client_id, now_ns)
+
+    def connack(self, session_present: bool, version: int) -> bytes:
+        if version != 5:
+            return encode(Connack(session_present, 0), version)
+        properties = Properties()
+        properties.receive_maximum = self.limits.inflight_max
+        properties.maximum_packet_size = self.limits.packet_size_max
+        if self.limits.topic_alias_max:
+            properties.topic_alias_maximum = self.limits.topic_alias_max
+        if self.expiry_interval_s != self.expiry_asked_s:
+            properties.session_expiry_interval = self.expiry_interval_s
+        if self.is_keep_alive_ours:
+            properties.server_keep_alive = self.keep_alive_s
+        if self.is_assigned:
+            properties.assigned_client_identifier = self.client_id
+        return encode(Connack(session_present, 0, properties), version)
+
+
+class Door:
+    """One listener as the handshake sees it: who may come in here, and how many."""
+
+    def __init__(
+        self,
+        listener: ListenerConfig,
+        config: Config,
+        driver: Driver,
+        access: AccessList,
+        passwords: PasswordFile | None,
+        checkers: ThreadPoolExecutor,
+    ) -> None:
+        self.name = listener.label
+        self.listener = listener
+        self.config = config
+        self.limits = config.limits
+        self.driver = driver
+        self.access = access
+        self.passwords = passwords
+        self.checkers = checkers
+        self._by_address: dict[str, int] = {}
+
+    def enter(self, peer: str) -> bool:
+        """Count a new connection; False if there are too many to even wait for its CONNECT."""
+        address = peer.rpartition(":")[0]
+        count = self._by_address.get(address, 0) + 1
+        self._by_address[address] = count
+        limit = self.limits.connections_per_address_max
+        if limit and count > limit:
+            return False
+        # Those who have not said CONNECT yet get as much room again, so that a full broker
+        # can still tell clients that it is full.
+        return len(self.driver.connections) < 2 * self.limits.connections_max
+
+    def leave(self, peer: str) -> None:
+        address = peer.rpartition(":")[0]
+        count = self._by_address.get(address, 0) - 1
+        if count > 0:
+            self._by_address[address] = count
+        else:
+            self._by_address.pop(address, None)
+
+
+def decide(packet: Connect, door: Door, transport: Any) -> Accepted | Refused | None:
+    """Grant or refuse a CONNECT; None if a password has to be checked first."""
+    refused = _check_form(packet, door)
+    if refused is not None:
+        return refused
+    certificate_user = _certificate_user(door, transport)
+    if certificate_user:
+        return _accept(packet, door, certificate_user)
+    if packet.username is None:
+        if not door.listener.anonymous_allowed:
+            return Refused(ReasonCode.NOT_AUTHORIZED, "a user name is needed here")
+        return _accept(packet, door, door.config.security.anonymous_user)
+    if door.passwords is None:
+        if door.listener.anonymous_allowed:
+            # As other brokers do: without a password file, a user name is only a name.
+            return _accept(packet, door, packet.username)
+        return Refused(ReasonCode.BAD_USER_NAME_OR_PASSWORD, "no password file is configured")
+    if door.passwords.check_nowait(packet.username, packet.password or b""):
+        return _accept(packet, door, packet.username)
+    return None
+
+
+def decide_with_password(
+    packet: Connect, door: Door, answer: Callable[[Connect, Accepted | Refused], None]
+) -> None:
+    """Check the password in a thread, then call `answer` on the loop."""
+    loop = asyncio.get_running_loop()
+    passwords = door.passwords
+    name = packet.username
+    assert passwords is not None
+    assert name is not None
+    password = packet.password or b""
+
+    def check() -> bool:
+        passwords.reload_if_changed()
+        return passwords.check(name, password)
+
+    def finish(future: asyncio.Future[bool]) -> None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is not None:
+            logger.error("could not check the password of %r: %s", name, error)
+            answer(packet, Refused(ReasonCode.SERVER_UNAVAILABLE, "the password could not be checked"))
+        elif not future.result():
+            answer(packet, Refused(ReasonCode.BAD_USER_NAME_OR_PASSWORD, "bad user name or password"))
+        else:
+            answer(packet, _accept(packet, door, name))
+
+    loop.run_in_executor(door.checkers, check).add_done_callback(finish)
+
+
+def _check_form(packet: Connect, door: Door) -> Refused | None:
+    limits = door.limits
+    if door.driver.authenticated >= limits.connections_max:
+        return Refused(ReasonCode.QUOTA_EXCEEDED, f"connections_max ({limits.connections_max}) is reached")
+    if packet.properties.authentication_method is not None:
+        method = packet.properties.authentication_method
+        return Refused(
+            ReasonCode.BAD_AUTHENTICATION_METHOD, f"authentication method {method!r} is not configured"
+        )
+    if not packet.client_id and packet.protocol_version != 5 and not packet.clean_start:
+        return Refused(
+            ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "an empty client id needs a clean session in MQTT 3.1.1"
+        )
+    if len(packet.client_id) > CLIENT_ID_LENGTH_MAX:
+        return Refused(
+            ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
+            f"client id has {len(packet.client_id)} characters, at most {CLIENT_ID_LENGTH_MAX} are allowed",
+        )
+    if len(packet.properties.user_properties) > limits.user_properties_max:
+        return Refused(ReasonCode.QUOTA_EXCEEDED, "too many user properties")
+    return None
+
+
+def _accept(packet: Connect, door: Door, user: str) -> Accepted | Refused:
+    client_id = packet.client_id or f"auto-{secrets.token_hex(10)}"
+    will = packet.will
+    if will is not None:
+        fault = requests.topic_fault(will.topic, door.limits.topic_length_max, door.limits.topic_levels_max)
+        if fault:
+            return Refused(ReasonCode.TOPIC_NAME_INVALID, f"will: {fault}")
+        if not door.access.for_client(user, client_id).may_publish(will.topic):
+            return Refused(
+                ReasonCode.NOT_AUTHORIZED, f"not_authorized: publishing the will to {will.topic!r}"
+            )
+    try:
+        return Accepted(packet, client_id, user, door.limits, door.driver.now_ns())
+    except ProtocolError as error:
+        return Refused(error.reason_code, f"will: {error}")
+
+
+def _certificate_user(door: Door, transport: Any) -> str:
+    tls = door.listener.tls
+    if tls is None or tls.identity != "common_name":
+        return ""
+    certificate = transport.get_extra_info("peercert") or {}
+    for part in certificate.get("subject", ()):
+        for key, value in part:
+            if key == "commonName":
+                return str(value)
+    return ""
+
+
+def _expiry_interval_s(packet: Connect) -> int:
+    if packet.protocol_version != 5:
+        return 0 if packet.clean_start else NEVER_S
+    return packet.properties.session_expiry_interval or 0

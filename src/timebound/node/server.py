@@ -1,0 +1,254 @@
+"""The broker as a running server: opens storage and listeners, and closes them again.
+
+    server = Server(config)
+    await server.start()
+    await server.serve_until(stop_event)
+
+Start fails as a whole, with one clear error, before anything was changed; stop tells the
+clients, writes what is owed to disk, and frees the address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import resource
+import socket
+import ssl
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from timebound.core.broker import Broker
+from timebound.core.limits import BrokerLimits
+from timebound.errors import ConfigError
+from timebound.node.config import Config, ListenerConfig, load_access_list
+from timebound.node.config_values import Limits, TlsConfig
+from timebound.node.connection import Connection
+from timebound.node.driver import PATROL_INTERVAL_S, Driver
+from timebound.node.handshake import Door
+from timebound.node.passwords import PasswordFile
+from timebound.node.storage import NoStorage, Storage
+from timebound.node.sys_topics import SysTopics
+from timebound.node.translate import to_subscription
+from timebound.node.websocket import WebSocketAdapter
+from timebound.wire.reasons import ReasonCode
+
+logger = logging.getLogger("timebound.node")
+
+# Connections the kernel may hold before we accept them; devices reconnect all at once.
+BACKLOG: Final = 4_096
+# How long stop waits for clients to take their DISCONNECT.
+STOP_TIMEOUT_S: Final = 2.0
+# Passwords checked at the same time; each takes tens of milliseconds of a core and 32 MB.
+PASSWORD_THREADS: Final = 2
+
+
+class Server:
+    """One broker, from start to stop."""
+
+    def __init__(self, config: Config, *, is_persistent: bool = True) -> None:
+        self.config = config
+        self._is_persistent = is_persistent
+        self._storage: Storage | NoStorage = NoStorage()
+        self._listeners: list[tuple[ListenerConfig, asyncio.Server]] = []
+        self._contexts: list[ssl.SSLContext | None] = []
+        self._doors: list[Door] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._checkers = ThreadPoolExecutor(PASSWORD_THREADS, thread_name_prefix="timebound-password")
+        self._passwords: PasswordFile | None = None
+        self.driver: Driver | None = None
+
+    async def start(self) -> None:
+        """Open everything.
+
+        Raises:
+            ConfigError, StorageError: what is configured cannot be used.
+            OSError: an address cannot be listened on.
+        """
+        security = self.config.security
+        access = load_access_list(security)
+        if security.password_file is not None:
+            self._passwords = PasswordFile.load(security.password_file)
+        self._contexts = [_tls_context(listener.tls) for listener in self.config.listeners]
+        loop = asyncio.get_running_loop()
+        if self._is_persistent:
+            data = self.config.data
+            self._storage = Storage.open(
+                data.path, to_subscription, on_error=_on_storage_error, fsync=data.fsync
+            )
+        try:
+            broker = Broker(_core_limits(self.config.limits), access, self._is_persistent)
+            self.driver = Driver(broker, self._storage, self.config.limits, loop)
+            now_ns = self.driver.now_ns()
+            broker.restore(self._storage.load(now_ns), now_ns)
+            for listener, context in zip(self.config.listeners, self._contexts, strict=True):
+                door = Door(listener, self.config, self.driver, access, self._passwords, self._checkers)
+                self._doors.append(door)
+                await self._listen(listener, context, door)
+        except BaseException:
+            await self.stop()
+            raise
+        _raise_file_limit(self.config.limits.connections_max)
+        self._tasks.append(asyncio.create_task(self._patrol(), name="timebound-patrol"))
+        if self.config.sys_interval_s:
+            figures = SysTopics(broker, self.config.node_name, now_ns)
+            self._tasks.append(asyncio.create_task(self._publish_figures(figures), name="timebound-sys"))
+        self.driver.turn()
+
+    def addresses(self) -> list[tuple[ListenerConfig, str, int]]:
+        """Where the listeners really are; the port matters when 0 was asked for."""
+        found: list[tuple[ListenerConfig, str, int]] = []
+        for listener, server in self._listeners:
+            for opened in server.sockets:
+                address = opened.getsockname()
+                found.append((listener, address[0], address[1]))
+        return found
+
+    async def serve_until(self, stopping: asyncio.Event) -> None:
+        """Run until the event is set, then stop."""
+        try:
+            await stopping.wait()
+        finally:
+            await self.stop()
+
+    async def stop(self) -> None:
+        """Close listeners and connections, then storage with all that is owed."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        for _, server in self._listeners:
+            server.close()
+        self._listeners.clear()
+        if self.driver is not None:
+            await self._close_connections(self.driver)
+            self.driver.stop()
+        self._checkers.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self._storage.close)
+
+    async def _close_connections(self, driver: Driver) -> None:
+        for connection in list(driver.connections.values()):
+            connection.close(ReasonCode.SERVER_SHUTTING_DOWN, "the broker is stopping")
+        driver.turn()
+        if driver.connections:
+            driver.emptied.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(driver.emptied.wait(), STOP_TIMEOUT_S)
+        for connection in list(driver.connections.values()):
+            connection.abort()
+        driver.turn()
+
+    async def _listen(self, listener: ListenerConfig, context: ssl.SSLContext | None, door: Door) -> None:
+        driver = self.driver
+        assert driver is not None
+        packet_size_max = self.config.limits.packet_size_max
+
+        def connect() -> Connection:
+            return Connection(driver, door)
+
+        def adapt() -> WebSocketAdapter:
+            return WebSocketAdapter(listener, packet_size_max, connect)
+
+        factory: Callable[[], Any] = adapt if listener.kind == "websocket" else connect
+        try:
+            server = await asyncio.get_running_loop().create_server(
+                factory,
+                listener.host,
+                listener.port,
+                ssl=context,
+                backlog=BACKLOG,
+                reuse_address=True,
+                family=socket.AF_UNSPEC,
+            )
+        except OSError as error:
+            raise OSError(
+                error.errno, f"cannot listen on {listener.host}:{listener.port}: {error.strerror}"
+            ) from error
+        self._listeners.append((listener, server))
+
+    def reload(self) -> None:
+        """Read access rules, passwords and certificates again; what is wrong is logged and not applied."""
+        assert self.driver is not None
+        try:
+            access = load_access_list(self.config.security)
+            if self._passwords is not None:
+                self._passwords.reload_if_changed()
+            for (listener, _), context in zip(self._listeners, self._contexts, strict=True):
+                if listener.tls is not None and context is not None:
+                    context.load_cert_chain(listener.tls.certificate, listener.tls.key)
+        except (ConfigError, OSError, ssl.SSLError) as error:
+            logger.error("reload failed, the old settings stay: %s", error)
+            return
+        self.driver.broker.set_access(access)
+        for door in self._doors:
+            door.access = access
+        logger.info("reloaded access rules, passwords and certificates")
+
+    async def _patrol(self) -> None:
+        assert self.driver is not None
+        while True:
+            await asyncio.sleep(PATROL_INTERVAL_S)
+            self.driver.patrol()
+            if self._passwords is not None:
+                try:
+                    self._passwords.reload_if_changed()
+                except ConfigError as error:
+                    logger.error("the password file is wrong, the users known before stay: %s", error)
+
+    async def _publish_figures(self, figures: SysTopics) -> None:
+        assert self.driver is not None
+        while True:
+            figures.publish(self.driver.now_ns())
+            self.driver.turn()
+            await asyncio.sleep(self.config.sys_interval_s)
+
+
+def _on_storage_error(error: Exception) -> None:
+    logger.error("storage cannot write, acknowledgements wait until it can: %s", error)
+
+
+def _core_limits(limits: Limits) -> BrokerLimits:
+    return BrokerLimits(
+        limits.queue_bytes_per_client_max,
+        limits.queue_messages_per_client_max,
+        limits.queue_bytes_total_max,
+        limits.outgoing_inflight_max,
+        limits.subscriptions_per_client_max,
+        limits.retained_messages_max,
+        limits.retained_bytes_max,
+        limits.session_expiry_max_s,
+        limits.will_delay_max_s,
+    )
+
+
+def _tls_context(tls: TlsConfig | None) -> ssl.SSLContext | None:
+    if tls is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(tls.certificate, tls.key)
+        if tls.ca is not None:
+            context.load_verify_locations(tls.ca)
+            context.verify_mode = ssl.CERT_REQUIRED if tls.require_client_certificate else ssl.CERT_OPTIONAL
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"certificate or key cannot be used: {error}", key="tls") from error
+    return context
+
+
+def _raise_file_limit(connections_max: int) -> None:
+    """Allow as many open files as there may be connections, and say so where that is not possible."""
+    wanted = connections_max + 256
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= wanted or soft == resource.RLIM_INFINITY:
+        return
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed < wanted:
+        logger.info(
+            "connections_max is %d, but this process may open %d files; raise the limit (ulimit -n)",
+            connections_max,
+            allowed,
+        )

@@ -1,0 +1,57 @@
+"""`$SYS` topics: the broker's own figures as retained messages, under the names others use."""
+
+from __future__ import annotations
+
+from timebound.core.broker import Broker
+from timebound.core.message import Message
+from timebound.units import SECOND
+from timebound.version import VERSION
+
+
+class SysTopics:
+    """Publishes the figures that changed since the last time."""
+
+    def __init__(self, broker: Broker, node_name: str, started_ns: int) -> None:
+        self._broker = broker
+        self._started_ns = started_ns
+        self._last: dict[str, str] = {}
+        self._fixed = {
+            "$SYS/broker/version": f"timebound version {VERSION}",
+            "$SYS/broker/node": node_name,
+        }
+
+    def publish(self, now_ns: int) -> None:
+        """Publish every figure whose value is new."""
+        for topic, value in self.figures(now_ns).items():
+            if self._last.get(topic) != value:
+                self._last[topic] = value
+                self._broker.route(Message(topic, value.encode(), 0, True, now_ns), now_ns)
+
+    def figures(self, now_ns: int) -> dict[str, str]:
+        """All figures by topic."""
+        now = self._broker.statistics()
+        figures = dict(self._fixed)
+        numbers = {
+            "uptime": (now_ns - self._started_ns) // SECOND,
+            "clients/connected": now.connected,
+            "clients/disconnected": now.sessions - now.connected,
+            "clients/total": now.sessions,
+            "connections/total": now.connections_total,
+            "connections/refused": now.connections_refused,
+            "messages/received": now.messages_received,
+            "messages/sent": now.messages_sent,
+            "messages/refused": now.publishes_refused,
+            "messages/inflight": now.inflight,
+            "messages/stored": now.queued_messages,
+            "store/messages/bytes": now.queued_bytes,
+            "bytes/received": now.bytes_received,
+            "bytes/sent": now.bytes_sent,
+            "subscriptions/count": now.subscriptions,
+            "retained messages/count": now.retained_messages,
+            "publish/messages/dropped": sum(now.dropped.values()),
+        }
+        for name, number in numbers.items():
+            figures[f"$SYS/broker/{name}"] = str(number)
+        for reason, count in now.dropped.items():
+            figures[f"$SYS/broker/dropped/{reason}"] = str(count)
+        return figures
