@@ -1,0 +1,144 @@
+"""The command `timebound`. Each command imports what it needs when it runs.
+
+Exit codes: 0 done, 1 the operation failed or was refused, 2 the call or a file is wrong.
+Results go to standard output, everything else to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from timebound.errors import ConfigError, TimeboundError
+from timebound.version import VERSION
+
+FAILED = 1
+WRONG = 2
+
+app = typer.Typer(
+    name="timebound",
+    help="Publish/subscribe in which lateness counts: an MQTT broker with deadlines, prices and penalties.",
+    no_args_is_help=True,
+    add_completion=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_show_locals=False,
+)
+err = Console(stderr=True, highlight=False)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
+
+
+def main() -> None:
+    """Run the command line; errors made on purpose become one line and an exit code."""
+    try:
+        app()
+    except ConfigError as error:
+        fail(str(error), WRONG)
+    except (TimeboundError, OSError) as error:
+        fail(str(error), FAILED)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    err.print(f"[red]error:[/red] {_escape(message)}")
+    sys.exit(code)
+
+
+def _escape(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from timebound.version import is_compiled
+
+        typer.echo(f"timebound {VERSION} ({'compiled' if is_compiled() else 'plain Python'})")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Publish/subscribe in which lateness counts."""
+
+
+@app.command(
+    epilog="Examples:  timebound serve  ·  timebound serve --config timebound.toml  ·  "
+    "timebound serve --port 0 --data /var/lib/timebound"
+)
+def serve(
+    config: Annotated[Path | None, typer.Option(help="TOML file; see docs/configuration.md.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address of the first listener.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port of the first listener; 0 takes a free one.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Directory of the stored sessions and messages.")] = None,
+    memory: Annotated[bool, typer.Option("--memory", help="Store nothing: all is lost at stop.")] = False,
+) -> None:
+    """Run the broker until Ctrl-C."""
+    from timebound.node.serve import run
+
+    sys.exit(run(config, host, port, data, is_persistent=not memory))
+
+
+@app.command(epilog="Example:  timebound check timebound.toml")
+def check(
+    file: Annotated[Path, typer.Argument(help="The configuration to check.")], as_json: Json = False
+) -> None:
+    """Check a configuration and explain every mistake in it; exit code 2 if there is one."""
+    from timebound.node.config import check_config
+
+    mistakes = check_config(file)
+    if as_json:
+        rows = [
+            {"path": error.path, "line": error.line, "key": error.key, "message": str(error)}
+            for error in mistakes
+        ]
+        typer.echo(json.dumps({"file": str(file), "ok": not mistakes, "mistakes": rows}, indent=2))
+    else:
+        for error in mistakes:
+            err.print(f"[red]error:[/red] {_escape(str(error))}")
+        if not mistakes:
+            typer.echo(f"{file}: ok")
+    if mistakes:
+        sys.exit(WRONG)
+
+
+@app.command(
+    epilog="Examples:  timebound passwd users.txt anna  ·  echo secret | timebound passwd users.txt anna  ·  "
+    "timebound passwd users.txt anna --delete"
+)
+def passwd(
+    file: Annotated[Path, typer.Argument(help="The password file; made if missing.")],
+    user: Annotated[str, typer.Argument(help="The user name.")],
+    delete: Annotated[bool, typer.Option("--delete", help="Remove the user.")] = False,
+) -> None:
+    """Set or remove a user's password. It is asked for, or read from standard input."""
+    from timebound.node.passwords import PasswordFile
+
+    users = PasswordFile.load(file) if file.exists() else PasswordFile(file)
+    if delete:
+        if not users.remove(user):
+            fail(f"user {user!r} is not in {file}", FAILED)
+    elif sys.stdin.isatty():
+        users.set(user, typer.prompt("Password", hide_input=True, confirmation_prompt=True))
+    else:
+        users.set(user, sys.stdin.readline().rstrip("\r\n"))
+    users.save()
+    typer.echo(f"{file}: {'removed' if delete else 'set'} {user}")
+
+
+def print_json(value: Any) -> None:
+    """Print a value for programs: one JSON document."""
+    typer.echo(json.dumps(value, indent=2))

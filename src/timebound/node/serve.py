@@ -1,0 +1,117 @@
+"""`timebound serve`: the process around a server - loop, signals, log, first words."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import uvloop
+
+from timebound.errors import ConfigError, StorageError
+from timebound.node.config import Config, ListenerConfig, default_config, load_config
+from timebound.node.config_values import LogConfig
+from timebound.node.server import Server
+from timebound.version import VERSION, is_compiled
+
+OK = 0
+FAILED = 1
+WRONG = 2
+
+
+def run(
+    config_path: Path | None, host: str | None, port: int | None, data: Path | None, *, is_persistent: bool
+) -> int:
+    """Serve until SIGINT or SIGTERM; gives the exit code."""
+    try:
+        config = load_config(config_path) if config_path is not None else default_config()
+        config = _override(config, host, port, data)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return WRONG
+    _set_up_log(config.log)
+    try:
+        uvloop.run(_serve(config, is_persistent))
+    except (ConfigError, StorageError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return WRONG if isinstance(error, ConfigError) else FAILED
+    return OK
+
+
+def _override(config: Config, host: str | None, port: int | None, data: Path | None) -> Config:
+    first = config.listeners[0]
+    if host is not None:
+        first = replace(first, host=host)
+    if port is not None:
+        first = replace(first, port=port)
+    config = replace(config, listeners=(first, *config.listeners[1:]))
+    if data is not None:
+        config = replace(config, data=replace(config.data, path=data))
+    return config
+
+
+async def _serve(config: Config, is_persistent: bool) -> None:
+    server = Server(config, is_persistent=is_persistent)
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, stopping.set)
+    loop.add_signal_handler(signal.SIGTERM, stopping.set)
+    await server.start()
+    loop.add_signal_handler(signal.SIGHUP, server.reload)
+    # What lives as long as the process need not be looked at by every collection.
+    gc.collect()
+    gc.freeze()
+    _greet(server, config, is_persistent)
+    await server.serve_until(stopping)
+    print("stopped", flush=True)
+
+
+def _greet(server: Server, config: Config, is_persistent: bool) -> None:
+    print(f"timebound {VERSION} ({'compiled' if is_compiled() else 'plain Python, slower'})")
+    for listener, host, port in server.addresses():
+        print(f"listening on {_url(listener, host, port)}")
+    print(f"data in {config.data.path.resolve()}" if is_persistent else "data in memory only")
+    listener, host, port = server.addresses()[0]
+    if listener.kind == "tcp" and listener.tls is None:
+        where = "" if (host, port) == ("127.0.0.1", 1883) else f" --host {host} --port {port}"
+        print(f"try: timebound sub '#'{where} &  timebound pub hello world{where}")
+    sys.stdout.flush()
+
+
+def _url(listener: ListenerConfig, host: str, port: int) -> str:
+    secure = listener.tls is not None
+    if listener.kind == "websocket":
+        scheme = "wss" if secure else "ws"
+        return f"{scheme}://{host}:{port}{listener.path}"
+    return f"{'mqtts' if secure else 'mqtt'}://{host}:{port}"
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        return json.dumps(entry)
+
+
+def _set_up_log(log: LogConfig) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    if log.format == "json":
+        handler.setFormatter(_JsonLines())
+    else:
+        formatter = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+        formatter.converter = time.gmtime
+        handler.setFormatter(formatter)
+    root = logging.getLogger("timebound")
+    root.addHandler(handler)
+    root.setLevel(log.level.upper())
