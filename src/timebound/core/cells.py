@@ -1,0 +1,155 @@
+"""The order in which topics get their cells: `paper`, as published, and `even`, our own.
+
+A cycle has `weight / gcd` cells for each topic. Both orders are described the same way, so
+that the scheduler and the bounds cannot disagree: the cell that a topic gets at its `turn`
+has a *key*, an integer, and cells are served in ascending order of their keys. A key depends
+on the topic alone (its weight and its slot among the topics of that weight), never on who
+else is there; so a topic that comes or goes moves nobody else's cells. (Under `paper` the
+greatest common divisor of all weights matters too; it is the `step`.)
+
+`even` puts the cells of a topic at equal distances, and spreads the topics of one weight over
+that distance by their bit-reversed slots, so that they do not come in one clump. See
+docs/decisions/0030-cell-order.md for the comparison.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import Final
+
+PAPER: Final = "paper"
+EVEN: Final = "even"
+ORDERS: Final = (PAPER, EVEN)
+
+# Ten bits: the product of two weights then fits _FRACTION_BITS, which keeps `even` exact.
+WEIGHT_MAX: Final = 1023
+_WEIGHT_BITS: Final = 10
+_WEIGHT_MASK: Final = (1 << _WEIGHT_BITS) - 1
+# Slots of one weight: 15 bits, so that every key of a cycle stays far inside 62 bits.
+SLOT_BITS: Final = 15
+SLOTS_MAX: Final = 1 << SLOT_BITS
+# Two different cells of `even` differ by at least 1 / (w1 * w2 * 2^15) of a cycle.
+_FRACTION_BITS: Final = 20
+_ROUNDS: Final = WEIGHT_MAX + 1  # rounds of a `paper` cycle; those above the heaviest topic are empty
+
+EVEN_CYCLE: Final = 1 << (SLOT_BITS + _FRACTION_BITS + _WEIGHT_BITS)
+PAPER_CYCLE: Final = _ROUNDS << (_WEIGHT_BITS + SLOT_BITS)
+_PAPER_ROUND_SHIFT: Final = _WEIGHT_BITS + SLOT_BITS
+
+
+def check_weight(weight: int) -> None:
+    """Raise ValueError unless the weight is one the orders can work with."""
+    if not 1 <= weight <= WEIGHT_MAX:
+        raise ValueError(f"weight {weight} is out of range (1 to {WEIGHT_MAX})")
+
+
+def check_order(order: str) -> None:
+    if order not in ORDERS:
+        raise ValueError(f"cell order {order!r} is unknown; use paper or even")
+
+
+def spread(slot: int) -> int:
+    """Return the slot's place inside the distance of two cells, in 1/32768.
+
+    The bits of the slot in reverse order (van der Corput's sequence) fill the distance evenly
+    however many slots are in use; the first one gets the middle.
+    """
+    place = 0
+    for _ in range(SLOT_BITS):
+        place = place << 1 | (slot & 1)
+        slot >>= 1
+    return place ^ (1 << (SLOT_BITS - 1))
+
+
+def even_key(weight: int, place: int, turn: int) -> int:
+    """Return the key of a topic's cell under `even`; equal positions go to the heavier topic."""
+    position = (((turn << SLOT_BITS) + place) << _FRACTION_BITS) // weight
+    return position << _WEIGHT_BITS | (WEIGHT_MAX - weight)
+
+
+def even_turn_after(weight: int, place: int, pointer: int) -> int:
+    """Return the first turn whose key is greater than `pointer`."""
+    position = max(pointer, 0) >> _WEIGHT_BITS
+    turn = max(0, ((position * weight >> _FRACTION_BITS) - place) >> SLOT_BITS)
+    while even_key(weight, place, turn) <= pointer:
+        turn += 1
+    return turn
+
+
+def paper_key(weight: int, slot: int, turn: int, step: int) -> int:
+    """Return the key of a topic's cell under `paper`.
+
+    The published loop lowers the current weight `cw` by the gcd from the largest weight to
+    the gcd, and in each round serves every topic at least that heavy, the heaviest first.
+    """
+    turns = weight // step
+    cycle = turn // turns
+    current_weight = weight - (turn - cycle * turns) * step
+    cell_round = cycle * _ROUNDS + _ROUNDS - current_weight
+    return (cell_round << _WEIGHT_BITS | (WEIGHT_MAX - weight)) << SLOT_BITS | slot
+
+
+def paper_turn_after(weight: int, slot: int, pointer: int, step: int) -> int:
+    """Return the first turn whose key is greater than `pointer`."""
+    cell_round = max(pointer, 0) >> _PAPER_ROUND_SHIFT
+    cycle = cell_round // _ROUNDS
+    current_weight = _ROUNDS - (cell_round - cycle * _ROUNDS)
+    missed = max(0, weight - current_weight)
+    turn = cycle * (weight // step) + (missed + step - 1) // step
+    while paper_key(weight, slot, turn, step) <= pointer:
+        turn += 1
+    return turn
+
+
+def weight_of_even_key(key: int) -> int:
+    return WEIGHT_MAX - (key & _WEIGHT_MASK)
+
+
+def weight_of_paper_key(key: int) -> int:
+    return WEIGHT_MAX - (key >> SLOT_BITS & _WEIGHT_MASK)
+
+
+def step_of(weights: list[int]) -> int:
+    """Return the greatest common divisor of the weights (g in docs/bounds.md)."""
+    step = 0
+    for weight in weights:
+        step = gcd(step, weight)
+    return step
+
+
+def first_slots(weights: list[int]) -> list[int]:
+    """Number the topics of each weight from 0, in the order they are listed."""
+    used: dict[int, int] = {}
+    slots = []
+    for weight in weights:
+        slot = used.get(weight, 0)
+        used[weight] = slot + 1
+        slots.append(slot)
+    return slots
+
+
+def cell_order(weights: list[int], order: str, slots: list[int] | None = None) -> list[int]:
+    """Return the topics (as indices into `weights`) in the order of one cycle's cells.
+
+    Without `slots`, topics of one weight are numbered as they are listed.
+
+    Raises:
+        ValueError: a weight is out of range, or the order is unknown.
+    """
+    check_order(order)
+    for weight in weights:
+        check_weight(weight)
+    if slots is None:
+        slots = first_slots(weights)
+    step = step_of(weights)
+    keyed: list[tuple[int, int]] = []
+    for topic, weight in enumerate(weights):
+        for turn in range(weight // step):
+            if order == EVEN:
+                # Divided by the step, so that one pattern is listed once: keys keep their order.
+                key = even_key(weight // step, spread(slots[topic]), turn)
+            else:
+                key = paper_key(weight, slots[topic], turn, step)
+            keyed.append((key, topic))
+    keyed.sort()
+    return [topic for _, topic in keyed]

@@ -1,0 +1,1 @@
+"""The core under virtual time: scenarios, link layers and the papers' experiments."""
