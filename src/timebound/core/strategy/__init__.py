@@ -1,0 +1,1 @@
+"""Which message of an outgoing queue goes next: one strategy per file."""

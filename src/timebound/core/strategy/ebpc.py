@@ -1,0 +1,36 @@
+"""EBPC: r·EB + (1-r)·PC, benefit and urgency together (docs/model.md, section 3)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from timebound.core.strategy.base import WINDOWED, Strategy, benefit
+from timebound.core.strategy.entry import Entry, Link
+
+# The published curves are flat from a quarter to one; the middle is as good as any.
+WEIGHT_DEFAULT: Final = 0.5
+
+
+class BenefitAndCost(Strategy):
+    """`weight` is r, the part of the expected benefit."""
+
+    __slots__ = ("weight",)
+
+    def __init__(self, weight: float = WEIGHT_DEFAULT) -> None:
+        if not 0.0 <= weight <= 1.0:
+            raise ValueError(f"weight={weight} is not between 0 and 1")
+        super().__init__("ebpc", WINDOWED, True)
+        self.weight = weight
+
+    def value(self, entry: Entry, now_ns: int, link: Link) -> float:
+        age = float(now_ns - entry.published_ns)
+        return self._mix(benefit(entry, age), benefit(entry, age + link.first_ns))
+
+    def bound(self, entry: Entry, now_ns: int, until_ns: int, link: Link) -> float:
+        age = float(now_ns - entry.published_ns)
+        later = float(until_ns - entry.published_ns)
+        return self._mix(benefit(entry, age), benefit(entry, later + link.first_ns))
+
+    def _mix(self, first: float, second: float) -> float:
+        # Grows with `first` and falls with `second`, which is what makes `bound` one.
+        return self.weight * first + (1.0 - self.weight) * (first - second)

@@ -1,0 +1,332 @@
+"""What waits in an outgoing queue: entries, and the terms of the subscriptions behind the link.
+
+An `Audience` is made once for a set of subscriptions and shared by every message that
+matched exactly them; an `Entry` is one message in one queue. Times are integer nanoseconds
+outside; inside a formula they are floats counted from the message's publication, so that
+nothing is lost to rounding however large the clock's value is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+from timebound.core.delay import KILOBYTE, NS_PER_S, LinkDelay, Path, normal_quantile
+from timebound.records import Reason
+
+# A time that never comes; far beyond any clock, and still inside 62 bits.
+NEVER_NS: Final = 4_000_000_000_000_000_000
+# No queue can tell apart what lies closer together, and it keeps divisions defined for σ = 0.
+SCALE_FLOOR_NS: Final = 1.0
+_NS_PER_BYTE: Final = NS_PER_S / KILOBYTE
+
+# Where an entry is in its life.
+NEW: Final = 0
+QUEUED: Final = 1
+POPPED: Final = 2
+DROPPED: Final = 3
+
+DIRECT: Final = Path()
+
+
+class Link:
+    """What the strategies know of one link: its delay, ε, and how long one message takes.
+
+    It belongs to one queue. `version` counts changes of the delay; `first_ns` (FT) is the mean
+    time of one message, by which being sent second is later than being sent first.
+    """
+
+    __slots__ = (
+        "epsilon",
+        "first_ns",
+        "mean_ns_per_byte",
+        "origin_ns",
+        "processing_ns",
+        "variance",
+        "version",
+        "z_epsilon",
+    )
+
+    def __init__(self, delay: LinkDelay, epsilon: float, processing_ns: int, origin_ns: int) -> None:
+        if not 0.0 < epsilon < 1.0:
+            raise ValueError(f"epsilon={epsilon} is not between 0 and 1")
+        if processing_ns < 0:
+            raise ValueError(f"processing_ns={processing_ns} is negative")
+        self.epsilon = epsilon
+        self.z_epsilon = normal_quantile(epsilon)
+        self.processing_ns = processing_ns
+        self.origin_ns = origin_ns  # keys that are times count from here; exact for 104 days
+        self.first_ns = 0.0
+        self.version = 0
+        self.mean_ns_per_byte = 0.0
+        self.variance = 0.0
+        self.set_delay(delay)
+
+    def set_delay(self, delay: LinkDelay) -> None:
+        self.mean_ns_per_byte = delay.mean_s_per_kb * _NS_PER_BYTE
+        self.variance = delay.variance * _NS_PER_BYTE * _NS_PER_BYTE
+        self.version += 1
+
+
+class Term:
+    """What subscriptions with the same deadline and the same way ask for, together.
+
+    `path` is the way beyond this link; the link's own delay is added by the queue. The fields
+    after `count` are those the formulas read, for the link as it was last set.
+    """
+
+    __slots__ = (
+        "allowed",
+        "count",
+        "deadline_ns",
+        "deviation",
+        "fixed",
+        "mean",
+        "path",
+        "penalty",
+        "price",
+        "stake",
+    )
+
+    def __init__(
+        self,
+        deadline_ns: int = 0,
+        price: float = 1.0,
+        penalty: float = 0.0,
+        path: Path = DIRECT,
+        count: int = 1,
+    ) -> None:
+        if deadline_ns < 0 or count < 1:
+            raise ValueError(f"term has deadline_ns={deadline_ns}, count={count}; want at least 0 and 1")
+        if not (0.0 <= price < math.inf and 0.0 <= penalty < math.inf):
+            raise ValueError(f"term has price={price}, penalty={penalty}; want finite, not negative numbers")
+        self.deadline_ns = deadline_ns  # 0 = none
+        self.price = price
+        self.penalty = penalty
+        self.path = path
+        self.count = count  # subscriptions in this term
+        self.allowed = float(deadline_ns) if deadline_ns else math.inf
+        self.stake = price + penalty  # what arriving in time is worth: the price, and no penalty
+        self.fixed = 0.0  # NN·PD + SBD, ns
+        self.mean = 0.0  # μ of the whole path, ns per byte
+        self.deviation = 0.0  # σ of the whole path, ns per byte
+
+    def merge_key(self) -> tuple[int, float, float, int, int]:
+        path = self.path
+        return (self.deadline_ns, path.mean_s_per_kb, path.variance, path.brokers, path.last_mile_ns)
+
+    def fit(self, link: Link) -> None:
+        """Work out the path's delay with the link as it is now."""
+        path = self.path
+        self.fixed = float(path.brokers * link.processing_ns + path.last_mile_ns)
+        self.mean = link.mean_ns_per_byte + path.mean_s_per_kb * _NS_PER_BYTE
+        self.deviation = math.sqrt(link.variance + path.variance * _NS_PER_BYTE * _NS_PER_BYTE)
+
+
+class Audience:
+    """The terms of all subscriptions behind one link that a message matched, equal ones merged.
+
+    It belongs to one queue, because its terms hold that link's delay.
+    """
+
+    __slots__ = ("deadlines", "link", "subscriptions", "terms", "version")
+
+    def __init__(self, terms: Sequence[Term]) -> None:
+        if not terms:
+            raise ValueError("audience has no terms; a message without subscriptions is not queued")
+        merged: dict[tuple[int, float, float, int, int], Term] = {}
+        subscriptions = 0
+        for term in terms:
+            key = term.merge_key()
+            known = merged.get(key)
+            price, penalty, count = term.price, term.penalty, term.count
+            if known is not None:
+                price, penalty, count = price + known.price, penalty + known.penalty, count + known.count
+            merged[key] = Term(term.deadline_ns, price, penalty, term.path, count)
+            subscriptions += term.count
+        # Sorted, so that the sums, and with them the choice, do not depend on the order of subscribing.
+        self.terms: list[Term] = [merged[key] for key in sorted(merged)]
+        self.deadlines: tuple[int, ...] = tuple([term.deadline_ns for term in self.terms])
+        self.subscriptions = subscriptions
+        self.link: Link | None = None
+        self.version = -1
+
+    def fit(self, link: Link) -> None:
+        """Bring the terms up to date with the link; cheap when they are."""
+        if self.link is link and self.version == link.version:
+            return
+        assert self.link is None or self.link is link, "audience is shared between queues"
+        for term in self.terms:
+            term.fit(link)
+        self.link = link
+        self.version = link.version
+
+
+class Entry:
+    """One message in one outgoing queue.
+
+    `item` is the caller's reference to the message. `published_ns` is on the queue's own clock:
+    now less the age. Entries of one `flow` keep their order; `ordered` flows also never give up
+    an older entry for a newer one. Of entries with the same `conflation` only the newest stays.
+    `lane` is the index of the class whose share it uses, -1 for the automatic one.
+    """
+
+    __slots__ = (
+        "audience",
+        "chain",
+        "conflation",
+        "drop_ns",
+        "drop_reason",
+        "flow",
+        "flow_next",
+        "flow_previous",
+        "item",
+        "lane",
+        "ordered",
+        "patience",
+        "priority",
+        "published_ns",
+        "pushed_ns",
+        "rank",
+        "reason",
+        "sequence",
+        "size",
+        "size_bytes",
+        "state",
+        "timeout",
+        "timeout_ns",
+        "timer",
+        "victim",
+    )
+
+    def __init__(
+        self,
+        item: object,
+        size_bytes: int,
+        published_ns: int,
+        audience: Audience,
+        timeout_ns: int = 0,
+        priority: int = 0,
+        flow: Hashable = None,
+        ordered: bool = False,
+        conflation: Hashable = None,
+        lane: int = -1,
+    ) -> None:
+        if size_bytes < 1 or timeout_ns < 0:
+            raise ValueError(
+                f"entry has size_bytes={size_bytes}, timeout_ns={timeout_ns}; want at least 1 and 0"
+            )
+        self.item = item
+        self.size_bytes = size_bytes
+        self.published_ns = published_ns
+        self.audience = audience
+        self.timeout_ns = timeout_ns  # 0 = none
+        self.priority = priority
+        self.flow = flow
+        self.ordered = ordered
+        self.conflation = conflation
+        self.lane = lane
+        self.size = float(size_bytes)
+        self.timeout = float(timeout_ns) if timeout_ns else math.inf
+        self.state = NEW
+        self.reason: Reason | None = None  # why it was dropped
+        # The rest is the queue's.
+        self.sequence = -1
+        self.pushed_ns = 0
+        self.drop_ns = NEVER_NS
+        self.drop_reason = Reason.HOPELESS
+        self.rank: Node | None = None
+        self.victim: Node | None = None
+        self.timer: Node | None = None
+        self.patience: Node | None = None
+        self.chain: Chain | None = None
+        self.flow_next: Entry | None = None
+        self.flow_previous: Entry | None = None
+
+    def set_drop_time(self, link: Link) -> None:
+        """Work out when this entry is to be dropped, and why (docs/model.md, early drop).
+
+        A term is lost when its time allowed has passed, or before, once its success is down to ε:
+        at published + allowed - fixed - size·μ - z(ε)·size·σ. The entry is lost with its last term.
+        """
+        latest = -1.0
+        timed_out = False
+        for term in self.audience.terms:
+            allowed = term.allowed if term.allowed < self.timeout else self.timeout
+            hopeless = allowed - term.fixed - self.size * (term.mean + link.z_epsilon * term.deviation)
+            if hopeless < allowed:
+                if hopeless > latest:
+                    latest = hopeless
+                    timed_out = False
+            elif allowed > latest:
+                latest = allowed
+                timed_out = True
+        self.drop_reason = Reason.TIMED_OUT if timed_out else Reason.HOPELESS
+        if latest == math.inf:
+            self.drop_ns = NEVER_NS
+        elif latest < 0.0:
+            self.drop_ns = self.published_ns
+        else:
+            self.drop_ns = self.published_ns + int(latest)
+
+
+class Chain:
+    """The waiting entries of one flow, oldest first, linked through the entries themselves."""
+
+    __slots__ = ("head", "key", "tail")
+
+    def __init__(self, key: Hashable) -> None:
+        self.key = key
+        self.head: Entry | None = None
+        self.tail: Entry | None = None
+
+    def append(self, entry: Entry) -> None:
+        tail = self.tail
+        entry.chain = self
+        entry.flow_previous = tail
+        if tail is None:
+            self.head = entry
+        else:
+            tail.flow_next = entry
+        self.tail = entry
+
+    def remove(self, entry: Entry) -> None:
+        before = entry.flow_previous
+        after = entry.flow_next
+        if before is None:
+            self.head = after
+        else:
+            before.flow_next = after
+        if after is None:
+            self.tail = before
+        else:
+            after.flow_previous = before
+        entry.chain = None
+        entry.flow_previous = None
+        entry.flow_next = None
+
+
+class Node:
+    """An entry's place in one heap: a key to order by, a tie-break, and where it stands.
+
+    The fields after `position` belong to a ranking: the value at `valued_ns`, for how long the
+    key is a bound, and the node in the heap of those times.
+    """
+
+    __slots__ = ("entry", "key", "position", "tie", "value", "valued_ns", "window", "window_ns")
+
+    def __init__(self, entry: Entry, key: float, tie: int) -> None:
+        self.entry = entry
+        self.key = key
+        self.tie = tie
+        self.position = -1
+        self.value = 0.0
+        self.valued_ns = -1
+        self.window_ns = 0
+        self.window: Node | None = None
+
+
+def flow_key(publisher: str, topic: str, qos: int, timeout_ns: int, audience: Audience) -> Hashable:
+    """The flow of a message: one publisher, topic, QoS and set of deadlines keep their order."""
+    return (publisher, topic, qos, timeout_ns, audience.deadlines)
