@@ -89,12 +89,18 @@ class ConfigReader:
         values = self._table(Config, document, ())
         return Config(
             **values,
-            data=DataConfig(**self._table(DataConfig, document.get("data", {}), ("data",))),
+            data=self._data(document),
             listeners=self._listeners(document),
             security=self._security(document),
             limits=Limits(**self._table(Limits, document.get("limits", {}), ("limits",))),
             log=LogConfig(**self._table(LogConfig, document.get("log", {}), ("log",))),
         )
+
+    def _data(self, document: dict[str, Any]) -> DataConfig:
+        values = self._table(DataConfig, document.get("data", {}), ("data",))
+        # With a file, data lies beside it, wherever the broker is started from.
+        values.setdefault("path", self._path.parent / DataConfig().path)
+        return DataConfig(**values)
 
     def _table(self, table: type, raw: object, at: KeyPath) -> dict[str, Any]:
         """Read the keys of one table; wrong ones are noted and left out."""

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from timebound.core.access import AccessRule
-from timebound.units import SECOND, format_duration
 
 # What a value is made of; `config_reader.py` has one function for each.
 Kind = Literal["text", "path", "switch", "count", "size", "duration", "seconds", "choice", "texts"]
@@ -146,7 +145,9 @@ class SecurityConfig:
     """`[security]`: who may connect and what they may do; `rules` are the `[[acl]]` entries."""
 
     password_file: Path | None = setting(
-        "path", None, "made by `timebound passwd`; none: no user name is accepted"
+        "path",
+        None,
+        "made by `timebound passwd`; none: who gives a user name is refused, as nothing can prove it",
     )
     acl_file: Path | None = setting(
         "path", None, "access rules, one a line; instead of `[[acl]]`, not besides"
@@ -356,24 +357,6 @@ def toml_key(field_name: str, described: Setting) -> str:
     if described.kind in ("duration", "seconds"):
         return field_name.removesuffix("_s")
     return field_name
-
-
-def format_default(known: Field[Any], described: Setting) -> str:
-    """The default as it would be written in TOML, for the reference."""
-    value = known.default
-    if value is MISSING:
-        return "required"
-    if value is None:
-        return "none"
-    if described.kind == "switch":
-        return "true" if value else "false"
-    if described.kind in ("duration", "seconds"):
-        return f'"{format_duration(round(value * SECOND))}"'
-    if described.kind == "size":
-        return f'"{format_size(value)}"' if value >= KIBIBYTE else str(value)
-    if described.kind == "texts":
-        return "[" + ", ".join(f'"{text}"' for text in value) + "]"
-    return str(value) if described.kind == "count" else f'"{value}"'
 
 
 def format_size(size: int) -> str:
