@@ -1,7 +1,7 @@
 """User names and passwords, in a file that `timebound passwd` writes.
 
 One line a user, `name:$scrypt$ln=15,r=8,p=1$salt$hash`, with `#` for comments. scrypt makes
-every guess cost 32 MiB and about 70 ms, so a stolen file is of little use; the same cost on
+every guess cost 32 MiB and a tenth of a second, so a stolen file is of little use; the same cost on
 every login would let reconnecting clients keep the processor busy, so a password that was right is
 remembered in memory by a fast keyed hash. `check` blocks: call it in a worker thread.
 """
@@ -132,7 +132,7 @@ class PasswordFile:
             self._stamp = _stamp(self.path)
 
     def check(self, user: str, password: bytes) -> bool:
-        """Tell whether a password is right. Blocks for about 70 ms unless it was right before."""
+        """Tell whether a password is right. Blocks for about 0.1 s unless it was right before."""
         known_fast = self.check_nowait(user, password)
         if known_fast is not None:
             return known_fast
