@@ -73,6 +73,15 @@ class Pattern:
         first = self.pieces[0]
         return first.characters[: first.wild[0]] if first.wild else first.characters
 
+    def suffix(self) -> str:
+        """The text that everything matched ends with."""
+        last = self.pieces[-1]
+        return last.characters[last.wild[-1] + 1 :] if last.wild else last.characters
+
+    def is_prefix_test(self) -> bool:
+        """Whether the pattern is plain text and one `%` after it."""
+        return len(self.pieces) == 2 and not self.pieces[0].wild and not self.pieces[1].characters
+
     def is_whole_text(self) -> bool:
         """Whether the pattern has no wildcard and so means equality."""
         return len(self.pieces) == 1 and not self.pieces[0].wild

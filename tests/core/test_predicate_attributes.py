@@ -1,0 +1,66 @@
+"""Where the attributes of a message come from, and payloads that are no good JSON."""
+
+from __future__ import annotations
+
+import pytest
+
+from timebound.core.predicate import Attributes, parse
+from timebound.core.predicate_attributes import JSON_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"warm",
+        b"\xff\xfe",
+        b'{"a": 1',
+        b'{"a": "\xff"}',
+        b"[" * 200_000,
+        b'{"a":' * 200_000,
+        b"[" * 200_000 + b"]" * 200_000,
+        b"9" * 10_000,
+        b"1e999",
+        b"NaN",
+        b'{"a": 1, "pad": "' + b" " * JSON_BYTES_MAX + b'"}',
+    ],
+)
+def test_a_payload_that_cannot_be_read_has_no_attributes(payload: bytes) -> None:
+    message = Attributes((("b", "2"),), payload)
+
+    assert parse("a IS NULL AND payload IS NULL AND payload.a IS NULL AND b = 2").matches(message)
+    assert not parse("a = 1 OR payload = 1 OR a <> 1").matches(message)
+
+
+def test_deep_json_that_can_be_read_raises_nothing() -> None:
+    payload = b'{"a": ' + b"[" * 150 + b"]" * 150 + b"}"
+
+    assert parse("a IS NOT NULL AND a NOT CONTAINS 1").matches(Attributes((), payload))
+
+
+def test_the_payload_is_left_alone_while_properties_answer() -> None:
+    message = Attributes((("a", "1"),), b'{"a": 2}')
+
+    assert parse("a = 1").matches(message)
+    assert not message._decoded_is_ready
+    assert parse("payload.a = 2").matches(message)
+    assert message._decoded_is_ready
+
+
+def test_a_bare_name_is_a_property_before_it_is_a_field() -> None:
+    assert parse("a = 1").matches(Attributes((("a", "1"),), b'{"a": 2}'))
+    assert parse("a = 2").matches(Attributes((("b", "1"),), b'{"a": 2}'))
+    assert not parse("a = 2").matches(Attributes((("a", "x"),), b'{"a": 2}'))
+
+
+def test_a_dotted_name_is_a_property_or_a_way_into_the_payload() -> None:
+    assert parse("a.b = 1").matches(Attributes((("a.b", "1"),), b""))
+    assert parse("a.b = 1").matches(Attributes((), b'{"a": {"b": 1}}'))
+    assert not parse("a.b = 1").matches(Attributes((), b'{"a.b": 1}'))
+    assert parse('"a.b" = 1').matches(Attributes((), b'{"a.b": 1}'))
+
+
+def test_a_bare_number_is_no_index_into_an_array() -> None:
+    assert not parse('"0" = 7').matches(Attributes((), b"[7]"))
+    assert parse("payload.0 = 7").matches(Attributes((), b"[7]"))
+    assert not parse("payload.00000000000000000000 = 7").matches(Attributes((), b"[7]"))
