@@ -17,7 +17,14 @@ from setuptools import setup
 HERE = Path(__file__).parent
 # The hot path, by folder: everything in these packages is compiled but what is listed after them.
 COMPILED = ("wire", "core")
-COMPILED_FILES = ("units.py", "node/connection.py", "bench/counting.py")
+COMPILED_FILES = (
+    "units.py",
+    "node/connection.py",
+    "node/driver.py",
+    "node/outgoing.py",
+    "node/translate.py",
+    "bench/counting.py",
+)
 NOT_COMPILED: tuple[str, ...] = ()
 
 

@@ -33,6 +33,7 @@ _DURATION_UNITS: Final = [
 # A century: a longer one is a slip of the pen, and it keeps sums inside 64 bits.
 DURATION_NS_MAX: Final = 36_525 * DAY
 _NUMBER_LENGTH_MAX: Final = 40
+_PLAIN_CHARACTERS: Final = frozenset("0123456789.+-")
 
 
 def parse_duration(text: str) -> int:
@@ -82,7 +83,8 @@ def parse_number(text: str) -> float:
 
 
 def _decimal(text: str) -> Decimal | None:
-    if not text or len(text) > _NUMBER_LENGTH_MAX or "_" in text:
+    # No exponents: 1e999990 is short to write and takes half a minute to turn into an integer.
+    if not text or len(text) > _NUMBER_LENGTH_MAX or not _PLAIN_CHARACTERS.issuperset(text):
         return None
     try:
         number = Decimal(text)

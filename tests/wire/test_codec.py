@@ -23,7 +23,7 @@ def decode_one(data: bytes, version: int, *, is_server: bool) -> Packet:
     return packets[0]
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.data(), VERSIONS)
 def test_packets_to_a_server_survive_a_round_trip(data: st.DataObject, version: int) -> None:
     packet = data.draw(packets_to_server(version))
@@ -31,7 +31,7 @@ def test_packets_to_a_server_survive_a_round_trip(data: st.DataObject, version: 
     assert decode_one(encode(packet, version), version, is_server=True) == packet
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.data(), VERSIONS)
 def test_packets_to_a_client_survive_a_round_trip(data: st.DataObject, version: int) -> None:
     packet = data.draw(packets_to_client(version))
@@ -115,7 +115,7 @@ def test_pieces_leave_frames_and_every_other_detail_alone(data: st.DataObject, v
     assert frames == plain
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.binary(max_size=300), st.sampled_from([0, 4, 5]))
 def test_random_bytes_never_raise_at_a_server(data: bytes, version: int) -> None:
     decoder = Decoder(version, is_server=True)
@@ -125,7 +125,7 @@ def test_random_bytes_never_raise_at_a_server(data: bytes, version: int) -> None
     assert decoder.error is None or decoder.error.reason_code >= 0x81
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.data(), VERSIONS, st.booleans())
 def test_changed_bytes_never_raise(data: st.DataObject, version: int, is_server: bool) -> None:
     packets = packets_to_server(version) if is_server else packets_to_client(version)

@@ -173,9 +173,7 @@ class Broker:
                 continue
             predicate = subscription.predicate
             if predicate is None or predicate.matches(_attributes(message)):
-                self._outbound.offer(
-                    session, message, min(message.qos, subscription.qos), True, identifiers
-                )
+                self._outbound.offer(session, message, min(message.qos, subscription.qos), True, identifiers)
 
     # --- messages in ----------------------------------------------------------------
 
@@ -207,6 +205,14 @@ class Broker:
                 self._durability.add(PutInbound(session.client_id, packet_id))
         reason_code = SUCCESS if count else NO_MATCHING_SUBSCRIBERS
         self._durability.reply(session, Reply(kind, packet_id, reason_code), mark)
+
+    def refuse_publish(
+        self, session: Session, qos: int, packet_id: int, reason_code: int, reason: str
+    ) -> None:
+        """Answer a QoS 1 or 2 message that the shell found unacceptable."""
+        kind = PUBACK if qos == 1 else PUBREC
+        mark = self._durability.mark()
+        self._durability.reply(session, Reply(kind, packet_id, reason_code, reason), mark)
 
     def route(self, message: Message, now_ns: int) -> int:
         """Give a message to everybody who wants it; the count of sessions it matched.
@@ -308,7 +314,13 @@ class Broker:
         """Answer with a packet the shell encoded, once what was ordered since `mark` is on disk."""
         self._durability.reply(session, Reply(ENCODED, frame=frame), mark)
 
+    def answer(self, session: Session, frame: bytes) -> None:
+        """Answer at once with a packet that depends on nothing stored."""
+        session.replies.append(Reply(ENCODED, frame=frame))
+        self._ready.add(session)
+
     def mark(self) -> int:
+        """A position in the orders for storage, to hand to `reply`."""
         return self._durability.mark()
 
     # --- what to do -----------------------------------------------------------------

@@ -187,9 +187,7 @@ class Lifecycle:
         return self._timers[0][0] if self._timers else None
 
     def _put(self, session: Session, ended_ns: int) -> None:
-        self._durability.add(
-            PutSession(session.client_id, session.expiry_interval_s, ended_ns, session.user)
-        )
+        self._durability.add(PutSession(session.client_id, session.expiry_interval_s, ended_ns, session.user))
 
     def _schedule_expiry(self, session: Session, ended_ns: int) -> None:
         if session.expiry_interval_s != SESSION_NEVER_EXPIRES_S:

@@ -325,7 +325,7 @@ class LinkQueue:
         )
 
     def _make_room(self, newcomer: Entry, now_ns: int) -> bool:
-        """Drop what is worth less than the newcomer until it fits; if it cannot, drop nothing and say False."""
+        """Drop what is worth less than the newcomer until it fits; else drop nothing and say False."""
         if newcomer.size_bytes > self.bytes_max:
             return False
         victims = self._ranked_victims(now_ns)

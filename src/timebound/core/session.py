@@ -119,7 +119,8 @@ class Session:
         assert self.queue_bytes == sum(delivery.message.size() for delivery in waiting)
         assert 0 <= self.send_quota <= self.receive_maximum
         for packet_id, delivery in self.inflight.items():
-            assert delivery.packet_id == packet_id and delivery.qos > 0
+            assert delivery.packet_id == packet_id
+            assert delivery.qos > 0
         assert self.connection or not (self.replies or self.outbox or self.resend)
 
 

@@ -145,8 +145,8 @@ def decide(packet: Connect, door: Door, transport: Any) -> Accepted | Refused | 
         return _accept(packet, door, door.config.security.anonymous_user)
     if door.passwords is None:
         if door.listener.anonymous_allowed:
-            # As other brokers do: without a password file, a user name is only a name.
-            return _accept(packet, door, packet.username)
+            # As other brokers do. But the name is not proven, so access rules must not see it.
+            return _accept(packet, door, door.config.security.anonymous_user)
         return Refused(ReasonCode.BAD_USER_NAME_OR_PASSWORD, "no password file is configured")
     if door.passwords.check_nowait(packet.username, packet.password or b""):
         return _accept(packet, door, packet.username)

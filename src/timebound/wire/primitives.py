@@ -56,8 +56,14 @@ class Reader:
         return (self.data[position] << 8) | self.data[position + 1]
 
     def u32(self, what: str) -> int:
+        data = self.data
+        position = self.position
+        if position + 4 > self.end:
+            raise MalformedPacket(f"{what} is cut short (needs 4 bytes, has {self.left()})")
+        self.position = position + 4
         # Written out: int.from_bytes costs four times as much where this is compiled.
-        return (self.u16(what) << 16) | self.u16(what)
+        high = (data[position] << 8) | data[position + 1]
+        return (high << 16) | (data[position + 2] << 8) | data[position + 3]
 
     def varint(self, what: str) -> int:
         """Read a variable byte integer, which must be as short as possible [MQTT-1.5.5-1]."""

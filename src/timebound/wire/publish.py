@@ -98,7 +98,7 @@ def decode_publish(
     if version == 5:
         length = reader.varint("property length")
         if length:
-            block = _find_block(reader.take(length, "properties of a PUBLISH"))
+            block = _find_block(reader.take(length, "property block"))
             _set_block(packet, block, is_server)
             is_plain = is_plain and block.is_plain()
     if not topic and not packet.topic_alias:
