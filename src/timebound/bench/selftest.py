@@ -1,0 +1,56 @@
+"""Finds the load generator's own ceiling, to show that it is not what a benchmark measures."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import timebound
+from timebound.bench.load import run_load
+from timebound.bench.options import LoadOptions, LoadResult
+
+_STOP_TIMEOUT_S: Final = 5.0
+
+
+def self_test(options: LoadOptions | None = None) -> LoadResult:
+    """Run the work of `options` against a relay that only copies bytes.
+
+    The relay gives each publisher one topic; topics beyond that are left out.
+    """
+    wanted = options or LoadOptions(duration_s=1.0, warmup_s=0.2)
+    with relay_process() as port:
+        return run_load(
+            replace(
+                wanted, host="127.0.0.1", port=port, topics=min(wanted.topics, wanted.publishers), tls=False
+            )
+        )
+
+
+@contextlib.contextmanager
+def relay_process() -> Iterator[int]:
+    """Start the relay as a process of its own, as a broker would be; give its port."""
+    source = str(Path(timebound.__file__).parent.parent)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "timebound.bench.relay"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([source, *sys.path])},
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process, process.stdin, process.stdout:
+        try:
+            yield int(process.stdout.readline())
+        finally:
+            process.stdin.close()
+            try:
+                process.wait(_STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
