@@ -1,0 +1,77 @@
+# What people type: run, test, check, bench. Everything else is set-up they need not know about.
+#
+#   make run      a broker on 127.0.0.1:1883
+#   make test     the whole test suite, with `make check` first
+#   make check    formatter, linter, strict types
+#   make bench    the same work against this broker and others that are installed
+#   make install  only the set-up, into .venv
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+SOURCES := $(shell find src -name '*.py') setup.py pyproject.toml constraints.txt
+# Of Debian's packages the tests use these as real peers; the benchmarks one more.
+TEST_PACKAGES := mosquitto mosquitto-clients
+BENCH_PACKAGES := nats-server
+
+.PHONY: run test check bench install test-compiled test-plain format packages bench-packages clean
+
+run: install
+	@exec $(BIN)/timebound serve
+
+install: $(STAMPS)/package
+
+$(STAMPS)/venv: constraints.txt
+	@echo "setting up $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "error: Python 3.11 or newer is needed, $(PYTHON) is older"; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS)
+	@$(PIP) pip setuptools mypy
+	@touch $@
+
+$(STAMPS)/package: $(STAMPS)/venv $(SOURCES)
+	@if command -v $${CC:-cc} >/dev/null 2>&1; \
+		then echo "compiling the core (about a minute)"; \
+		else echo "no C compiler found: the broker will run uncompiled, several times slower"; fi
+	@rm -rf build src/*.egg-info
+	@$(PIP) --no-build-isolation .
+	@touch $@
+
+$(STAMPS)/test: $(STAMPS)/package
+	@$(PIP) --no-build-isolation '.[test]'
+	@touch $@
+
+check: $(STAMPS)/test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(STAMPS)/test
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: check test-compiled test-plain
+
+# The installed package, compiled where a compiler is at hand: everything.
+test-compiled: $(STAMPS)/test packages
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# The same sources as plain Python: what the compiler could change.
+test-plain: $(STAMPS)/test packages
+	PYTHONPATH=src $(BIN)/python -m pytest -n 2 --dist loadgroup tests/wire tests/core tests/node
+
+bench: $(STAMPS)/test bench-packages
+	$(BIN)/python benchmarks/compare.py
+
+# Real peers for tests and benchmarks. Without the right to install them, what needs them is skipped, by name.
+packages:
+	@tools/ensure-packages $(TEST_PACKAGES)
+
+bench-packages:
+	@tools/ensure-packages $(TEST_PACKAGES) $(BENCH_PACKAGES)
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
