@@ -180,7 +180,7 @@ def test_drop_of_a_delivery_updated_in_the_same_group_reaches_the_disk(tmp_path:
         gate = hold(storage)
 
         storage.submit(queued("c", 1)[1:], lambda: None)
-        storage.submit([DropDelivery("c", 1), DropMessage(1)], lambda: None)
+        storage.submit([DropDelivery("c", 1)], lambda: None)
         gate.set()
         write(storage, [])
 
