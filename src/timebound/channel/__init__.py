@@ -1,0 +1,57 @@
+"""The real-time event channel: publish and subscribe inside one program, and between a few.
+
+See docs/channel.md. Only the names below are public.
+"""
+
+from __future__ import annotations
+
+from timebound.channel.aio import AsyncioDispatch
+from timebound.channel.builder import ChannelBuilder, build
+from timebound.channel.channel import EventChannel, Supplier
+from timebound.channel.consumer import Consumer
+from timebound.channel.dependency import all_of, any_of, event, every, source, watchdog
+from timebound.channel.dispatching import Dispatcher, Reactive
+from timebound.channel.errors import ChannelError, NotSchedulable, UndeclaredEvent
+from timebound.channel.event import TIMEOUT, TOGETHER, Event
+from timebound.channel.filtering import Broadcast, Filtering, Subscriptions
+from timebound.channel.lanes import Lanes
+from timebound.channel.reports import Kind, Report
+from timebound.channel.scheduling import Admission, OperationReport, Scheduler
+from timebound.channel.timing import AsyncioTiming, ThreadTiming, Timing
+from timebound.core.correlation import Timeout
+
+__all__ = [
+    "TIMEOUT",
+    "TOGETHER",
+    "Admission",
+    "AsyncioDispatch",
+    "AsyncioTiming",
+    "Broadcast",
+    "ChannelBuilder",
+    "ChannelError",
+    "Consumer",
+    "Dispatcher",
+    "Event",
+    "EventChannel",
+    "Filtering",
+    "Kind",
+    "Lanes",
+    "NotSchedulable",
+    "OperationReport",
+    "Reactive",
+    "Report",
+    "Scheduler",
+    "Subscriptions",
+    "Supplier",
+    "ThreadTiming",
+    "Timeout",
+    "Timing",
+    "UndeclaredEvent",
+    "all_of",
+    "any_of",
+    "build",
+    "event",
+    "every",
+    "source",
+    "watchdog",
+]

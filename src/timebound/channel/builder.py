@@ -1,0 +1,103 @@
+"""Putting a channel together from modules, any of which may be left out.
+
+    with ChannelBuilder("plant").filtering().lanes().timers().build() as channel: ...
+
+Four mixtures have names: `full` (everything), `dispatching` (no filtering: the paper's ERD), `filtering`
+(no dispatching: EFD) and `broadcast` (neither: ERM).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from timebound.channel.channel import EventChannel
+from timebound.channel.dispatching import Dispatcher, Reactive
+from timebound.channel.errors import ChannelError
+from timebound.channel.filtering import Broadcast, Filtering, Subscriptions
+from timebound.channel.lanes import Lanes
+from timebound.channel.reports import Report, write_to_log
+from timebound.channel.scheduling import Scheduler
+from timebound.channel.timing import ThreadTiming, Timing
+
+CONFIGURATIONS: Final = ("full", "dispatching", "filtering", "broadcast")
+
+
+class ChannelBuilder:
+    """Collects the parts; what is not chosen is left out."""
+
+    def __init__(self, name: str = "channel") -> None:
+        self._name = name
+        self._filtering: Filtering | None = None
+        self._dispatcher: Dispatcher | None = None
+        self._timing: Timing | None = None
+        self._scheduler: Scheduler | None = None
+        self._clock: Callable[[], int] = time.monotonic_ns
+        self._timers_max = 1024
+        self._on_report: Callable[[Report], None] = write_to_log
+
+    def filtering(self, module: Filtering | None = None) -> ChannelBuilder:
+        """Filter and correlate."""
+        self._filtering = module or Subscriptions()
+        return self
+
+    def dispatching(self, module: Dispatcher) -> ChannelBuilder:
+        """Call consumers by a strategy of its own; without one they run in the supplier's thread."""
+        self._dispatcher = module
+        return self
+
+    def lanes(self, *, real_time: bool = True) -> ChannelBuilder:
+        """Call consumers in one lane for each priority."""
+        return self.dispatching(Lanes(real_time=real_time))
+
+    def timers(self, module: Timing | None = None, *, timers_max: int = 1024) -> ChannelBuilder:
+        """Offer periodic timers and watchdogs; their memory is set aside now."""
+        self._timing = module or ThreadTiming()
+        self._timers_max = timers_max
+        return self
+
+    def scheduler(self, scheduler: Scheduler) -> ChannelBuilder:
+        """Share a scheduling service with other channels on the same processor."""
+        self._scheduler = scheduler
+        return self
+
+    def clock(self, clock: Callable[[], int]) -> ChannelBuilder:
+        """Take the time from here, in nanoseconds."""
+        self._clock = clock
+        return self
+
+    def on_report(self, on_report: Callable[[Report], None]) -> ChannelBuilder:
+        """Hand failures, overruns, evictions and notices to this function instead of the log."""
+        self._on_report = on_report
+        return self
+
+    def build(self) -> EventChannel:
+        return EventChannel(
+            self._name,
+            filtering=self._filtering or Broadcast(),
+            dispatcher=self._dispatcher or Reactive(),
+            timing=self._timing,
+            scheduler=self._scheduler or Scheduler(),
+            clock=self._clock,
+            timers_max=self._timers_max,
+            on_report=self._on_report,
+        )
+
+
+def build(configuration: str = "full", *, name: str = "channel") -> EventChannel:
+    """Build one of the named configurations.
+
+    Raises:
+        ChannelError: there is no such configuration.
+    """
+    if configuration not in CONFIGURATIONS:
+        raise ChannelError(f"unknown configuration {configuration!r}; choose {', '.join(CONFIGURATIONS)}")
+    builder = ChannelBuilder(name)
+    if configuration in ("full", "filtering"):
+        builder.filtering()
+    if configuration in ("full", "dispatching"):
+        builder.lanes()
+    if configuration != "broadcast":
+        builder.timers()
+    return builder.build()

@@ -1,0 +1,115 @@
+"""The dispatching module: in whose thread, and in which order, consumers are called.
+
+`Dispatcher` is what every strategy offers the channel. `Reactive` stands here, being what is left when
+the module is left out: consumers run in the supplier's thread, the most urgent first. Lanes and asyncio
+have files of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+from timebound.channel.consumer import PLAIN, Consumer, Pending
+from timebound.channel.errors import ChannelError
+from timebound.channel.event import Event
+from timebound.channel.filtering import Route
+from timebound.channel.reports import Kind, Report
+
+# Deliveries that may wait for one consumer that sets no limit of its own: seconds of work, not minutes.
+QUEUE_MAX: Final = 10_000
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Dispatcher:
+    """Calls consumers. One dispatcher serves one channel, from `start` to `close`."""
+
+    # Whether consumers may be coroutine functions.
+    runs_coroutines = False
+
+    def __init__(self) -> None:
+        self._redispatch: Callable[[Consumer, Event, int], None] | None = None
+        self._report: Callable[[Report], None] | None = None
+
+    def start(
+        self,
+        redispatch: Callable[[Consumer, Event, int], None],
+        report: Callable[[Report], None],
+    ) -> None:
+        """Begin. Deliveries that reach a closed dispatcher are given to `redispatch`.
+
+        Raises:
+            ChannelError: the dispatcher was started before.
+        """
+        self._redispatch = redispatch
+        self._report = report
+
+    def attach(self, consumer: Consumer) -> None:
+        """Make ready for a consumer; called before any event of its own."""
+
+    def detach(self, consumer: Consumer) -> None:
+        """Forget a consumer; its waiting deliveries are discarded when their turn comes."""
+
+    def dispatch(self, route: Route, event: Event) -> None:
+        """Deliver an event to everybody on its route."""
+        raise NotImplementedError
+
+    def submit(self, consumer: Consumer, event: Event, mask: int) -> None:
+        """Deliver to one consumer, evaluating first unless `mask` is PLAIN."""
+        raise NotImplementedError
+
+    def close(self, limit_ns: int) -> list[Pending]:
+        """Stop, waiting at most `limit_ns` for running consumers; answer what was still queued, in order."""
+        return []
+
+    def notice(self, message: str) -> None:
+        if self._report is not None:
+            self._report(Report(Kind.NOTICE, "", message))
+
+
+class Reactive(Dispatcher):
+    """Calls consumers at once, in the supplier's thread: the least delay, no protection from a slow one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_closed = False
+
+    def dispatch(self, route: Route, event: Event) -> None:
+        for link in route:
+            consumer = link.consumer
+            mask = link.mask
+            if self._is_closed or consumer.is_held:
+                # Rare: dispatching is being swapped, so the delivery waits at the consumer.
+                assert self._redispatch is not None
+                self._redispatch(consumer, event, mask)
+            elif mask == PLAIN:
+                consumer.run(event)
+            else:
+                ready = consumer.evaluate(event, mask)
+                if ready is not None:
+                    consumer.run(ready)
+
+    def submit(self, consumer: Consumer, event: Event, mask: int) -> None:
+        ready = event if mask == PLAIN else consumer.evaluate(event, mask)
+        if ready is not None:
+            consumer.run(ready)
+
+    def close(self, limit_ns: int) -> list[Pending]:
+        self._is_closed = True
+        return []
+
+
+class Absent(Dispatcher):
+    """Stands in before a channel is started and after it is closed: pushing is a mistake then."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__()
+        self._message = message
+
+    def dispatch(self, route: Route, event: Event) -> None:
+        raise ChannelError(self._message)
+
+    def submit(self, consumer: Consumer, event: Event, mask: int) -> None:
+        """A delivery that was on its way when the channel closed has nowhere to go."""

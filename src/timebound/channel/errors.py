@@ -1,0 +1,50 @@
+"""What the event channel refuses, and why.
+
+ChannelError             (a TimeboundError)
+├── NotSchedulable       an operation would break a deadline; carries what would fit
+└── UndeclaredEvent      a supplier pushed a type it did not declare when it connected
+"""
+
+from __future__ import annotations
+
+from timebound.core.schedulability import Available, Operation, Verdict
+from timebound.errors import TimeboundError
+from timebound.units import format_duration
+
+
+class ChannelError(TimeboundError):
+    """A channel, or one of its modules, cannot do what was asked."""
+
+
+class NotSchedulable(ChannelError):
+    """A consumer's operation cannot be added without somebody missing a deadline."""
+
+    def __init__(self, operation: Operation, verdict: Verdict, available: Available) -> None:
+        assert verdict.late is not None
+        takes = format_duration(verdict.response_ns) if verdict.response_ns else "for ever"
+        offers = []
+        if available.cost_ns_max:
+            offers.append(f"cost up to {format_duration(available.cost_ns_max)}")
+        if available.period_ns_min:
+            offers.append(f"period from {format_duration(available.period_ns_min)}")
+        asked = f"period={format_duration(operation.period_ns)}, cost={format_duration(operation.cost_ns)}"
+        super().__init__(
+            f"operation {operation.name!r} is not schedulable ({asked}): {verdict.late.name!r} would take "
+            f"{takes} of its {format_duration(verdict.late.period_ns)} at {verdict.utilisation:.1%} "
+            f"utilisation; available: {' or '.join(offers) or 'nothing'}"
+        )
+        self.operation = operation
+        self.verdict = verdict
+        self.available = available
+
+
+class UndeclaredEvent(ChannelError):
+    """A supplier pushed an event type that it had not declared."""
+
+    def __init__(self, supplier: str, event_type: str, declared: list[str]) -> None:
+        super().__init__(
+            f"supplier {supplier!r} has not declared event type {event_type!r} "
+            f"(declared: {', '.join(declared)})"
+        )
+        self.supplier = supplier
+        self.event_type = event_type

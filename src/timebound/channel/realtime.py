@@ -1,0 +1,53 @@
+"""Real-time priorities of the operating system, where it grants them.
+
+Python runs one thread at a time, so all real-time threads of a channel share one processor: there a
+waiting thread of lower priority cannot even ask the running one for its turn, and the system's
+priorities decide alone. Where permission is missing, callers are told what is needed and carry on.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+# Linux offers 1..99. Lanes count down from here, one step a lane; kernel threads at 50 and above keep
+# their place. The timers come before all lanes, being short and everybody's.
+TIMER_PRIORITY: Final = 48
+LANE_PRIORITY_MAX: Final = 47
+LANE_PRIORITY_MIN: Final = 1
+
+
+def lane_priority(rank: int) -> int:
+    """The system's priority of the `rank`-th lane, 0 being the most urgent; the last ones share one."""
+    return max(LANE_PRIORITY_MAX - rank, LANE_PRIORITY_MIN)
+
+
+def become_real_time(priority: int, cpu: int | None = None) -> str:
+    """Give the calling thread SCHED_FIFO and pin it; answer what went wrong, or nothing."""
+    trouble = set_priority(0, priority)
+    if not trouble:
+        _pin(cpu)
+    return trouble
+
+
+def set_priority(thread_id: int, priority: int) -> str:
+    """Give a thread (by system id, 0 = the calling one) SCHED_FIFO; answer what went wrong, or nothing."""
+    if not hasattr(os, "sched_setscheduler"):
+        return "this system has no SCHED_FIFO"
+    try:
+        os.sched_setscheduler(thread_id, os.SCHED_FIFO, os.sched_param(priority))
+    except PermissionError:
+        return "SCHED_FIFO is not permitted; grant CAP_SYS_NICE or raise the rtprio limit (ulimit -r)"
+    except ProcessLookupError:
+        return ""  # the thread has ended meanwhile
+    except OSError as error:
+        return f"SCHED_FIFO was refused: {error.strerror}"
+    return ""
+
+
+def _pin(cpu: int | None) -> None:
+    allowed = sorted(os.sched_getaffinity(0))
+    # The last one: interrupts and other programs tend to favour the first.
+    chosen = allowed[-1] if cpu is None else cpu
+    if chosen in allowed:
+        os.sched_setaffinity(0, {chosen})

@@ -1,0 +1,24 @@
+"""Frozen snapshots of a channel's accounts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStatistics:
+    """One consumer: calls that returned, calls that raised, events dropped for want of room, and waiting."""
+
+    name: str
+    delivered: int
+    failures: int
+    dropped: int
+    queued: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelStatistics:
+    name: str
+    suppliers: int
+    timers_set: int
+    consumers: tuple[ConsumerStatistics, ...]

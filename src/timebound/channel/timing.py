@@ -1,0 +1,136 @@
+"""The timer module: who wakes the channel when a timer is due.
+
+The timers themselves are the channel's, in one heap, so a module can be swapped while they run: it only
+has to call `channel.wake(now_ns)` in time. `Timing` leaves that to the program (and to tests, which move
+the time themselves), `ThreadTiming` uses a thread, and `AsyncioTiming` an event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from threading import Condition, Thread, get_ident
+from typing import Final, Protocol
+
+from timebound.channel.errors import ChannelError
+from timebound.channel.realtime import TIMER_PRIORITY, become_real_time
+from timebound.units import SECOND
+
+# A waiting thread looks up this often even if nothing is due, so that a lost wake-up heals.
+WAIT_NS_MAX: Final = 1 * SECOND
+_JOIN_S: Final = 5.0
+
+
+class Wakeable(Protocol):
+    """What a timer module needs of its channel."""
+
+    def wake(self, now_ns: int) -> int: ...
+    def next_wakeup_ns(self) -> int | None: ...
+    def now_ns(self) -> int: ...
+
+
+class Timing:
+    """Nobody wakes the channel but the program itself."""
+
+    def start(self, channel: Wakeable, notice: Callable[[str], None]) -> None:
+        """Begin waking `channel`."""
+
+    def rearm(self) -> None:
+        """The next due time may have become earlier."""
+
+    def close(self) -> None:
+        """Stop; returns once no `wake` of this module is running."""
+
+
+class ThreadTiming(Timing):
+    """One thread sleeps until the next timer is due; with real-time priority above all lanes if it may."""
+
+    def __init__(self, *, real_time: bool = True, cpu: int | None = None) -> None:
+        self._real_time = real_time
+        self._cpu = cpu
+        self._condition = Condition()
+        self._wake_thread: Thread | None = None
+        self._is_closed = False
+        self._channel: Wakeable | None = None
+
+    def start(self, channel: Wakeable, notice: Callable[[str], None]) -> None:
+        if self._wake_thread is not None:
+            raise ChannelError("timer module was started before; make a new one for each channel")
+        self._channel = channel
+        self._wake_thread = Thread(target=self._run, args=(notice,), name="timebound-timers", daemon=True)
+        self._wake_thread.start()
+
+    def rearm(self) -> None:
+        with self._condition:
+            self._condition.notify()
+
+    def close(self) -> None:
+        with self._condition:
+            self._is_closed = True
+            self._condition.notify()
+        # A consumer may close its channel from the timer thread itself, in a reactive channel.
+        if self._wake_thread is not None and self._wake_thread.ident != get_ident():
+            self._wake_thread.join(_JOIN_S)
+
+    def _run(self, notice: Callable[[str], None]) -> None:
+        if self._real_time:
+            trouble = become_real_time(TIMER_PRIORITY, self._cpu)
+            if trouble:
+                notice(f"timers run at normal priority: {trouble}")
+        channel = self._channel
+        assert channel is not None
+        while True:
+            with self._condition:
+                if self._is_closed:
+                    return
+                due_ns = channel.next_wakeup_ns()
+                wait_ns = WAIT_NS_MAX if due_ns is None else min(due_ns - channel.now_ns(), WAIT_NS_MAX)
+                if wait_ns > 0:
+                    self._condition.wait(wait_ns / SECOND)
+                    continue
+            channel.wake(channel.now_ns())
+
+
+class AsyncioTiming(Timing):
+    """An event loop wakes the channel; start the channel inside that loop."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._channel: Wakeable | None = None
+        self._handle: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    def start(self, channel: Wakeable, notice: Callable[[str], None]) -> None:
+        if self._loop is not None:
+            raise ChannelError("timer module was started before; make a new one for each channel")
+        self._loop = asyncio.get_running_loop()
+        self._channel = channel
+        self._arm()
+
+    def rearm(self) -> None:
+        if self._loop is not None and not self._is_closed:
+            self._loop.call_soon_threadsafe(self._arm)
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _arm(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        if self._is_closed:
+            return
+        assert self._loop is not None
+        assert self._channel is not None
+        due_ns = self._channel.next_wakeup_ns()
+        if due_ns is not None:
+            delay_s = max(due_ns - self._channel.now_ns(), 0) / SECOND
+            self._handle = self._loop.call_later(delay_s, self._wake)
+
+    def _wake(self) -> None:
+        assert self._channel is not None
+        if not self._is_closed:
+            self._channel.wake(self._channel.now_ns())
+            self._arm()
