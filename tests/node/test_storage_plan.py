@@ -177,12 +177,15 @@ def keys(directory: str) -> dict[str, list[Any]]:
 
 
 def message_fields(message: Message) -> tuple[object, ...]:
-    skipped = ("frame_v4", "frame_v5", "stored_copies")
-    return tuple(getattr(message, name) for name in Message.__slots__ if name not in skipped)
+    names = "topic payload qos retain published_ns publisher properties user_properties"
+    names += " expires_ns timeout_ns priority sequence"
+    return tuple(getattr(message, name) for name in names.split())
 
 
 def subscription_fields(subscription: Subscription) -> tuple[object, ...]:
-    return tuple(getattr(subscription, name) for name in Subscription.__slots__)
+    names = "client_id topic_filter qos no_local retain_as_published retain_handling identifier"
+    names += " user_properties"
+    return tuple(getattr(subscription, name) for name in names.split())
 
 
 def delivery_fields(order: PutDelivery) -> tuple[object, ...]:
@@ -353,3 +356,16 @@ def test_groups_larger_than_a_statement_are_written_whole(tmp_path: Path, count:
 
         write_as_one_group(storage, [drops])
         assert storage.load(NOW_NS).sessions[0].deliveries == []
+
+
+def test_older_delivery_put_later_does_not_hide_a_newer_one_from_its_drop(tmp_path: Path) -> None:
+    message = Message("t", b"x", 1, False, NOW_NS, sequence=1)
+    newer, older = (PutDelivery("c", Delivery(message, 1, False, sequence=number)) for number in (6, 3))
+    with Storage.open(tmp_path, make_subscription, fsync=False) as storage:
+        write_as_one_group(storage, [[PutSession("c", 60, 0, ""), PutMessage(message), newer]])
+        write_as_one_group(storage, [[older]])
+
+        write_as_one_group(storage, [[DropDelivery("c", 6)]])
+
+        (session,) = storage.load(NOW_NS).sessions
+        assert [delivery.sequence for delivery in session.deliveries] == [3]
