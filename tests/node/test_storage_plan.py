@@ -308,7 +308,7 @@ def write_as_one_group(storage: Storage, batches: list[list[StoreOrder]]) -> Non
     assert written.wait(WAIT_S)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(groups)
 def test_groups_leave_what_single_orders_would(written: list[tuple[list[list[StoreOrder]], bool]]) -> None:
     model = Model()
