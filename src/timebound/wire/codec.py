@@ -5,8 +5,8 @@ packets. It never raises for what a peer sends: the first mistake is kept in `er
 the reason code to answer with, and ends the decoding; the packets before it are returned.
 
 Measured from `feed`, 64 KiB pieces of PUBLISH packets with 64 bytes of payload, in µs a packet,
-uncompiled and compiled: QoS 0 1.1 and 0.19, QoS 1 3.1 and 0.38, with two user properties 8.1
-and 1.0; a PUBACK 1.7 and 0.16.
+uncompiled and compiled: QoS 0 1.1 and 0.19, QoS 1 3.1 and 0.37, with two user properties that
+repeat 5.1 and 0.5 (three that do not: 1.7 compiled); a PUBACK 1.7 and 0.15.
 """
 
 from __future__ import annotations

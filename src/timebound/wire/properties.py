@@ -317,7 +317,9 @@ def decode_value(spec: PropertySpec, block: Reader) -> object:
         number = block.u8(title)
         if number > 1:
             raise ProtocolError(0x82, f"{title} is {number} (0 or 1)")
-        return number == 1 if kind == _FLAG else number
+        if kind == _FLAG:
+            return number == 1
+        return number
     number = block.u16(title) if kind == _U16 else block.u32(title)
     if number < spec.minimum:
         # MQTT 5, 3.3.2.3.4 gives the topic alias its own reason code.
