@@ -83,7 +83,7 @@ def open_connections(options: LoadOptions, names: list[str]) -> list[Connection]
             connections.append(_open_socket(options, name, context))
             connections[-1].sock.sendall(_connect_packet(options, name))
         for connection in connections:
-            _read_connack(connection)
+            read_connack(connection)
     except BaseException:
         for connection in connections:
             connection.sock.close()
@@ -119,7 +119,8 @@ def _connect_packet(options: LoadOptions, name: str) -> bytes:
     return encode(packet, options.mqtt_version)
 
 
-def _read_connack(connection: Connection) -> None:
+def read_connack(connection: Connection) -> None:
+    """Read the answer to a CONNECT, or raise ConnectError if it is not a yes."""
     packet = connection.receive()
     if not isinstance(packet, Connack):
         raise ConnectError(f"{connection.name} got {packet!r} instead of a CONNACK")
