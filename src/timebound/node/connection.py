@@ -34,8 +34,12 @@ OPEN: Final = 2
 CLOSED: Final = 3
 
 PINGRESP_FRAME: Final = b"\xd0\x00"
-# Encoded at once for one connection before others get their turn.
-FLUSH_BYTES_MAX: Final = 128 * 1024
+# Encoded at once for one connection before others get their turn; more than is read in a turn,
+# or what comes in from a flood would pile up here.
+FLUSH_BYTES_MAX: Final = 512 * 1024
+# A read this large means that more is waiting. The event loop would go on reading this one socket,
+# up to 32 times, before anything is written; so it is paused until the turn is over.
+READ_BYTES_MAX: Final = 64 * 1024
 # Answers that may pile up for a client that does not read them, before it is no longer read.
 UNREAD_REPLIES_MAX: Final = 1_000
 # A client that was told to go and does not read the news is cut off after this.
@@ -101,6 +105,9 @@ class Connection:
             self._pending.extend(received)
         else:
             self._handle(received, now_ns)
+        if len(data) >= READ_BYTES_MAX and self._is_reading and self._transport is not None:
+            self._transport.pause_reading()
+            self.driver.throttled.append(self)
         self.driver.schedule()
 
     def eof_received(self) -> bool:
@@ -319,6 +326,11 @@ class Connection:
             self._transport.pause_reading()
         elif not self._is_reading and unread <= UNREAD_REPLIES_MAX:
             self._is_reading = True
+            self._transport.resume_reading()
+
+    def read_again(self) -> None:
+        """The turn is over: a connection that was throttled may be read again."""
+        if self._is_reading and self._transport is not None and self.state != CLOSED:
             self._transport.resume_reading()
 
     def _write(self, data: bytes) -> None:

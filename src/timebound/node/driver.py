@@ -42,6 +42,8 @@ class Client(Protocol):
 
     def patrol(self, now_ns: int) -> None: ...
 
+    def read_again(self) -> None: ...
+
 
 class Driver:
     """The event loop's side of one broker."""
@@ -53,6 +55,7 @@ class Driver:
         self.limits = limits
         self.connections: dict[int, Client] = {}
         self.emptied = asyncio.Event()  # set whenever the last connection has gone
+        self.throttled: list[Client] = []  # not read again before the turn is over
         self.authenticated = 0
         self._storage = storage
         self._loop = loop
@@ -100,6 +103,11 @@ class Driver:
             self._store(batch)
         if broker.has_ready():
             self.schedule()
+        if self.throttled:
+            throttled = self.throttled
+            self.throttled = []
+            for paused in throttled:
+                paused.read_again()
         self._arm_timer()
 
     def _store(self, batch: Batch) -> None:
