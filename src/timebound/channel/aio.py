@@ -61,8 +61,18 @@ class _LoopQueue(Queue):
         return True
 
     def unpark(self, consumer: Consumer, arrival: int, event: Event, mask: int) -> None:
-        if not self.put(consumer, event, mask, arrival):
-            self._dispatch.pass_on(consumer, event, mask)
+        entry = (consumer.lane_key, consumer.sub_priority, arrival, consumer, event, mask)
+        heapq.heappush(self._heap, entry)
+
+    def end(self, consumer: Consumer) -> None:
+        with self._lock:
+            other = consumer.finish(self)
+            must_wake = bool(self._heap) and not self._is_pumping
+            self._is_pumping = self._is_pumping or must_wake
+        if other is not None:
+            other.end(consumer)
+        if must_wake:
+            self._dispatch.wake_pump()
 
     def pop(self) -> Command | None:
         """The next delivery; None when there is none, and then the pump has ended."""
@@ -118,7 +128,11 @@ class AsyncioDispatch(Dispatcher):
 
     def dispatch(self, route: Route, event: Event) -> None:
         for link in route:
-            self.submit(link.consumer, event, link.mask)
+            if link.consumer.is_held:
+                # Dispatching is being swapped: older deliveries wait at the consumer.
+                self.pass_on(link.consumer, event, link.mask)
+            else:
+                self.submit(link.consumer, event, link.mask)
 
     def submit(self, consumer: Consumer, event: Event, mask: int) -> None:
         if self._queue.is_closed:
@@ -175,8 +189,9 @@ class AsyncioDispatch(Dispatcher):
         if mask != PLAIN:
             ready = None if consumer.is_closed else consumer.evaluate(event, mask)
             if ready is not None:
-                consumer.finish()
-                self._queue.unpark(consumer, arrival, ready, PLAIN)
+                if not self._queue.put(consumer, ready, PLAIN, arrival):
+                    self.pass_on(consumer, ready, PLAIN)
+                self._queue.end(consumer)
                 return
         elif consumer.is_async and not consumer.is_closed:
             assert self._loop is not None
@@ -196,4 +211,4 @@ class AsyncioDispatch(Dispatcher):
 
     def _end(self, consumer: Consumer) -> None:
         consumer.queued = max(consumer.queued - 1, 0)
-        consumer.finish()
+        self._queue.end(consumer)

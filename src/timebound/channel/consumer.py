@@ -48,8 +48,12 @@ class Owner:
 class Queue:
     """Where deliveries wait in a dispatcher that runs a consumer in one thread at a time."""
 
+    def end(self, consumer: Consumer) -> None:
+        """End a step of a consumer with deliveries parked from here: `finish` it under this queue's lock."""
+        raise NotImplementedError
+
     def unpark(self, consumer: Consumer, arrival: int, event: Event, mask: int) -> None:
-        """Take back a delivery whose turn came while its consumer was running elsewhere."""
+        """Take back a delivery whose turn came while its consumer was running; the lock is held."""
         raise NotImplementedError
 
 
@@ -201,16 +205,19 @@ class Consumer:
             self._is_running = True
             return True
 
-    def finish(self) -> None:
-        """End a step, and put back what was parked meanwhile, wherever it came from."""
+    def finish(self, queue: Queue) -> Queue | None:
+        """End a step, giving back to `queue` what it parked meanwhile; the caller holds that queue's lock.
+
+        Otherwise answer the queue that must be asked instead: nobody may begin before all is back in order.
+        """
         with self.lock:
+            if self._parked and self._parked[0][0] is not queue:
+                return self._parked[0][0]
             self._is_running = False
-            if not self._parked:
-                return
-            parked = list(self._parked)
-            self._parked.clear()
-        for queue, arrival, event, mask in parked:
-            queue.unpark(self, arrival, event, mask)
+            while self._parked:
+                _, arrival, event, mask = self._parked.popleft()
+                queue.unpark(self, arrival, event, mask)
+            return None
 
     def take_parked(self, queue: Queue) -> list[tuple[Event, int]]:
         """Take out what one queue parked here, because that queue is closing."""

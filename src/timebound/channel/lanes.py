@@ -131,12 +131,14 @@ class Lane(Queue):
         return True
 
     def unpark(self, consumer: Consumer, arrival: int, event: Event, mask: int) -> None:
+        heapq.heappush(self._heap, (consumer.sub_priority, arrival, consumer, event, mask))
+        self._wake_one()
+
+    def end(self, consumer: Consumer) -> None:
         with self._lock:
-            if not self.is_closed:
-                heapq.heappush(self._heap, (consumer.sub_priority, arrival, consumer, event, mask))
-                self._wake_one()
-                return
-        self._lanes.pass_on(consumer, event, mask)
+            other = consumer.finish(self)
+        if other is not None:
+            other.end(consumer)
 
     def _wake_one(self) -> Worker | None:
         """Open one idle worker's gate; the caller has the lock, so no gate is ever opened twice."""
@@ -183,7 +185,10 @@ class Lane(Queue):
             worker.running = None
             if ready is None and consumer.queued > 0:
                 consumer.queued -= 1
-        consumer.finish()
+            other = consumer.finish(self)
+        if other is not None:
+            # It reconfigured its own channel: its lane is gone, and the next one has parked something.
+            other.end(consumer)
 
     def _requeue(self, consumer: Consumer, arrival: int, ready: Event) -> bool:
         with self._lock:
@@ -331,12 +336,15 @@ class Lanes(Dispatcher):
 
     def dispatch(self, route: Route, event: Event) -> None:
         for link in route:
-            self._enqueue(link.consumer, event, link.mask)
+            consumer = link.consumer
+            if consumer.is_held:
+                # Dispatching is being swapped: older deliveries wait at the consumer.
+                assert self._redispatch is not None
+                self._redispatch(consumer, event, link.mask)
+            else:
+                self.submit(consumer, event, link.mask)
 
     def submit(self, consumer: Consumer, event: Event, mask: int) -> None:
-        self._enqueue(consumer, event, mask)
-
-    def _enqueue(self, consumer: Consumer, event: Event, mask: int) -> None:
         if self._is_closed:
             self.pass_on(consumer, event, mask)
             return

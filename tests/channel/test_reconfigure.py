@@ -1,0 +1,216 @@
+"""Swapping modules while events flow: nothing lost, nothing twice, and order kept."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from threading import Event as Signal
+from threading import Thread
+
+import pytest
+
+from timebound.channel import (
+    AsyncioDispatch,
+    Broadcast,
+    ChannelBuilder,
+    ChannelError,
+    Dispatcher,
+    Event,
+    EventChannel,
+    Lanes,
+    Reactive,
+    Subscriptions,
+    all_of,
+)
+
+LIMIT_S = 20.0
+SUPPLIERS = 3
+SWAPS = 8
+AHEAD_MAX = 1000
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < until, "waited too long"
+        os.sched_yield()
+
+
+def lanes(threads: int = 1) -> Lanes:
+    return Lanes(real_time=False, threads=threads)
+
+
+class Ledger:
+    """A consumer that notes, for each source, the numbers it was given."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, list[object]] = {f"s{i}": [] for i in range(SUPPLIERS)}
+
+    def __call__(self, event: Event) -> None:
+        self.numbers[event.source].append(event.payload)
+
+    def count(self) -> int:
+        return sum(len(numbers) for numbers in self.numbers.values())
+
+
+def flow_while(channel: EventChannel, ledgers: list[Ledger], swap: Callable[[], None]) -> None:
+    """Push from several threads while swapping, then check that every ledger is complete and in order."""
+    suppliers = [channel.supplier(f"s{i}", "a") for i in range(SUPPLIERS)]
+    pushed = [0] * SUPPLIERS
+    enough = Signal()
+
+    def push_all(number: int) -> None:
+        while not enough.is_set():
+            suppliers[number].push("a", pushed[number])
+            pushed[number] += 1
+            # Not so far ahead that a queue would overflow, which is allowed to lose events.
+            wait_until(lambda: sum(pushed) - min(ledger.count() for ledger in ledgers) < AHEAD_MAX)
+
+    threads = [Thread(target=push_all, args=(i,)) for i in range(SUPPLIERS)]
+    for thread in threads:
+        thread.start()
+    for _ in range(SWAPS):
+        before = sum(pushed)
+        swap()
+        wait_until(lambda before=before: sum(pushed) > before + 50)  # type: ignore[misc]  # untyped default
+    enough.set()
+    for thread in threads:
+        thread.join(LIMIT_S)
+    wait_until(lambda: all(ledger.count() >= sum(pushed) for ledger in ledgers))
+    for ledger in ledgers:
+        assert ledger.numbers == {f"s{i}": list(range(pushed[i])) for i in range(SUPPLIERS)}
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        [lanes, lanes],
+        [lambda: lanes(3), lanes],
+        [lanes, Reactive],
+        [Reactive, lambda: lanes(2), Reactive],
+    ],
+    ids=["lanes", "threads", "lanes-reactive", "mixed"],
+)
+def test_swapping_dispatching_loses_and_duplicates_nothing(
+    modules: list[Callable[[], Dispatcher]],
+) -> None:
+    ledgers = [Ledger(), Ledger(), Ledger()]
+    channel = ChannelBuilder("c").filtering().dispatching(modules[0]()).build()
+    swaps = 0
+
+    def swap() -> None:
+        nonlocal swaps
+        swaps += 1
+        channel.reconfigure(dispatching=modules[swaps % len(modules)]())
+
+    with channel:
+        operation = channel.scheduler.operation("op", period="10ms", cost="1ms")
+        channel.connect(ledgers[0], "a", operation=operation)
+        channel.connect(ledgers[1], "a")
+        channel.connect(ledgers[2], "a", where=lambda e: True)
+        flow_while(channel, ledgers, swap)
+
+    assert swaps == SWAPS
+
+
+def test_swapping_filtering_loses_and_duplicates_nothing() -> None:
+    ledger = Ledger()
+    channel = ChannelBuilder("c").filtering().dispatching(lanes()).build()
+    swaps = 0
+
+    def swap() -> None:
+        nonlocal swaps
+        swaps += 1
+        channel.reconfigure(filtering=Broadcast() if swaps % 2 else Subscriptions())
+
+    with channel:
+        channel.connect(ledger, "a")
+        flow_while(channel, [ledger], swap)
+
+
+def test_connecting_and_leaving_disturbs_nobody_else() -> None:
+    ledger = Ledger()
+    channel = ChannelBuilder("c").filtering().dispatching(lanes()).build()
+
+    def swap() -> None:
+        operation = channel.scheduler.operation("guest", period="1ms", cost=10)
+        channel.connect(lambda e: None, "a", operation=operation).disconnect()
+
+    with channel:
+        channel.connect(ledger, "a")
+        flow_while(channel, [ledger], swap)
+
+
+def test_correlation_goes_on_across_a_swap_of_dispatching() -> None:
+    got: list[list[object]] = []
+    with ChannelBuilder("c").filtering().build() as channel:
+        channel.connect(lambda e: got.append([p.payload for p in e.parts]), all_of("a", "b"))
+        supplier = channel.supplier("s", "a", "b")
+        supplier.push("a", 1)
+        channel.reconfigure(dispatching=lanes())
+        supplier.push("b", 2)
+        wait_until(lambda: len(got) == 1)
+
+    assert got == [[1, 2]]
+
+
+def test_queued_events_move_to_the_new_lanes_before_later_ones() -> None:
+    order: list[object] = []
+    entered, release = Signal(), Signal()
+
+    def consumer(event: Event) -> None:
+        if event.payload == 0:
+            entered.set()
+            assert release.wait(LIMIT_S)
+        order.append(event.payload)
+
+    with ChannelBuilder("c").filtering().dispatching(lanes()).build() as channel:
+        channel.connect(consumer, "a")
+        supplier = channel.supplier("s", "a")
+        for number in range(5):
+            supplier.push("a", number)
+        assert entered.wait(LIMIT_S)
+        swapping = Thread(target=lambda: channel.reconfigure(dispatching=lanes()))
+        swapping.start()
+        release.set()
+        swapping.join(LIMIT_S)
+        supplier.push("a", 5)
+        wait_until(lambda: len(order) == 6)
+
+    assert order == list(range(6))
+
+
+def test_consumer_may_reconfigure_its_own_channel() -> None:
+    order: list[object] = []
+    with ChannelBuilder("c").filtering().dispatching(lanes()).build() as channel:
+
+        def consumer(event: Event) -> None:
+            if event.payload == 1:
+                channel.reconfigure(dispatching=lanes(2))
+            order.append(event.payload)
+
+        channel.connect(consumer, "a")
+        supplier = channel.supplier("s", "a")
+        for number in range(20):
+            supplier.push("a", number)
+        wait_until(lambda: len(order) == 20)
+
+    assert order == list(range(20))
+
+
+def test_modules_that_consumers_could_not_work_with_are_refused_and_nothing_changes() -> None:
+    channel = ChannelBuilder("c").filtering().build()
+
+    with pytest.raises(ChannelError, match="is not running"):
+        channel.reconfigure(dispatching=Reactive())
+
+
+async def test_coroutine_consumers_keep_asyncio_dispatching() -> None:
+    async def consumer(event: Event) -> None: ...
+
+    with ChannelBuilder("c").filtering().dispatching(AsyncioDispatch()).build() as channel:
+        channel.connect(consumer, "a")
+
+        with pytest.raises(ChannelError, match="needs asyncio"):
+            channel.reconfigure(dispatching=Reactive())
