@@ -67,6 +67,7 @@ class Connection:
         self._aliases: dict[int, str] = {}
         self._is_paused = False
         self._is_reading = True
+        self._is_throttled = False
         self._silence_max_ns = int(driver.limits.connect_timeout_s * SECOND)
         self._last_heard_ns = 0
         self._topic_length_max = driver.limits.topic_length_max
@@ -105,9 +106,8 @@ class Connection:
             self._pending.extend(received)
         else:
             self._handle(received, now_ns)
-        if len(data) >= READ_BYTES_MAX and self._is_reading and self._transport is not None:
-            self._transport.pause_reading()
-            self.driver.throttled.append(self)
+        if len(data) >= READ_BYTES_MAX or self.driver.is_storage_behind():
+            self._throttle()
         self.driver.schedule()
 
     def eof_received(self) -> bool:
@@ -323,13 +323,23 @@ class Connection:
         unread = len(session.replies) + session.held
         if self._is_reading and unread > UNREAD_REPLIES_MAX:
             self._is_reading = False
-            self._transport.pause_reading()
+            if not self._is_throttled:
+                self._transport.pause_reading()
         elif not self._is_reading and unread <= UNREAD_REPLIES_MAX:
             self._is_reading = True
-            self._transport.resume_reading()
+            if not self._is_throttled:
+                self._transport.resume_reading()
+
+    def _throttle(self) -> None:
+        """Read no more before the turn is over and storage keeps up."""
+        if self._is_reading and not self._is_throttled and self._transport is not None:
+            self._is_throttled = True
+            self._transport.pause_reading()
+            self.driver.throttled.append(self)
 
     def read_again(self) -> None:
         """The turn is over: a connection that was throttled may be read again."""
+        self._is_throttled = False
         if self._is_reading and self._transport is not None and self.state != CLOSED:
             self._transport.resume_reading()
 
@@ -382,7 +392,7 @@ class Connection:
         elif self._silence_max_ns and now_ns - self._last_heard_ns > self._silence_max_ns:
             if self.state == OPEN:
                 # Data that waits unread here is no silence of the client.
-                if self._is_reading:
+                if self._is_reading and not self._is_throttled:
                     self.close(reasons.ReasonCode.KEEP_ALIVE_TIMEOUT, "keep alive timed out")
             elif self.state == NEW:
                 self.close(reasons.ReasonCode.UNSPECIFIED_ERROR, "no CONNECT arrived in time")

@@ -23,10 +23,15 @@ logger = logging.getLogger("timebound.node")
 
 # How often connections are looked over for silence. Keep-alive counts in whole seconds.
 PATROL_INTERVAL_S: Final = 1.0
+# Orders that storage may be behind before publishers are made to wait: some seconds of a busy disk.
+STORAGE_ORDERS_MAX: Final = 100_000
 
 
 class BatchStorage(Protocol):
     """What the driver needs of a storage."""
+
+    @property
+    def pending_orders(self) -> int: ...
 
     def submit(self, orders: list[StoreOrder], done: Callable[[], None]) -> None: ...
 
@@ -103,12 +108,16 @@ class Driver:
             self._store(batch)
         if broker.has_ready():
             self.schedule()
-        if self.throttled:
+        if self.throttled and not self.is_storage_behind():
             throttled = self.throttled
             self.throttled = []
             for paused in throttled:
                 paused.read_again()
         self._arm_timer()
+
+    def is_storage_behind(self) -> bool:
+        """Whether so much waits for the disk that nothing more should be taken in."""
+        return self._storage.pending_orders > STORAGE_ORDERS_MAX
 
     def _store(self, batch: Batch) -> None:
         # `done` is called from the storage's thread; batches come back in their order.
