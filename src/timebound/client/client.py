@@ -1,0 +1,351 @@
+"""`Client`: the calls of the asyncio client; `docs/client.md` is the guide.
+
+They check their arguments and hand them to the session. Connections come and go underneath:
+`keeper.py` makes them, `session.py` is what outlives them.
+"""
+
+from __future__ import annotations
+
+import ssl
+from random import Random
+from types import TracebackType
+from typing import Final
+
+from timebound.client.backoff import DELAY_S_MAX
+from timebound.client.keeper import Keeper
+from timebound.client.message import Message
+from timebound.client.options import Address, Options, parse_address
+from timebound.client.outbox import Outgoing
+from timebound.client.refusals import PublishRefused
+from timebound.client.requests import Requests
+from timebound.client.session import Session
+from timebound.client.subscription import QUEUE_SIZE, Subscription
+from timebound.client.topics import check_filter, check_topic
+from timebound.client.values import (
+    Duration,
+    Payload,
+    UserPropertiesLike,
+    check_qos,
+    duration_text,
+    number_text,
+    priority_text,
+    to_ns,
+    to_payload,
+    to_positive_ns,
+    to_user_properties,
+    to_whole_seconds,
+)
+from timebound.client.will import Will
+from timebound.errors import ClientError
+from timebound.units import SECOND, format_duration
+from timebound.wire.packets import Disconnect, SubscribeEntry
+from timebound.wire.properties import Properties
+
+CONNECT_TIMEOUT: Final = "10s"
+# How long an operation may take in all, reconnecting included, before its caller is told.
+OPERATION_TIMEOUT: Final = "30s"
+# Unread messages with QoS 1 and 2 that the server may send ahead.
+RECEIVE_MAXIMUM: Final = 1_000
+TOPIC_ALIAS_MAXIMUM: Final = 64
+_NO_MATCHING_SUBSCRIBERS: Final = 0x10
+
+
+class Client:
+    """An MQTT client for asyncio.
+
+    Use it as `async with Client("mqtt://host") as client`, or call `connect` and `disconnect`.
+    `host` may be a URL, `mqtt://user:password@host:port` or `mqtts://` for TLS. Durations are
+    texts like `"250ms"`, numbers of seconds, or timedeltas. A lost connection is made again
+    with growing delays, unless `reconnect` is False or the server says that it is no use.
+    """
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        *,
+        client_id: str = "",
+        username: str | None = None,
+        password: str | bytes | None = None,
+        tls: bool | ssl.SSLContext = False,
+        keep_alive: int = 60,
+        clean_start: bool = True,
+        session_expiry: Duration = "0s",
+        will: Will | None = None,
+        version: int = 5,
+        reconnect: bool = True,
+        reconnect_delay_max: Duration = DELAY_S_MAX,
+        connect_timeout: Duration = CONNECT_TIMEOUT,
+        operation_timeout: Duration = OPERATION_TIMEOUT,
+        receive_maximum: int = RECEIVE_MAXIMUM,
+        maximum_packet_size: int = 0,
+        topic_alias_maximum: int = TOPIC_ALIAS_MAXIMUM,
+    ) -> None:
+        address = parse_address(host, port, bool(tls))
+        username = address.username if username is None else username
+        password = address.password if password is None else password
+        self._options: Final = Options(
+            address=address,
+            client_id=client_id,
+            username=username,
+            password=password.encode() if isinstance(password, str) else password,
+            tls=_tls_context(address, tls),
+            keep_alive=keep_alive,
+            clean_start=clean_start,
+            session_expiry_s=to_whole_seconds(session_expiry, "session_expiry"),
+            will=will,
+            version=version,
+            reconnect=reconnect,
+            reconnect_delay_s_max=to_positive_ns(reconnect_delay_max, "reconnect_delay_max") / SECOND,
+            connect_timeout_s=to_positive_ns(connect_timeout, "connect_timeout") / SECOND,
+            operation_timeout_s=to_positive_ns(operation_timeout, "operation_timeout") / SECOND,
+            receive_maximum=receive_maximum,
+            maximum_packet_size=maximum_packet_size,
+            topic_alias_maximum=topic_alias_maximum,
+        )
+        self._options.check()
+        random = Random()
+        self._session: Final = Session(self._options, random)
+        self._keeper: Final = Keeper(self._options, self._session, random)
+        self._requests: Final = Requests(self._subscribe_to_answers)
+
+    # State
+
+    @property
+    def is_connected(self) -> bool:
+        return self._session.connection is not None
+
+    @property
+    def client_id(self) -> str:
+        """The client id; after connecting the one that the server assigned, if it did."""
+        return self._keeper.client_id
+
+    @property
+    def session_present(self) -> bool:
+        """Whether the server resumed a session at the last CONNECT."""
+        connack = self._keeper.connack
+        return connack is not None and connack.session_present
+
+    @property
+    def server_properties(self) -> Properties:
+        """What the server said in its last CONNACK."""
+        connack = self._keeper.connack
+        return Properties() if connack is None else connack.properties
+
+    @property
+    def reconnects(self) -> int:
+        """How often the connection was made again."""
+        return self._keeper.reconnects
+
+    @property
+    def last_failure(self) -> ClientError | None:
+        """Why the connection was lost, or could not be made again, the last time."""
+        return self._keeper.last_failure
+
+    # Connecting
+
+    async def __aenter__(self) -> Client:
+        await self.connect()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.disconnect()
+
+    async def connect(self) -> None:
+        """Connect; there is only one first attempt, so that a wrong address shows at once.
+
+        Raises:
+            ConnectError: the server refused, or could not be reached in time.
+        """
+        await self._keeper.open()
+
+    async def disconnect(self, *, with_will: bool = False, session_expiry: Duration | None = None) -> None:
+        """Say goodbye and close; what waits for the server gets NotConnected, iterators end.
+
+        `with_will` asks the server to publish the will all the same, `session_expiry` changes
+        how long it keeps the session. Both need MQTT 5.
+        """
+        if self._options.version != 5 and (with_will or session_expiry is not None):
+            raise ValueError("with_will and session_expiry need MQTT 5 (version is 4)")
+        packet = Disconnect(0x04 if with_will else 0x00)
+        if session_expiry is not None:
+            packet.properties.session_expiry_interval = to_whole_seconds(session_expiry, "session_expiry")
+        await self._keeper.close(packet)
+        self._requests.fail_all()
+
+    # Publishing
+
+    async def publish(
+        self,
+        topic: str,
+        payload: Payload = None,
+        *,
+        qos: int = 0,
+        retain: bool = False,
+        timeout: Duration | None = None,  # noqa: ASYNC109  the message's, not the call's
+        priority: int | None = None,
+        expiry: Duration | None = None,
+        content_type: str | None = None,
+        response_topic: str | None = None,
+        correlation_data: bytes | None = None,
+        user_properties: UserPropertiesLike | None = None,
+    ) -> int:
+        """Publish a message; with QoS 1 and 2 return when the server has acknowledged it.
+
+        `timeout` is how long the message is worth anything, from this call on: what is left of
+        it travels with the message. `priority` is 0 to 9. `expiry` is MQTT's own, in whole seconds.
+        Returns the reason code: 0, or 0x10 where the server says that nobody is subscribed.
+
+        Raises:
+            PublishError: refused (then it is a PublishRefused), too large, or too late to send.
+            NotConnected: there is no connection and none came back in time.
+            ValueError: an argument that MQTT cannot carry.
+        """
+        check_topic(topic)
+        check_qos(qos)
+        properties = Properties()
+        properties.content_type = content_type
+        if response_topic is not None:
+            check_topic(response_topic, "response topic")
+            properties.response_topic = response_topic
+        properties.correlation_data = correlation_data
+        properties.user_properties = to_user_properties(user_properties)
+        if priority is not None:
+            properties.user_properties.append(("priority", priority_text(priority)))
+        passed_on = properties.encode_passed_on()
+        timeout_ns = 0 if timeout is None else to_positive_ns(timeout, "timeout")
+        expiry_s = -1 if expiry is None else to_whole_seconds(expiry, "expiry")
+        if self._options.version != 5 and (passed_on or timeout_ns or expiry_s >= 0):
+            raise ValueError("timeout, priority, expiry and properties need MQTT 5 (version is 4)")
+        outgoing = Outgoing(
+            topic, to_payload(payload), qos, retain, passed_on, timeout_ns=timeout_ns, expiry_s=expiry_s
+        )
+        return await self._session.publish(outgoing)
+
+    async def request(
+        self,
+        topic: str,
+        payload: Payload = None,
+        *,
+        timeout: Duration = "5s",  # noqa: ASYNC109  it travels with the question
+        qos: int = 1,
+        user_properties: UserPropertiesLike | None = None,
+    ) -> Message:
+        """Publish a question and return the first answer to it; `reply` is the other side.
+
+        The question is worth as much time as the asker waits, so `timeout` travels with it.
+
+        Raises:
+            TimeoutError: no answer came in time.
+            PublishError: the question was refused, or nobody is subscribed to its topic.
+            NotConnected: there is no connection and none came back in time.
+        """
+        limit_s = to_positive_ns(timeout, "timeout") / SECOND
+        correlation_data = await self._requests.open()
+        try:
+            reason_code = await self.publish(
+                topic,
+                payload,
+                qos=qos,
+                timeout=timeout,
+                response_topic=self._requests.topic,
+                correlation_data=correlation_data,
+                user_properties=user_properties,
+            )
+            if reason_code == _NO_MATCHING_SUBSCRIBERS:
+                raise PublishRefused(topic, reason_code, "nobody can answer")
+            return await self._requests.wait(correlation_data, limit_s)
+        except TimeoutError:
+            raise TimeoutError(
+                f"no answer from {topic!r} within {format_duration(to_ns(timeout, 'timeout'))}"
+            ) from None
+        finally:
+            self._requests.close(correlation_data)
+
+    async def reply(
+        self,
+        message: Message,
+        payload: Payload = None,
+        *,
+        qos: int = 1,
+        timeout: Duration | None = None,  # noqa: ASYNC109  the message's, not the call's
+    ) -> int:
+        """Answer a question; returns and raises what `publish` does."""
+        if message.response_topic is None:
+            raise ValueError(f"message on {message.topic!r} has no response topic to answer to")
+        return await self.publish(
+            message.response_topic,
+            payload,
+            qos=qos,
+            timeout=timeout,
+            correlation_data=message.correlation_data,
+        )
+
+    # Subscribing
+
+    def subscribe(
+        self,
+        *topic_filters: str,
+        qos: int = 0,
+        where: str | None = None,
+        deadline: Duration | None = None,
+        price: float | None = None,
+        penalty: float | None = None,
+        no_local: bool = False,
+        retain_as_published: bool = False,
+        retain_handling: int = 0,
+        properties: UserPropertiesLike | None = None,
+        queue_size: int = QUEUE_SIZE,
+    ) -> Subscription:
+        """Return a subscription; it begins when it is first awaited, iterated or entered.
+
+        `where` selects by content, `deadline` is how old a message may be on arrival, `price` what
+        one in time is worth and `penalty` what a late one costs. `properties` are further user
+        properties. Up to `queue_size` unread messages with QoS 0 are kept, then the oldest go.
+
+        Raises:
+            ValueError: an argument that MQTT cannot carry. A refusal of the server shows when the
+                subscription is first awaited, iterated or entered, as SubscribeError.
+        """
+        if not topic_filters:
+            raise ValueError("no topic filter is given")
+        for topic_filter in topic_filters:
+            check_filter(topic_filter)
+        check_qos(qos)
+        if retain_handling not in (0, 1, 2):
+            raise ValueError(f"retain_handling is {retain_handling!r}; it must be 0, 1 or 2")
+        if queue_size < 1:
+            raise ValueError(f"queue_size is {queue_size!r}; it must be at least 1")
+        terms = Properties()
+        terms.user_properties = to_user_properties(properties)
+        if where is not None:
+            terms.user_properties.append(("where", where))
+        if deadline is not None:
+            terms.user_properties.append(("deadline", duration_text(deadline, "deadline")))
+        if price is not None:
+            terms.user_properties.append(("price", number_text(price, "price")))
+        if penalty is not None:
+            terms.user_properties.append(("penalty", number_text(penalty, "penalty")))
+        has_options = no_local or retain_as_published or retain_handling
+        if self._options.version != 5 and (terms.user_properties or has_options):
+            raise ValueError("where, deadline, price, penalty and options need MQTT 5 (version is 4)")
+        entries = [
+            SubscribeEntry(topic_filter, qos, no_local, retain_as_published, retain_handling)
+            for topic_filter in topic_filters
+        ]
+        return Subscription(self._session, entries, terms, queue_size=queue_size)
+
+    def _subscribe_to_answers(self, topic_filter: str, consumer: Requests) -> Subscription:
+        entries = [SubscribeEntry(topic_filter, 1)]
+        return Subscription(self._session, entries, Properties(), consumer=consumer)
+
+
+def _tls_context(address: Address, tls: bool | ssl.SSLContext) -> ssl.SSLContext | None:
+    if isinstance(tls, ssl.SSLContext):
+        return tls
+    return ssl.create_default_context() if address.is_tls else None

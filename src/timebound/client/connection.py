@@ -1,0 +1,264 @@
+"""One network connection: bytes to packets and back, write batching, keep-alive.
+
+It lives from TCP connect to the end and is never reused; what outlasts it is in `session.py`.
+The first write of a loop turn goes out at once, the following ones of the same turn are sent
+together, so a single message is not delayed and a burst does not cost a system call each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Protocol
+
+from timebound.client.refusals import explain
+from timebound.errors import ClientError, ConnectError, NotConnected, ProtocolError
+from timebound.wire.codec import PACKET_SIZE_MAX, Decoder, encode
+from timebound.wire.packets import Auth, Connack, Disconnect, Packet, Pingreq, Pingresp, Publish
+from timebound.wire.properties import Properties
+
+# Bytes collected in one loop turn before they are sent in the middle of it.
+_BATCH_BYTES_MAX: Final = 64 * 1024
+# A server may count the keep-alive from when it read our last packet: leave a quarter for the way.
+_PING_AT: Final = 0.75
+# A live server answers a PINGREQ in a round trip; satellites need about a second.
+PING_TIMEOUT_S: Final = 10.0
+# What a closing connection may still need to hand the last bytes to the network.
+CLOSE_TIMEOUT_S: Final = 5.0
+_TOPIC_ALIAS_INVALID: Final = 0x94
+
+
+class Receiver(Protocol):
+    """What a connection hands packets and its end to."""
+
+    def connected(self, connection: Connection, connack: Connack) -> None: ...
+
+    def handle(self, packet: Packet) -> None: ...
+
+    def writable(self) -> None: ...
+
+    def lost(self, connection: Connection) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """The client's end of a connection, from CONNECT on."""
+
+    def __init__(
+        self,
+        receiver: Receiver,
+        version: int,
+        *,
+        packet_size_max: int,
+        topic_alias_maximum: int,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.version = version
+        self.failure: ClientError | None = None  # why it ended, once it did
+        self.is_open = False
+        self.is_paused = False
+        self.connack: asyncio.Future[Connack] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+        self._receiver = receiver
+        self._loop = loop
+        self._decoder = Decoder(version, is_server=False, packet_size_max=packet_size_max or PACKET_SIZE_MAX)
+        self._topic_alias_maximum = topic_alias_maximum
+        self._topics: dict[int, str] = {}
+        self._transport: asyncio.Transport | None = None
+        self._batch: list[bytes] = []
+        self._batch_bytes = 0
+        self._has_written = False  # in this loop turn
+        self._sent_at = 0.0
+        self._received_at = 0.0
+        self._pinged_at = 0.0  # 0 = no PINGREQ is unanswered
+        self._keep_alive_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.is_open = True
+        self._received_at = self._sent_at = self._loop.time()
+
+    def data_received(self, data: bytes) -> None:
+        self._received_at = self._loop.time()
+        for packet in self._decoder.feed(data):
+            if not self.is_open:
+                return
+            try:
+                self._handle(packet)
+            except ProtocolError as error:
+                self._refuse(error)
+        if self._decoder.error is not None and self.is_open:
+            self._refuse(self._decoder.error)
+
+    def pause_writing(self) -> None:
+        self.is_paused = True
+
+    def resume_writing(self) -> None:
+        self.is_paused = False
+        self._receiver.writable()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = False
+        self.is_paused = False
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.failure is None:
+            why = f" ({exc})" if exc is not None else ""
+            self.failure = NotConnected(f"connection was closed by the server{why}")
+        if not self.connack.done():
+            self.connack.set_exception(ConnectError(str(self.failure), reason_code=self.failure.reason_code))
+        if not self.closed.done():
+            self.closed.set_result(None)
+        self._receiver.lost(self)
+
+    # What the client calls
+
+    def send(self, packet: Packet) -> None:
+        self.write(encode(packet, self.version))
+
+    def write(self, data: bytes) -> None:
+        """Send bytes now, or together with the others of this loop turn."""
+        if self._transport is None or not self.is_open:
+            return
+        if self._has_written:
+            self._batch.append(data)
+            self._batch_bytes += len(data)
+            if self._batch_bytes >= _BATCH_BYTES_MAX:
+                self._flush()
+            return
+        self._has_written = True
+        self._loop.call_soon(self._end_turn)
+        self._sent_at = self._loop.time()
+        self._transport.write(data)
+
+    def start_keep_alive(self, keep_alive_s: int) -> None:
+        """Ask the server for a sign of life whenever nothing went both ways for most of this time."""
+        self._keep_alive_s = float(keep_alive_s)
+        if keep_alive_s:
+            self._arm(self._keep_alive_s * _PING_AT)
+
+    def close(self, packet: Disconnect, reason: ClientError) -> None:
+        """Say goodbye and close when everything is written."""
+        if self.is_open and self._transport is not None:
+            self.send(packet)
+            self._flush()
+            self.is_open = False
+            self.failure = reason
+            self._transport.close()
+
+    def abort(self, reason: ClientError) -> None:
+        """Close at once; what is not written is lost."""
+        if self.failure is None:
+            self.failure = reason
+        self.is_open = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def wait_closed(self) -> None:
+        """Wait until the transport is gone; a peer that does not read is cut off."""
+        if self._transport is None:
+            return
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await asyncio.shield(self.closed)
+        except TimeoutError:
+            self._transport.abort()
+            await asyncio.shield(self.closed)
+
+    # Inside
+
+    def _end_turn(self) -> None:
+        self._has_written = False
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._batch and self._transport is not None and self.is_open:
+            self._sent_at = self._loop.time()
+            self._transport.write(b"".join(self._batch))
+        self._batch.clear()
+        self._batch_bytes = 0
+
+    def _handle(self, packet: Packet) -> None:
+        if isinstance(packet, Publish):
+            if packet.topic_alias:
+                self._resolve_alias(packet)
+            self._check_connected(packet)
+            self._receiver.handle(packet)
+        elif isinstance(packet, Connack):
+            if self.connack.done():
+                raise ProtocolError(0x82, "CONNACK is sent a second time")
+            self.connack.set_result(packet)
+            self._receiver.connected(self, packet)
+        elif isinstance(packet, Pingresp):
+            self._pinged_at = 0.0
+        elif isinstance(packet, Disconnect):
+            self._handle_disconnect(packet)
+        elif isinstance(packet, Auth):
+            raise ProtocolError(0x82, "AUTH without an authentication method in CONNECT")
+        else:
+            self._check_connected(packet)
+            self._receiver.handle(packet)
+
+    def _check_connected(self, packet: Packet) -> None:
+        if not self.connack.done():
+            raise ProtocolError(0x82, f"{type(packet).__name__.upper()} before CONNACK")
+
+    def _resolve_alias(self, packet: Publish) -> None:
+        alias = packet.topic_alias
+        if alias > self._topic_alias_maximum:
+            raise ProtocolError(
+                _TOPIC_ALIAS_INVALID,
+                f"topic alias {alias} is above the maximum of {self._topic_alias_maximum}",
+            )
+        if packet.topic:
+            self._topics[alias] = packet.topic
+        elif alias in self._topics:
+            packet.topic = self._topics[alias]
+        else:
+            raise ProtocolError(_TOPIC_ALIAS_INVALID, f"topic alias {alias} was never given a topic")
+
+    def _handle_disconnect(self, packet: Disconnect) -> None:
+        reason = explain(packet.reason_code, packet.properties.reason_string or "")
+        if packet.properties.server_reference:
+            reason += f", use {packet.properties.server_reference}"
+        self.abort(NotConnected(f"server ended the connection ({reason})", reason_code=packet.reason_code))
+
+    def _refuse(self, error: ProtocolError) -> None:
+        """End the connection over a mistake of the server; MQTT 5 lets us tell it which."""
+        reason = NotConnected(
+            f"server broke the protocol ({explain(error.reason_code, str(error))})",
+            reason_code=error.reason_code,
+        )
+        if self.version == 5 and self.connack.done():
+            properties = Properties()
+            properties.reason_string = str(error)
+            self.close(Disconnect(error.reason_code, properties), reason)
+        self.abort(reason)
+
+    def _arm(self, delay_s: float) -> None:
+        self._timer = self._loop.call_later(delay_s, self._check_keep_alive)
+
+    def _check_keep_alive(self) -> None:
+        if not self.is_open:
+            return
+        now = self._loop.time()
+        timeout_s = min(PING_TIMEOUT_S, self._keep_alive_s)
+        if self._pinged_at:
+            if self._received_at > self._pinged_at:
+                # Any packet shows that the server lives, even while its PINGRESP waits behind others.
+                self._pinged_at = 0.0
+            elif now - self._pinged_at >= timeout_s:
+                silence_s = now - self._received_at
+                self.abort(NotConnected(f"server is silent for {silence_s:.1f}s and did not answer PINGREQ"))
+                return
+        due_at = min(self._sent_at, self._received_at) + self._keep_alive_s * _PING_AT
+        if self._pinged_at:
+            self._arm(max(self._pinged_at + timeout_s - now, 0.001))
+        elif now >= due_at:
+            self._pinged_at = now
+            self.send(Pingreq())
+            self._arm(timeout_s)
+        else:
+            self._arm(due_at - now)

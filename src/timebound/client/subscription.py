@@ -1,0 +1,188 @@
+"""A subscription as its user holds it: awaitable, async iterator and async context manager.
+
+It is a bounded queue between the connection and the application. When the application is too
+slow, messages with QoS 0 beyond `queue_size` push out the oldest of their kind, counted in
+`dropped`; those with QoS 1 and 2 are never dropped: they stay unacknowledged (see `receipts.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Generator
+from enum import Enum
+from types import TracebackType
+from typing import Final, Protocol
+
+from timebound.client.message import Message
+from timebound.client.receipts import Receipt
+from timebound.client.topics import FilterMatcher
+from timebound.errors import ClientError
+from timebound.wire.packets import Subscribe, SubscribeEntry
+from timebound.wire.properties import Properties
+
+# A second of a busy topic; more waiting is a sign that the reader will not catch up.
+QUEUE_SIZE: Final = 1_000
+
+
+class State(Enum):
+    """New -> starting (SUBSCRIBE is sent or waits for a connection) -> active -> ended."""
+
+    NEW = "new"
+    STARTING = "starting"
+    ACTIVE = "active"
+    ENDED = "ended"
+
+
+class Owner(Protocol):
+    """What a subscription needs of its client."""
+
+    async def start(self, subscription: Subscription) -> None: ...
+
+    async def stop(self, subscription: Subscription) -> None: ...
+
+    def forget(self, subscription: Subscription) -> None: ...
+
+    def take(self, receipt: Receipt) -> None: ...
+
+
+class Subscription:
+    """Messages for one or more topic filters, made by `Client.subscribe`.
+
+    `await subscription` waits for the server's yes, `async for message in subscription` does
+    too and then gives the messages, `async with subscription` also unsubscribes at its end.
+    Iteration survives reconnects; it ends when the client disconnects or `unsubscribe` is called,
+    and raises NotConnected when the connection is lost for good.
+    """
+
+    def __init__(
+        self,
+        owner: Owner,
+        entries: list[SubscribeEntry],
+        properties: Properties,
+        *,
+        queue_size: int = QUEUE_SIZE,
+        consumer: Callable[[Message], None] | None = None,
+    ) -> None:
+        self.topic_filters: Final = tuple(entry.topic_filter for entry in entries)
+        self.granted_qos: tuple[int, ...] = ()
+        self.dropped = 0  # QoS 0 messages that a slow reader lost
+        self.state = State.NEW
+        self.failure: ClientError | None = None
+        self.identifier = 0  # 0 = none
+        self.settled = asyncio.Event()  # the first answer of the server has come, or never will
+        self._owner = owner
+        self._entries = entries
+        self._properties = properties
+        self._matchers = [FilterMatcher(text) for text in self.topic_filters]
+        self._queue: deque[tuple[Message, Receipt | None]] = deque()
+        self._queue_size = queue_size
+        self._unconfirmed = 0  # messages with QoS 0 in the queue
+        self._arrived = asyncio.Event()
+        self._consumer = consumer
+
+    # What the user calls
+
+    def __await__(self) -> Generator[None, None, Subscription]:
+        return self._started().__await__()
+
+    async def _started(self) -> Subscription:
+        await self._owner.start(self)
+        return self
+
+    def __aiter__(self) -> Subscription:
+        return self
+
+    async def __anext__(self) -> Message:
+        if self.state is State.NEW or self.state is State.STARTING:
+            await self._owner.start(self)
+        while not self._queue:
+            if self.state is State.ENDED:
+                if self.failure is not None:
+                    raise self.failure
+                raise StopAsyncIteration
+            self._arrived.clear()
+            # Waiting for a message has no limit of its own; callers put theirs around it.
+            await self._arrived.wait()
+        return self._take()
+
+    async def __aenter__(self) -> Subscription:
+        try:
+            await self._owner.start(self)
+        except BaseException:
+            self._owner.forget(self)
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.unsubscribe()
+
+    async def unsubscribe(self) -> None:
+        """End the subscription; messages that were not read yet are given up."""
+        await self._owner.stop(self)
+
+    @property
+    def waiting(self) -> int:
+        """How many messages are received and not read yet."""
+        return len(self._queue)
+
+    def get_nowait(self) -> Message | None:
+        """Return the next message that is already here, or None."""
+        return self._take() if self._queue else None
+
+    # What the session calls
+
+    def packet(self, packet_id: int, *, with_identifier: bool) -> Subscribe:
+        """Return the SUBSCRIBE."""
+        self._properties.subscription_identifiers = [self.identifier] if with_identifier else []
+        return Subscribe(packet_id, self._entries, self._properties)
+
+    def matches(self, topic: str) -> bool:
+        return any(matcher.matches(topic) for matcher in self._matchers)
+
+    def deliver(self, message: Message, receipt: Receipt | None) -> None:
+        """Queue a message for the reader."""
+        if self._consumer is not None:
+            self._consumer(message)
+            if receipt is not None:
+                self._owner.take(receipt)
+            return
+        if receipt is None:
+            if self._unconfirmed >= self._queue_size:
+                self._drop_oldest()
+            self._unconfirmed += 1
+        self._queue.append((message, receipt))
+        self._arrived.set()
+
+    def end(self, failure: ClientError | None) -> None:
+        """Let the reader finish what is queued, then stop or raise."""
+        self.state = State.ENDED
+        self.failure = failure
+        self.settled.set()
+        self._arrived.set()
+
+    def discard(self) -> None:
+        """Give up what is queued, acknowledging it: nobody will read it."""
+        while self._queue:
+            self._take()
+
+    def _take(self) -> Message:
+        message, receipt = self._queue.popleft()
+        if receipt is None:
+            self._unconfirmed -= 1
+        else:
+            self._owner.take(receipt)
+        return message
+
+    def _drop_oldest(self) -> None:
+        for index, (_, receipt) in enumerate(self._queue):
+            if receipt is None:
+                del self._queue[index]
+                break
+        self._unconfirmed -= 1
+        self.dropped += 1
