@@ -402,6 +402,34 @@ class TestMembership:
         assert topic.queues_open == 0
         assert queue.client.queues == {}
 
+    def test_moved_queue_takes_its_messages_along_and_no_second_turn(self) -> None:
+        scheduler: InputScheduler[str] = InputScheduler(PAPER)
+        first, second = scheduler.add_topic("first", 1), scheduler.add_topic("second", 1)
+        queues = [scheduler.open_queue(ClientInput(name), first) for name in "abc"]
+        for queue in queues:
+            for index in range(2):
+                scheduler.push(queue, f"{queue.client.name}{index}", 1)
+        assert scheduler.pop() == "a0"
+
+        scheduler.move_queue(queues[1], second)
+
+        # The cell of `first` has one more turn, for c; a's second has to wait for the next cell.
+        assert [scheduler.pop() for _ in range(5)] == ["c0", "b0", "a1", "c1", "b1"]
+        assert (first.queues_open, second.queues_open) == (2, 1)
+        scheduler._check()
+
+    def test_queue_opened_in_another_topic_under_its_name_moves_there(self) -> None:
+        scheduler: InputScheduler[str] = InputScheduler()
+        rest, flow = scheduler.add_topic("rest", 1), scheduler.add_topic("flow", 5)
+        client: ClientInput[str] = ClientInput("c")
+        queue = scheduler.open_queue(client, rest, "flow")
+        scheduler.push(queue, "early", 1)
+
+        assert scheduler.open_queue(client, flow) is queue
+
+        scheduler.remove_topic(rest)
+        assert scheduler.pop() == "early"
+
     def test_topic_in_use_cannot_be_removed(self) -> None:
         scheduler: InputScheduler[str] = InputScheduler()
         topic, _ = one_queue(scheduler)

@@ -84,11 +84,13 @@ def flow_bound(
     quantum_ns: int,
     clients: int,
     parts: int = 1,
+    jitter_ns: int = 0,
 ) -> Bound:
     """Return the exact worst case of a flow whose messages need `parts` quanta each.
 
     D = T_quantum + max over n of (span(n · parts) · T_quantum - (n - σ)⁺ / ρ), n from the first
     message until the busy period ends. `clients` only splits the result into its terms.
+    `jitter_ns` is how much earlier than that a message may come after its predecessors.
     """
     if not rotation.is_stable(topic, interval_ns, parts, quantum_ns):
         return Bound(UNBOUNDED, 0, OVERLOAD)
@@ -98,12 +100,12 @@ def flow_bound(
     worst_message = burst
     while True:
         served_ns = quantum_ns + rotation.span(topic, message * parts) * quantum_ns
-        delay_ns = served_ns - (message - burst) * interval_ns
+        delay_ns = served_ns - max(0, (message - burst) * interval_ns - jitter_ns)
         if delay_ns > worst_ns:
             worst_ns = delay_ns
             worst_message = message
         message += 1
-        if served_ns <= (message - burst) * interval_ns:
+        if served_ns <= (message - burst) * interval_ns - jitter_ns:
             break
     return Bound(worst_ns, worst_message, _dominating(rotation, topic, worst_message, clients, parts))
 

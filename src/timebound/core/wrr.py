@@ -59,17 +59,21 @@ class ClientInput(Generic[ItemT]):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.queues: dict[str, InputQueue[ItemT]] = {}  # by topic name: a row of the matrix IN
+        self.queues: dict[str, InputQueue[ItemT]] = {}  # by queue name: a row of the matrix IN
         self.waiting = 0  # quanta, in all its queues
         self.is_paused = False
 
 
 class InputQueue(Generic[ItemT]):
-    """Messages of one client on one topic, first in first out."""
+    """Messages of one client on one topic, first in first out.
 
-    __slots__ = ("client", "head", "is_closing", "items", "left", "tags", "topic")
+    Its name is that of the topic it was opened for, even when it is served elsewhere later.
+    """
 
-    def __init__(self, client: ClientInput[ItemT], topic: InputTopic[ItemT]) -> None:
+    __slots__ = ("client", "head", "is_closing", "items", "left", "name", "tags", "topic")
+
+    def __init__(self, name: str, client: ClientInput[ItemT], topic: InputTopic[ItemT]) -> None:
+        self.name = name
         self.client = client
         self.topic = topic
         self.items: list[ItemT | None] = []
@@ -212,18 +216,47 @@ class InputScheduler(Generic[ItemT]):
             self._enter_rotation(topic)
 
     def set_lower_topic(self, topic: InputTopic[ItemT]) -> None:
-        """Name the topic in whose cells messages beyond their flow's contract are served."""
+        """Name the topic in whose cells messages beyond their flow's contract are served.
+
+        To be said once, before the first of them is pushed.
+        """
         self._lower = topic
 
-    def open_queue(self, client: ClientInput[ItemT], topic: InputTopic[ItemT]) -> InputQueue[ItemT]:
-        """Set IN[client, topic] to 1, and return the queue to push to."""
-        queue = client.queues.get(topic.name)
+    def open_queue(
+        self, client: ClientInput[ItemT], topic: InputTopic[ItemT], name: str = ""
+    ) -> InputQueue[ItemT]:
+        """Set IN[client, topic] to 1, and return the queue to push to.
+
+        `name` tells apart several queues of a client in one topic; else it is the topic's. A
+        queue of that name that is open elsewhere moves here with all that waits in it.
+        """
+        name = name or topic.name
+        queue = client.queues.get(name)
         if queue is None:
-            queue = InputQueue(client, topic)
-            client.queues[topic.name] = queue
+            queue = InputQueue(name, client, topic)
+            client.queues[name] = queue
             topic.queues_open += 1
+        elif queue.topic is not topic:
+            self.move_queue(queue, topic)
         queue.is_closing = False
         return queue
+
+    def move_queue(self, queue: InputQueue[ItemT], topic: InputTopic[ItemT]) -> None:
+        """Serve a queue in another topic's cells from now on: a flow won or lost its contract.
+
+        All that waits in it keeps its order, so no message overtakes another of its flow.
+        """
+        waits_in = self._waits_in(queue)
+        queue.topic.queues_open -= 1
+        queue.topic = topic
+        topic.queues_open += 1
+        if waits_in is None or waits_in is self._waits_in(queue):
+            return
+        index = waits_in.ring.index(queue)
+        del waits_in.ring[index]
+        if waits_in is self._cell and index < self._cell_left:
+            self._cell_left -= 1
+        self._wait(queue, queue.tags[queue.head])
 
     def close_queue(self, queue: InputQueue[ItemT]) -> None:
         """Set IN to 0 as soon as what waits in the queue has been served."""
@@ -332,15 +365,22 @@ class InputScheduler(Generic[ItemT]):
     def _wait(self, queue: InputQueue[ItemT], tag: int) -> None:
         """Put a queue at the end of the ring where its head has to wait."""
         topic = queue.topic
-        if tag & _EXCESS:
-            assert self._lower is not None, "excess needs a lower topic"
+        if tag & _EXCESS and self._lower is not None:
             topic = self._lower
         topic.ring.append(queue)
         if not topic.in_rotation:
             self._enter_rotation(topic)
 
+    def _waits_in(self, queue: InputQueue[ItemT]) -> InputTopic[ItemT] | None:
+        """Return the topic whose ring holds the queue, or None when nothing waits in it."""
+        if len(queue) == 0:
+            return None
+        if queue.tags[queue.head] & _EXCESS and self._lower is not None:
+            return self._lower
+        return queue.topic
+
     def _detach(self, queue: InputQueue[ItemT]) -> None:
-        if queue.client.queues.pop(queue.topic.name, None) is not None:
+        if queue.client.queues.pop(queue.name, None) is not None:
             queue.topic.queues_open -= 1
 
     # The rotation.
@@ -497,7 +537,7 @@ class InputScheduler(Generic[ItemT]):
             assert self._rings[topic.weight].slots[topic.slot] is topic, topic.name
             waiting += len(topic.ring)
             for queue in topic.ring:
-                assert len(queue) > 0, topic.name
+                assert self._waits_in(queue) is topic, topic.name
                 assert queue.left > 0, topic.name
         assert waiting == self._queues_waiting, (waiting, self._queues_waiting)
         assert self._keys == sorted(ring.key for ring in self._rings.values() if ring.key >= 0)
