@@ -14,7 +14,9 @@ from timebound.channel.dispatching import Dispatcher, Reactive
 from timebound.channel.errors import ChannelError, NotSchedulable, UndeclaredEvent
 from timebound.channel.event import TIMEOUT, TOGETHER, Event
 from timebound.channel.filtering import Broadcast, Filtering, Subscriptions
+from timebound.channel.gateway import Gateway
 from timebound.channel.lanes import Lanes
+from timebound.channel.remote import DiallingGateway, ListeningGateway
 from timebound.channel.reports import Kind, Report
 from timebound.channel.scheduling import Admission, OperationReport, Scheduler
 from timebound.channel.timing import AsyncioTiming, ThreadTiming, Timing
@@ -30,12 +32,15 @@ __all__ = [
     "ChannelBuilder",
     "ChannelError",
     "Consumer",
+    "DiallingGateway",
     "Dispatcher",
     "Event",
     "EventChannel",
     "Filtering",
+    "Gateway",
     "Kind",
     "Lanes",
+    "ListeningGateway",
     "NotSchedulable",
     "OperationReport",
     "Reactive",

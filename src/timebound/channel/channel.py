@@ -15,7 +15,7 @@ from threading import Lock, RLock
 from typing import Final
 
 from timebound.channel.consumer import PLAIN, Callback, Consumer, Owner, Predicate
-from timebound.channel.dependency import ANYTHING, Key, Part, as_dependency, key_of
+from timebound.channel.dependency import ANYTHING, NOTHING, Key, Part, as_dependency, key_of
 from timebound.channel.dispatching import Absent, Dispatcher
 from timebound.channel.errors import ChannelError, UndeclaredEvent
 from timebound.channel.event import Event
@@ -25,7 +25,7 @@ from timebound.channel.reports import Kind, Report
 from timebound.channel.scheduling import Scheduler
 from timebound.channel.statistics import ChannelStatistics, ConsumerStatistics
 from timebound.channel.timing import Timing
-from timebound.core.correlation import AnyOf, Correlator, Leaf
+from timebound.core.correlation import SIGNALS_MAX, AnyOf, Correlator, Leaf
 from timebound.core.schedulability import Operation
 from timebound.core.timers import TimerHeap
 from timebound.units import SECOND
@@ -63,7 +63,8 @@ class Supplier:
             self._refuse(event_type)
             return
         channel = self._channel
-        channel.dispatcher.dispatch(route, Event(event_type, self.source, payload, channel.clock()))
+        event = Event(event_type, self.source, payload, channel.clock(), channel.name)
+        channel.dispatcher.dispatch(route, event)
 
     def disconnect(self) -> None:
         """End the connection; pushing is refused from now on."""
@@ -113,6 +114,8 @@ class EventChannel(Owner):
         self._routes: dict[Key, Route] = {}
         self._listeners: list[Callable[[], None]] = []
         self._consumers_ever = 0
+        self.federation: object = None  # its hub, once a gateway asked for one
+        self.federation_lock: Final = Lock()
 
     # --- life ---------------------------------------------------------------------------
 
@@ -200,8 +203,7 @@ class EventChannel(Owner):
     def connect_gateway(self, callback: Callback, name: str) -> Consumer:
         """Connect a gateway, which wants nothing until `redirect` says what the far channels want."""
         with self._lock:
-            correlator = Correlator(Leaf(("$nothing", "$nothing")))
-            consumer = Consumer(self, name, callback, Leaf(ANYTHING), correlator, is_gateway=True)
+            consumer = Consumer(self, name, callback, Correlator(Leaf(NOTHING)), is_gateway=True)
             self._admit(consumer)
         return consumer
 
@@ -209,8 +211,8 @@ class EventChannel(Owner):
         """Change what a gateway wants; events on their way are not lost."""
         with self._lock:
             # More keys than a correlator has bits: the gateway then takes everything and filters itself.
-            wanted = keys if 0 < len(keys) <= 60 else [ANYTHING] if keys else [("$nothing", "$nothing")]
-            consumer.correlator = Correlator(as_any_of(wanted))
+            wanted = keys if len(keys) <= SIGNALS_MAX else [ANYTHING]
+            consumer.correlator = Correlator(as_any_of(wanted or [NOTHING]))
             self._rebuild()
 
     def _make(
@@ -222,7 +224,7 @@ class EventChannel(Owner):
         where: Predicate | None,
     ) -> Consumer:
         self._consumers_ever += 1
-        name = name or getattr(callback, "__name__", "") + f"#{self._consumers_ever}"
+        name = name or f"{getattr(callback, '__name__', type(callback).__name__)}#{self._consumers_ever}"
         is_async = inspect.iscoroutinefunction(callback)
         self._check_modules(name, is_async)
         tree = Leaf(ANYTHING) if dependency is None else as_dependency(dependency)
@@ -233,7 +235,7 @@ class EventChannel(Owner):
         if selects and not self._filtering.has_dependencies:
             raise ChannelError(f"consumer {name!r} wants to select events, but the channel has no filtering")
         meter: Meter | None = None if operation is None else self.scheduler.admit(operation)
-        return Consumer(self, name, callback, tree, correlator, where=where, meter=meter, is_async=is_async)
+        return Consumer(self, name, callback, correlator, where=where, meter=meter, is_async=is_async)
 
     def _check_modules(self, name: str, is_async: bool) -> None:
         if len(self._consumers) >= CONSUMERS_MAX:

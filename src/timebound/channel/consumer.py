@@ -17,7 +17,7 @@ from mypy_extensions import mypyc_attr
 from timebound.channel.event import TIMEOUT, TOGETHER, Event
 from timebound.channel.measure import Meter
 from timebound.channel.reports import Kind, Report
-from timebound.core.correlation import Correlator, Dependency, Timeout
+from timebound.core.correlation import Correlator, Timeout
 
 # How a route hands an event to a consumer: as it is, or (a positive mask of leaves) after evaluation.
 PLAIN: Final = -1
@@ -69,7 +69,6 @@ class Consumer:
         owner: Owner,
         name: str,
         callback: Callback,
-        dependency: Dependency,
         correlator: Correlator,
         *,
         where: Predicate | None = None,
@@ -82,7 +81,6 @@ class Consumer:
         self._owner = owner
         self.name: Final = name
         self.callback = callback
-        self.dependency = dependency
         self.correlator = correlator
         self.where = where
         self.meter = meter

@@ -10,6 +10,8 @@ A plain string is an event type. Durations are written `250ms`, or given as inte
 
 from __future__ import annotations
 
+from typing import Final
+
 from timebound.core.correlation import AllOf, AnyOf, Dependency, Every, Leaf, Watchdog
 from timebound.units import parse_duration
 
@@ -17,7 +19,9 @@ Part = Dependency | str
 Duration = int | str
 # Type and source of the wanted events; the empty string stands for any.
 Key = tuple[str, str]
-ANYTHING: Key = ("", "")
+ANYTHING: Final[Key] = ("", "")
+# A type that no supplier can be expected to declare: what a gateway wants as long as nobody behind it does.
+NOTHING: Final[Key] = ("$nothing", "$nothing")
 
 
 def nanoseconds(duration: Duration) -> int:
