@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import ssl
+import time
 from typing import Final
 
 from timebound.bench.counting import STAMP, STAMP_MARK, STAMP_SIZE, Samples, Scanner
@@ -40,7 +41,10 @@ class Inbox:
 
 
 class LoadClient:
-    """One connection under load: receives in bulk, and sends what the protocol wants answered."""
+    """One connection under load: receives in bulk, and sends what the protocol wants answered.
+
+    The owner makes the socket non-blocking once the set-up is over.
+    """
 
     __slots__ = ("_inbox", "_rest", "is_blocked", "is_open", "name", "ping_interval_s", "scanner", "sock")
 
@@ -48,15 +52,18 @@ class LoadClient:
         self.name = connection.name
         self.sock = connection.sock
         self.ping_interval_s = connection.ping_interval_s
-        self.sock.setblocking(False)
         self.scanner = Scanner(payload_size, samples)
         self.is_open = True
         self.is_blocked = False  # the kernel took no more; wait until the socket is writable
         self._inbox = inbox
         self._rest = b""  # the beginning of a packet
 
-    def receive(self, now_ns: int) -> bool:
-        """Take in what has come; return False when the connection is over."""
+    def receive(self) -> bool:
+        """Take in what has come; return False when the connection is over.
+
+        Raises:
+            MalformedPacket: what came is no MQTT.
+        """
         inbox = self._inbox
         kept = len(self._rest)
         inbox.data[:kept] = self._rest
@@ -68,6 +75,8 @@ class LoadClient:
             return False
         if not got:
             return False
+        # The clock is read after the read: a message's latency ends when the client has it.
+        now_ns = time.monotonic_ns()
         taken = self.scanner.scan(inbox.data, kept + got, now_ns)
         self._rest = bytes(inbox.view[taken : kept + got])
         return True

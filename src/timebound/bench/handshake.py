@@ -28,7 +28,7 @@ _FILTERS_PER_SUBSCRIBE: Final = 500  # keeps the packet below the limits that br
 class Connection:
     """A connected socket before the load starts, and what the server said about it."""
 
-    __slots__ = ("decoder", "name", "ping_interval_s", "receive_maximum", "sock")
+    __slots__ = ("_received", "decoder", "name", "ping_interval_s", "receive_maximum", "sock")
 
     def __init__(self, sock: socket.socket, name: str, version: int) -> None:
         self.sock = sock
@@ -36,6 +36,7 @@ class Connection:
         self.decoder = Decoder(version, is_server=False)
         self.receive_maximum = _RECEIVE_MAXIMUM
         self.ping_interval_s = 0.0
+        self._received: list[Packet] = []
 
     def receive(self) -> Packet:
         """Return the next packet.
@@ -43,18 +44,17 @@ class Connection:
         Raises:
             ConnectError: the peer closed, broke the protocol, or took too long.
         """
-        while True:
+        while not self._received:
             try:
                 data = self.sock.recv(4096)
             except OSError as error:
                 raise ConnectError(f"{self.name} got no answer ({error})") from error
-            packets = self.decoder.feed(data)
-            if self.decoder.error is not None:
-                raise ConnectError(f"{self.name} got no MQTT ({self.decoder.error})")
-            if packets:
-                return packets[0]
             if not data:
                 raise ConnectError(f"{self.name} was closed by the server before it answered")
+            self._received += self.decoder.feed(data)
+            if self.decoder.error is not None and not self._received:
+                raise ConnectError(f"{self.name} got no MQTT ({self.decoder.error})")
+        return self._received.pop(0)
 
 
 def tls_context(options: LoadOptions) -> ssl.SSLContext | None:

@@ -15,6 +15,7 @@ from timebound.bench.options import LoadOptions, LoadResult
 _MICROSECOND: Final = 1_000
 _MILLISECOND: Final = 1_000_000
 _SECOND: Final = 1_000_000_000
+_UNITS: Final = (("s", _SECOND), ("ms", _MILLISECOND), ("µs", _MICROSECOND))
 _SECRET_OPTIONS: Final = ("password",)
 # From this share of one processor on, the generator may be what limits the result.
 _GENERATOR_CPU_HIGH: Final = 0.9
@@ -22,14 +23,10 @@ _GENERATOR_CPU_HIGH: Final = 0.9
 
 def format_latency(latency_ns: int) -> str:
     """Write a latency with three digits and the unit a person would choose."""
-    for unit, factor in (("s", _SECOND), ("ms", _MILLISECOND)):
-        if latency_ns >= factor:
-            return (
-                f"{latency_ns / factor:.3g} {unit}"
-                if latency_ns < 1000 * factor
-                else f"{latency_ns // factor} {unit}"
-            )
-    return f"{latency_ns / _MICROSECOND:.3g} µs"
+    unit, factor = next(each for each in _UNITS if latency_ns >= each[1] or each[1] == _MICROSECOND)
+    value = latency_ns / factor
+    decimals = 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:.{decimals}f} {unit}"
 
 
 def describe(options: LoadOptions) -> str:
