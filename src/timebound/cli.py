@@ -14,6 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
+from timebound.commands import bench
 from timebound.errors import ConfigError, TimeboundError
 from timebound.version import VERSION
 
@@ -28,6 +29,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_show_locals=False,
 )
+app.add_typer(bench.app, name="bench")
 err = Console(stderr=True, highlight=False)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
