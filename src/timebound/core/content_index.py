@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from timebound.core.content_access import Access, access_of, interval_of
+from timebound.core.content_access import INTERVAL, Access, access_of, bound_of, interval_of
 from timebound.core.content_attribute import AttributeTables, Place
-from timebound.core.content_tables import ONLY_KEY, Entry, Filing, Table
+from timebound.core.content_tables import ONLY_KEY, Entry, Filing, IntervalFiling, Table
 from timebound.core.predicate import Attributes, Conjunction, Name, Predicate
 from timebound.core.predicate_attributes import BARE
 from timebound.core.predicate_terms import AllOf, Condition
@@ -22,6 +22,9 @@ from timebound.core.predicate_values import TRUE
 # Up to this many attribute names each is asked for; with more, the message's own names are
 # looked up among them, so that a message does not pay for names it does not carry.
 PROBE_ALL_MAX: Final = 16
+# If more than one in this many entries match, going through all entries, which stand in
+# order, is cheaper than sorting the ones that match.
+IN_ORDER_SHARE: Final = 8
 
 
 class ContentIndex:
@@ -95,14 +98,16 @@ class ContentIndex:
         stamp = self._stamp
         matched: list[Entry] = []
         for filing in found:
-            entry = filing.entry
-            if entry.stamp != stamp:
-                rest = filing.rest
-                if rest is None or rest.evaluate(attributes) == TRUE:
+            # Most candidates fail, so the condition is looked at before the entry.
+            rest = filing.rest
+            if rest is None or rest.evaluate(attributes) == TRUE:
+                entry = filing.entry
+                if entry.stamp != stamp:
                     entry.stamp = stamp
                     matched.append(entry)
-        if len(matched) > 1:
-            matched.sort(key=_sequence_of)
+        if len(matched) * IN_ORDER_SHARE > len(self._entries):
+            return [entry.key for entry in self._entries.values() if entry.stamp == stamp]
+        matched.sort(key=_sequence_of)
         return [entry.key for entry in matched]
 
     # Filing a conjunction.
@@ -132,7 +137,7 @@ class ContentIndex:
             places = [(self._scanned, ONLY_KEY)]
         rest = _rest(conjunction, best, whole)
         for table, key in places:
-            filing = Filing(entry, rest, table, key)
+            filing = _filing(entry, rest, table, key, best)
             table.insert(filing)
             filings.append(filing)
         if best is not None:
@@ -219,6 +224,15 @@ class ContentIndex:
 
 def _sequence_of(entry: Entry) -> int:
     return entry.sequence
+
+
+def _filing(entry: Entry, rest: Condition | None, table: Table, key: object, access: Access | None) -> Filing:
+    if access is not None and access.kind == INTERVAL:
+        low, high = bound_of(access.values[0]), bound_of(access.values[1])
+        assert low is not None
+        assert high is not None
+        return IntervalFiling(entry, rest, table, key, low=float(low), high=float(high))
+    return Filing(entry, rest, table, key)
 
 
 def _rest(conjunction: Conjunction, access: Access | None, whole: Condition | None) -> Condition | None:

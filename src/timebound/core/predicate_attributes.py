@@ -22,6 +22,8 @@ JSON_BYTES_MAX: Final = 1 << 20
 # An array index longer than this is beyond any array that fits into JSON_BYTES_MAX.
 _INDEX_DIGITS_MAX: Final = 7
 
+_NOT_YET: Final[object] = object()  # a name that was not looked up so far
+
 UserProperties = tuple[tuple[str, str], ...]
 
 
@@ -65,10 +67,10 @@ class Attributes:
 
     def value(self, name: Name) -> object:
         """The value of an attribute; None (NULL) if the message has no such attribute."""
-        if name.key in self._values:
-            return self._values[name.key]
-        value = self._resolve(name)
-        self._values[name.key] = value
+        value = self._values.get(name.key, _NOT_YET)
+        if value is _NOT_YET:
+            value = self._resolve(name)
+            self._values[name.key] = value
         return value
 
     def json(self) -> object:

@@ -11,15 +11,9 @@ from typing import Final
 
 from timebound.core.predicate_attributes import Attributes, Name
 from timebound.core.predicate_values import (
-    AFTER,
-    BEFORE,
-    DIFFERENT_UNORDERED,
-    EQUAL_UNORDERED,
     FALSE,
-    SAME,
     TRUE,
     UNKNOWN,
-    UNLIKE,
     Moment,
     Property,
     calculate,
@@ -30,6 +24,16 @@ from timebound.core.predicate_values import (
     text_of,
 )
 
+# The truth of `left operator right`, by what `order` says of the two: BEFORE, SAME, AFTER,
+# EQUAL_UNORDERED, DIFFERENT_UNORDERED, UNLIKE.
+TRUTHS: Final = {
+    "=": (FALSE, TRUE, FALSE, TRUE, FALSE, UNKNOWN),
+    "<>": (TRUE, FALSE, TRUE, FALSE, TRUE, UNKNOWN),
+    "<": (TRUE, FALSE, FALSE, UNKNOWN, UNKNOWN, UNKNOWN),
+    "<=": (TRUE, TRUE, FALSE, UNKNOWN, UNKNOWN, UNKNOWN),
+    ">": (FALSE, FALSE, TRUE, UNKNOWN, UNKNOWN, UNKNOWN),
+    ">=": (FALSE, TRUE, TRUE, UNKNOWN, UNKNOWN, UNKNOWN),
+}
 OPPOSITE: Final = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
@@ -153,39 +157,19 @@ class AnyOf(Condition):
 
 
 class Comparison(Condition):
-    __slots__ = ("left", "operator", "right")
+    __slots__ = ("_truths", "left", "operator", "right")
 
     def __init__(self, operator: str, left: Operand, right: Operand) -> None:
         self.operator = operator
         self.left = left
         self.right = right
+        self._truths = TRUTHS[operator]
 
     def evaluate(self, attributes: Attributes) -> int:
-        return judge(self.operator, order(self.left.value(attributes), self.right.value(attributes)))
+        return self._truths[order(self.left.value(attributes), self.right.value(attributes))]
 
     def opposite(self) -> Condition:
         return Comparison(OPPOSITE[self.operator], self.left, self.right)
-
-
-def judge(operator: str, outcome: int) -> int:
-    """The truth of `left operator right`, when `order(left, right)` is `outcome`."""
-    if outcome == UNLIKE:
-        return UNKNOWN
-    if operator == "=":
-        holds = outcome in (SAME, EQUAL_UNORDERED)
-    elif operator == "<>":
-        holds = outcome not in (SAME, EQUAL_UNORDERED)
-    elif outcome in (EQUAL_UNORDERED, DIFFERENT_UNORDERED):
-        return UNKNOWN
-    elif operator == "<":
-        holds = outcome == BEFORE
-    elif operator == "<=":
-        holds = outcome != AFTER
-    elif operator == ">":
-        holds = outcome == AFTER
-    else:
-        holds = outcome != BEFORE
-    return TRUE if holds else FALSE
 
 
 class Truth(Condition):
