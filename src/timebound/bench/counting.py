@@ -145,7 +145,7 @@ class Scanner:
         """Count PUBACK and PUBCOMP as the end of an exchange; answer PUBREC with PUBREL."""
         refused = 0
         if size > header_size + 2:  # with a reason code, MQTT 5 only
-            reasons = data[position + header_size + 2 : position + count * size : size]
+            reasons = bytes(data[position + header_size + 2 : position + count * size : size])
             refused = sum([1 for reason in reasons if reason >= _REFUSED_FROM])
         if kind != types.PUBREC:
             self.acknowledged += count

@@ -33,6 +33,7 @@ class Peer:
         self.decoder = Decoder(is_server=True)
         self.filters: list[str] = []
         self.targets: list[socket.socket] | None = None  # a list once it publishes
+        self.is_ignored = False
         self.scanner = Scanner(0, Samples())
         self.rest = b""
 
@@ -87,8 +88,14 @@ class Relay:
             if end == kept:
                 self._close(fd)
                 return
-            if peer.targets is None and self._buffer[0] >> 4 == types.PUBLISH:
+            kind = self._buffer[0] >> 4
+            if peer.targets is None and kind == types.PUBLISH:
                 peer.targets = self._targets(first_topic(self._buffer))
+            if kind in (types.PUBACK, types.PUBREC):
+                # From here on a subscriber only acknowledges, and nobody waits for that.
+                peer.is_ignored = True
+            if peer.is_ignored:
+                return
             if peer.targets is None:
                 self._answer_all(peer, bytes(view[:end]))
                 return

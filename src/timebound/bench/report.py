@@ -23,7 +23,7 @@ _GENERATOR_CPU_HIGH: Final = 0.9
 
 def format_latency(latency_ns: int) -> str:
     """Write a latency with three digits and the unit a person would choose."""
-    unit, factor = next(each for each in _UNITS if latency_ns >= each[1] or each[1] == _MICROSECOND)
+    unit, factor = next((each for each in _UNITS if latency_ns >= each[1]), _UNITS[-1])
     value = latency_ns / factor
     decimals = 2 if value < 10 else 1 if value < 100 else 0
     return f"{value:.{decimals}f} {unit}"
