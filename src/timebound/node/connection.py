@@ -61,6 +61,8 @@ class Connection:
         self.state = NEW
         self.request_problem_information = True
         self.connect_expiry_s = 0
+        self._connack = b""
+        self._is_greeted = False  # CONNACK is written
         self._decoder = Decoder(is_server=True, packet_size_max=driver.limits.packet_size_max)
         self._transport: Any = None
         self._pending: list[Packet] = []
@@ -280,7 +282,8 @@ class Connection:
         self.outgoing = Outgoing(
             self.version, accepted.packet_size_max, accepted.topic_alias_maximum, accepted.wants_reasons
         )
-        self.broker.reply(session, accepted.connack(is_present, self.version), mark)
+        self._connack = accepted.connack(is_present, self.version)
+        self.broker.reply(session, self._connack, mark)
         logger.info("%s connected as %r from %s", accepted.client_id, accepted.user, self.peer)
 
     def _turn_away(self, refused: Refused) -> None:
@@ -294,7 +297,7 @@ class Connection:
     def flush(self) -> None:
         """Write what the session has ready, as far as the socket takes it."""
         session = self.session
-        if session is None or self._is_paused:
+        if session is None or self._is_paused or not self._may_write(session):
             self._limit_reading(session)
             return
         outgoing = self.outgoing
@@ -315,6 +318,31 @@ class Connection:
         if not self._is_paused and session.has_work():
             self.broker.put_ready(session)
         self._limit_reading(session)
+
+    def _may_write(self, session: Session) -> bool:
+        """Whether CONNACK is written or is among the answers, and then first [MQTT-3.2.0-1].
+
+        It may wait for storage, while what the session is owed from before does not.
+        """
+        if self._is_greeted:
+            return True
+        for reply in session.replies:
+            if reply.frame is self._connack:
+                session.replies.remove(reply)
+                session.replies.insert(0, reply)
+                self._is_greeted = True
+                return True
+        return False
+
+    def _write_answers(self) -> None:
+        """Write the answers that are ready, before the connection ends."""
+        session = self.session
+        # After a take-over the session and its answers belong to another connection.
+        if session is None or session.connection != self.number or self._is_paused:
+            return
+        if self._may_write(session) and session.replies:
+            self._write(b"".join([self.outgoing.encode_reply(reply) for reply in session.replies]))
+            session.replies.clear()
 
     def _limit_reading(self, session: Session | None) -> None:
         """Stop reading from a client that does not read its answers; go on when it does."""
@@ -360,7 +388,8 @@ class Connection:
             return
         log = logger.info if reason_code in (0, reasons.ReasonCode.SERVER_SHUTTING_DOWN) else logger.warning
         log("closing %s (%s): %s", self.name(), self.peer, reason)
-        if self.state == OPEN:
+        self._write_answers()
+        if self._is_greeted:
             if self.version == 5:
                 properties = Properties()
                 properties.reason_string = reason
@@ -369,10 +398,14 @@ class Connection:
             self.broker.counters.connections_refused += 1
             if self._decoder.version:  # it got as far as a CONNECT that could be read in part
                 self._write(Refused(reason_code, reason).connack(self._decoder.version))
+            elif reason_code == reasons.ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
+                # The form of 3.1.1, which demands the answer [MQTT-3.1.2-2] and is the oldest.
+                self._write(Refused(reason_code, reason).connack(4))
         self._finish()
 
     def end(self, keep_will: bool) -> None:
         """The client said goodbye."""
+        self._write_answers()
         self._leave(keep_will)
         self._finish()
 

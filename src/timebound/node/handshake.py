@@ -24,7 +24,7 @@ from timebound.node.translate import to_will
 from timebound.wire.codec import encode
 from timebound.wire.packets import Connack, Connect
 from timebound.wire.properties import Properties
-from timebound.wire.reasons import ReasonCode
+from timebound.wire.reasons import CONNACK_CODES, ReasonCode
 
 logger = logging.getLogger("timebound.node")
 
@@ -42,7 +42,9 @@ class Refused:
     def connack(self, version: int) -> bytes:
         properties = Properties()
         properties.reason_string = self.reason
-        return encode(Connack(False, self.reason_code, properties), version)
+        # A connection may end before its CONNACK for a reason that only DISCONNECT knows.
+        code = self.reason_code if self.reason_code in CONNACK_CODES else ReasonCode.SERVER_UNAVAILABLE
+        return encode(Connack(False, code, properties), version)
 
 
 class Accepted:
