@@ -99,7 +99,8 @@ class Connection:
             return
         self.broker.counters.bytes_received += len(data)
         now_ns = self.driver.now_ns()
-        self._last_heard_ns = now_ns
+        if self.state != NEW:  # the time for CONNECT counts from accepting, whatever trickles in
+            self._last_heard_ns = now_ns
         received = self._decoder.feed(data)
         if self._rate_max and not self._is_within_rate(len(received), now_ns):
             self.close(reasons.ReasonCode.MESSAGE_RATE_TOO_HIGH, "packets_per_second_max was exceeded")
@@ -275,6 +276,7 @@ class Connection:
         )
         self.session = session
         self.state = OPEN
+        self._last_heard_ns = now_ns
         self.driver.authenticated += 1
         self.connect_expiry_s = accepted.expiry_interval_s
         self.request_problem_information = accepted.wants_reasons
