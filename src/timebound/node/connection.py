@@ -72,8 +72,11 @@ class Connection:
         self._is_throttled = False
         self._silence_max_ns = int(driver.limits.connect_timeout_s * SECOND)
         self._last_heard_ns = 0
-        self._topic_length_max = driver.limits.topic_length_max
-        self._topic_levels_max = driver.limits.topic_levels_max
+        # A shorter topic is within the limits whatever it is made of: a character takes up to four
+        # bytes, and there is at most one level more than characters.
+        self._topic_unchecked_max = min(
+            driver.limits.topic_length_max // 4, driver.limits.topic_levels_max - 1
+        )
         self._rate_max = driver.limits.packets_per_second_max
         self._rate_window = 0
         self._rate_count = 0
@@ -95,7 +98,9 @@ class Connection:
         self.driver.connections[self.number] = self
 
     def data_received(self, data: bytes) -> None:
-        if self.state == CLOSED:
+        session = self.session
+        # After a take-over the session belongs to another connection, though this one is not closed yet.
+        if self.state == CLOSED or (session is not None and session.connection != self.number):
             return
         self.broker.counters.bytes_received += len(data)
         now_ns = self.driver.now_ns()
@@ -167,8 +172,7 @@ class Connection:
             topic = self._resolve_alias(packet)
             if not topic:
                 return
-        # A topic has fewer levels than characters, so short ones need no closer look.
-        if len(topic) >= self._topic_levels_max and not self._is_topic_within_limits(packet, topic):
+        if len(topic) > self._topic_unchecked_max and not self._is_topic_within_limits(packet, topic):
             return
         if packet.passed_on or packet.message_expiry_interval >= 0:
             if len(packet.user_properties) > self.driver.limits.user_properties_max:
@@ -211,7 +215,8 @@ class Connection:
         return topic
 
     def _is_topic_within_limits(self, packet: Publish, topic: str) -> bool:
-        fault = requests.topic_fault(topic, self._topic_length_max, self._topic_levels_max)
+        limits = self.driver.limits
+        fault = requests.topic_fault(topic, limits.topic_length_max, limits.topic_levels_max)
         if fault:
             self.refuse_publish(packet, reasons.ReasonCode.TOPIC_NAME_INVALID, fault)
         return not fault
@@ -241,6 +246,9 @@ class Connection:
         decision = decide(packet, self.door, self._transport)
         if decision is None:
             self.state = DECIDING
+            # Nobody fills the memory before it is known who it is.
+            self._is_reading = False
+            self._transport.pause_reading()
             decide_with_password(packet, self.door, self._on_decided)
         elif isinstance(decision, Accepted):
             self._accept(packet, decision, now_ns)
@@ -253,6 +261,8 @@ class Connection:
             return
         now_ns = self.driver.now_ns()
         self.state = NEW
+        self._is_reading = True
+        self._transport.resume_reading()
         if isinstance(decision, Accepted):
             self._accept(packet, decision, now_ns)
         else:
@@ -286,7 +296,7 @@ class Connection:
         )
         self._connack = accepted.connack(is_present, self.version)
         self.broker.reply(session, self._connack, mark)
-        logger.info("%s connected as %r from %s", accepted.client_id, accepted.user, self.peer)
+        logger.info("%r connected as %r from %s", accepted.client_id, accepted.user, self.peer)
 
     def _turn_away(self, refused: Refused) -> None:
         logger.warning("refused %s on %s: %s", self.peer, self.door.name, refused.reason)
@@ -417,7 +427,8 @@ class Connection:
             self._transport.abort()
 
     def name(self) -> str:
-        return self.session.client_id if self.session is not None else "a client not yet connected"
+        """For logs: a client id may hold line breaks, so it is quoted."""
+        return repr(self.session.client_id) if self.session is not None else "a client not yet connected"
 
     def patrol(self, now_ns: int) -> None:
         """Called about once a second: is the client still there?"""

@@ -180,7 +180,8 @@ def decide_with_password(
         elif not future.result():
             answer(packet, Refused(ReasonCode.BAD_USER_NAME_OR_PASSWORD, "bad user name or password"))
         else:
-            answer(packet, _accept(packet, door, name))
+            # Others may have come in meanwhile and taken the last place.
+            answer(packet, _check_form(packet, door) or _accept(packet, door, name))
 
     loop.run_in_executor(door.checkers, check).add_done_callback(finish)
 

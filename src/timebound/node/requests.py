@@ -83,7 +83,7 @@ def _subscribe(connection: Connection, session: Session, packet: Subscribe, now_
             if code >= 0x80:
                 reasons.append(_refusal(code, entry.topic_filter))
     for reason in reasons:
-        logger.warning("refused a subscription of %s: %s", session.client_id, reason)
+        logger.warning("refused a subscription of %r: %s", session.client_id, reason)
     properties = Properties()
     if reasons and connection.request_problem_information:
         properties.reason_string = "; ".join(reasons)[:1024]
