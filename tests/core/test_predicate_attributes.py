@@ -32,10 +32,20 @@ def test_a_payload_that_cannot_be_read_has_no_attributes(payload: bytes) -> None
     assert not parse("a = 1 OR payload = 1 OR a <> 1").matches(message)
 
 
-def test_deep_json_that_can_be_read_raises_nothing() -> None:
-    payload = b'{"a": ' + b"[" * 150 + b"]" * 150 + b"}"
+@pytest.mark.parametrize(
+    "inner", [b"[" * 150 + b"]" * 150, b"[1" + b"0" * 30 + b"]", b'{"x": 1e-999}', b"null"]
+)
+def test_odd_members_of_an_array_raise_nothing(inner: bytes) -> None:
+    message = Attributes((("b", f"[{inner.decode()}, 2]"),), b'{"a": [' + inner + b", 2]}")
 
-    assert parse("a IS NOT NULL AND a NOT CONTAINS 1").matches(Attributes((), payload))
+    assert parse("a CONTAINS 2 AND a NOT CONTAINS 1 AND a = a AND a = b").matches(message)
+
+
+@pytest.mark.parametrize("depth", range(100, 1100, 50))
+def test_json_of_any_depth_raises_nothing(depth: int) -> None:
+    payload = b'{"a": ' + b"[" * depth + b"]" * depth + b"}"
+
+    assert not parse("a CONTAINS 1 OR payload.a.0.0 CONTAINS 1").matches(Attributes((), payload))
 
 
 def test_the_payload_is_left_alone_while_properties_answer() -> None:

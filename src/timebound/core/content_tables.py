@@ -16,7 +16,7 @@ from timebound.core.predicate_terms import Condition
 
 # Keys in one chunk of a sorted list: moving half of them costs about as much as finding one.
 CHUNK_MAX: Final = 1024
-# Candidates per message in benchmarks/content_matching.py: 750 with 1, 560 with 4, 530 with 8.
+# Candidates for a message of benchmarks/content_matching.py: 404 with 1, 286 with 4, 264 with 8.
 THRESHOLD_WEIGHT: Final = 8
 # Intervals of width below 2**LEVEL_MIN share cells; narrower ones are rare enough.
 LEVEL_MIN: Final = -60

@@ -47,6 +47,8 @@ _SECOND_NS: Final = 1_000_000_000
 # What stands in a set for a boolean: Python's True equals 1, but TRUE is no number.
 _MEMBER_TRUE: Final = ("boolean", b"true")
 _MEMBER_FALSE: Final = ("boolean", b"false")
+# For what was read but cannot be written, such as an integer beyond 64 bits in an inner array.
+_MEMBER_UNWRITABLE: Final = ("json", b"")
 
 
 class Moment:
@@ -182,7 +184,10 @@ def member(item: object) -> object:
     if isinstance(item, (str, int, float)):
         return item
     # Arrays, objects and null inside an array: equal when written equally.
-    return ("json", msgspec.json.encode(item, order="sorted"))
+    try:
+        return ("json", msgspec.json.encode(item, order="sorted"))
+    except (OverflowError, RecursionError):
+        return _MEMBER_UNWRITABLE
 
 
 def order(left: object, right: object) -> int:
