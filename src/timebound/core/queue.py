@@ -129,8 +129,7 @@ class LinkQueue:
         entry.pushed_ns = now_ns
         self._sequence += 1
         self.pushed += 1
-        entry.audience.fit(self.link)
-        entry.set_drop_time(self.link)
+        entry.fit(self.link)
         if not self._size_fixed:
             self._learn_size(entry.size, now_ns)
         if entry.drop_ns <= now_ns:
@@ -207,7 +206,7 @@ class LinkQueue:
         """All waiting entries, in order of arrival; O(n log n), for inspection and for changes of all."""
         if self._single is not None:
             return [self._single]
-        found = [node.entry for lane in self.lanes for node in lane.ranking.bounds.nodes]
+        found = [node.entry for lane in self.lanes for node in lane.ranking.nodes()]
         found.sort(key=_by_sequence)
         return found
 
@@ -223,8 +222,7 @@ class LinkQueue:
         waiting = self.entries()
         timers: list[Node] = []
         for entry in waiting:
-            entry.audience.fit(self.link)
-            entry.set_drop_time(self.link)
+            entry.fit(self.link)
             if entry is not self._single:
                 entry.timer = self._timer_of(entry)
                 if entry.timer is not None:

@@ -9,15 +9,18 @@ keep order in floating point, so the bounds hold for the computed values to the 
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
-from timebound.core.delay import SATURATED, phi
+from timebound.core.delay import phi
 from timebound.core.strategy.entry import NEVER_NS, SCALE_FLOOR_NS, Entry, Link
 
 # How a value moves with time.
 STATIC: Final = 0  # never changes
 DECAYING: Final = 1  # never grows: an old value is a bound for ever
 WINDOWED: Final = 2  # may grow: a bound holds for a stretch of time only
+# With more terms than this between the lost and the sure, two passes over those in doubt are shorter.
+_TERMS_MAX: Final = 12
 
 
 class Strategy:
@@ -67,12 +70,29 @@ class LeastWorth(Strategy):
         return -self.strategy.worth(entry, until_ns, link)
 
 
+def success(entry: Entry, index: int, age: float) -> float:
+    """The success of one term of an entry, sent at this age; never grows with age."""
+    term = entry.audience.terms[index]
+    allowed = term.allowed if term.allowed < entry.timeout else entry.timeout
+    scale = entry.size * term.deviation
+    if scale < SCALE_FLOOR_NS:
+        scale = SCALE_FLOOR_NS
+    return phi((allowed - term.fixed - entry.size * term.mean - age) / scale)
+
+
 def benefit(entry: Entry, age: float) -> float:
-    """EB or EE' : Σ price·success, for the message `age` ns after its publication. Never grows with age."""
+    """EB or EE: Σ price·success, for the message `age` ns after its publication. Never grows with age."""
+    index = entry.sure_from(age)
+    total = entry.audience.prices_from[index]
+    if index == 0:
+        return total
+    lost = entry.lost_below(age)
+    terms = entry.audience.terms
     size = entry.size
     timeout = entry.timeout
-    total = 0.0
-    for term in entry.audience.terms:
+    while index > lost:
+        index -= 1
+        term = terms[index]
         allowed = term.allowed if term.allowed < timeout else timeout
         scale = size * term.deviation
         if scale < SCALE_FLOOR_NS:
@@ -83,39 +103,54 @@ def benefit(entry: Entry, age: float) -> float:
 
 def stake(entry: Entry, age: float) -> float:
     """Σ (price + penalty)·success: what sending now gains over not sending. Never grows with age."""
+    index = entry.sure_from(age)
+    total = entry.audience.stakes_from[index]
+    if index == 0:
+        return total
+    lost = entry.lost_below(age)
+    while index > lost:
+        index -= 1
+        total += entry.audience.terms[index].stake * success(entry, index, age)
+    return total
+
+
+def benefit_and_cost(entry: Entry, age: float, later: float, weight: float) -> float:
+    """weight·EB(age) + (1 - weight)·(EB(age) - EB(later)); grows with EB(age) and falls with EB(later)."""
+    index = entry.sure_from(later)
+    first = entry.audience.prices_from[index]
+    second = first
+    lost = entry.lost_below(age)
+    if index - lost > _TERMS_MAX:
+        first = benefit(entry, age)
+        second = benefit(entry, later)
+        return weight * first + (1.0 - weight) * (first - second)
+    # The same two sums in one pass, to the same last bit.
+    terms = entry.audience.terms
     size = entry.size
     timeout = entry.timeout
-    total = 0.0
-    for term in entry.audience.terms:
+    while index > lost:
+        index -= 1
+        term = terms[index]
         allowed = term.allowed if term.allowed < timeout else timeout
         scale = size * term.deviation
         if scale < SCALE_FLOOR_NS:
             scale = SCALE_FLOOR_NS
-        total += term.stake * phi((allowed - term.fixed - size * term.mean - age) / scale)
-    return total
+        spare = allowed - term.fixed - size * term.mean
+        first += term.price * phi((spare - age) / scale)
+        second += term.price * phi((spare - later) / scale)
+    return weight * first + (1.0 - weight) * (first - second)
 
 
 def quiet_until_ns(entry: Entry, now_ns: int, link: Link) -> int:
-    """Until when no success of this entry changes, sent first or second; `now_ns` if one does now.
-
-    A term is quiet while even sent second it is sure to arrive, and again once it is lost.
-    """
-    size = entry.size
+    """Until when no success of this entry changes, sent first or second; `now_ns` if one may now."""
     age = float(now_ns - entry.published_ns)
-    second = age + link.first_ns
-    nearest = float(NEVER_NS)
-    for term in entry.audience.terms:
-        allowed = term.allowed if term.allowed < entry.timeout else entry.timeout
-        scale = size * term.deviation
-        if scale < SCALE_FLOOR_NS:
-            scale = SCALE_FLOOR_NS
-        spare = allowed - term.fixed - size * term.mean
-        quiet = spare - SATURATED * scale - second
-        if quiet > 0.0:
-            if quiet < nearest:
-                nearest = quiet
-        elif spare + SATURATED * scale > age:
-            return now_ns
-    if nearest >= float(NEVER_NS - now_ns):
+    sure = entry.sure_from(age + link.first_ns)
+    if sure > entry.lost_below(age):
+        return now_ns
+    allowed = entry.audience.allowed
+    if sure == len(allowed):
         return NEVER_NS
-    return now_ns + int(nearest)
+    nearest = min(allowed[sure], entry.timeout)
+    if nearest == math.inf:
+        return NEVER_NS
+    return now_ns + max(int(nearest - entry.sure_margin - link.first_ns - age), 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from timebound.core.strategy.base import WINDOWED, Strategy, benefit
+from timebound.core.strategy.base import WINDOWED, Strategy, benefit_and_cost
 from timebound.core.strategy.entry import Entry, Link
 
 # The published curves are flat from a quarter to one; the middle is as good as any.
@@ -24,13 +24,9 @@ class BenefitAndCost(Strategy):
 
     def value(self, entry: Entry, now_ns: int, link: Link) -> float:
         age = float(now_ns - entry.published_ns)
-        return self._mix(benefit(entry, age), benefit(entry, age + link.first_ns))
+        return benefit_and_cost(entry, age, age + link.first_ns, self.weight)
 
     def bound(self, entry: Entry, now_ns: int, until_ns: int, link: Link) -> float:
         age = float(now_ns - entry.published_ns)
         later = float(until_ns - entry.published_ns)
-        return self._mix(benefit(entry, age), benefit(entry, later + link.first_ns))
-
-    def _mix(self, first: float, second: float) -> float:
-        # Grows with `first` and falls with `second`, which is what makes `bound` one.
-        return self.weight * first + (1.0 - self.weight) * (first - second)
+        return benefit_and_cost(entry, age, later + link.first_ns, self.weight)

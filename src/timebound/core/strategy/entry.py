@@ -12,7 +12,7 @@ import math
 from collections.abc import Hashable, Sequence
 from typing import Final
 
-from timebound.core.delay import KILOBYTE, NS_PER_S, LinkDelay, Path, normal_quantile
+from timebound.core.delay import KILOBYTE, NS_PER_S, SATURATED, LinkDelay, Path, normal_quantile
 from timebound.records import Reason
 
 # A time that never comes; far beyond any clock, and still inside 62 bits.
@@ -20,6 +20,8 @@ NEVER_NS: Final = 4_000_000_000_000_000_000
 # No queue can tell apart what lies closer together, and it keeps divisions defined for σ = 0.
 SCALE_FLOOR_NS: Final = 1.0
 _NS_PER_BYTE: Final = NS_PER_S / KILOBYTE
+# A little beyond where `phi` saturates, so that rounding cannot call a term in doubt sure or lost.
+_DOUBT: Final = 1.01 * SATURATED
 
 # Where an entry is in its life.
 NEW: Final = 0
@@ -112,9 +114,10 @@ class Term:
         self.mean = 0.0  # μ of the whole path, ns per byte
         self.deviation = 0.0  # σ of the whole path, ns per byte
 
-    def merge_key(self) -> tuple[int, float, float, int, int]:
+    def merge_key(self) -> tuple[float, float, float, int, int]:
+        """Equal for terms that can be added up; sorts by deadline, none last."""
         path = self.path
-        return (self.deadline_ns, path.mean_s_per_kb, path.variance, path.brokers, path.last_mile_ns)
+        return (self.allowed, path.mean_s_per_kb, path.variance, path.brokers, path.last_mile_ns)
 
     def fit(self, link: Link) -> None:
         """Work out the path's delay with the link as it is now."""
@@ -127,15 +130,32 @@ class Term:
 class Audience:
     """The terms of all subscriptions behind one link that a message matched, equal ones merged.
 
-    It belongs to one queue, because its terms hold that link's delay.
+    It belongs to one queue, because its terms hold that link's delay. Terms are sorted by
+    deadline, so at any time those lost come first, then those in doubt, then those that are sure:
+    a sum looks only at the ones in doubt. `prices_from[i]`, `penalties_from[i]` and `stakes_from[i]`
+    add up the terms from i on, last to first, exactly as a sum over them in that order would.
     """
 
-    __slots__ = ("deadlines", "link", "subscriptions", "terms", "version")
+    __slots__ = (
+        "allowed",
+        "delay_max",
+        "doubt_max",
+        "doubt_min",
+        "fixed_max",
+        "fixed_min",
+        "link",
+        "penalties_from",
+        "prices_from",
+        "stakes_from",
+        "subscriptions",
+        "terms",
+        "version",
+    )
 
     def __init__(self, terms: Sequence[Term]) -> None:
         if not terms:
             raise ValueError("audience has no terms; a message without subscriptions is not queued")
-        merged: dict[tuple[int, float, float, int, int], Term] = {}
+        merged: dict[tuple[float, float, float, int, int], Term] = {}
         subscriptions = 0
         for term in terms:
             key = term.merge_key()
@@ -145,20 +165,33 @@ class Audience:
                 price, penalty, count = price + known.price, penalty + known.penalty, count + known.count
             merged[key] = Term(term.deadline_ns, price, penalty, term.path, count)
             subscriptions += term.count
-        # Sorted, so that the sums, and with them the choice, do not depend on the order of subscribing.
         self.terms: list[Term] = [merged[key] for key in sorted(merged)]
-        self.deadlines: tuple[int, ...] = tuple([term.deadline_ns for term in self.terms])
+        self.allowed: list[float] = [term.allowed for term in self.terms]
         self.subscriptions = subscriptions
+        self.prices_from: list[float] = _sums_from([term.price for term in self.terms])
+        self.penalties_from: list[float] = _sums_from([term.penalty for term in self.terms])
+        self.stakes_from: list[float] = _sums_from([term.stake for term in self.terms])
         self.link: Link | None = None
         self.version = -1
+        self.fixed_max = 0.0
+        self.fixed_min = 0.0
+        self.delay_max = 0.0  # largest μ, ns per byte
+        self.doubt_max = 0.0  # with more than this per byte to spare every term is sure
+        self.doubt_min = 0.0  # with less than this per byte to spare every term is lost
 
     def fit(self, link: Link) -> None:
         """Bring the terms up to date with the link; cheap when they are."""
         if self.link is link and self.version == link.version:
             return
         assert self.link is None or self.link is link, "audience is shared between queues"
-        for term in self.terms:
+        terms = self.terms
+        for term in terms:
             term.fit(link)
+        self.fixed_max = max([term.fixed for term in terms])
+        self.fixed_min = min([term.fixed for term in terms])
+        self.delay_max = max([term.mean for term in terms])
+        self.doubt_max = max([term.mean + _DOUBT * term.deviation for term in terms])
+        self.doubt_min = min([term.mean - _DOUBT * term.deviation for term in terms])
         self.link = link
         self.version = link.version
 
@@ -183,6 +216,7 @@ class Entry:
         "flow_previous",
         "item",
         "lane",
+        "lost_margin",
         "ordered",
         "patience",
         "priority",
@@ -193,7 +227,9 @@ class Entry:
         "sequence",
         "size",
         "size_bytes",
+        "slowest",
         "state",
+        "sure_margin",
         "timeout",
         "timeout_ns",
         "timer",
@@ -229,6 +265,9 @@ class Entry:
         self.lane = lane
         self.size = float(size_bytes)
         self.timeout = float(timeout_ns) if timeout_ns else math.inf
+        self.sure_margin = 0.0  # a term allowed more than age + this is sure to arrive
+        self.lost_margin = 0.0  # a term allowed less than age + this is lost
+        self.slowest = 0.0  # mean delay of the slowest path, ns
         self.state = NEW
         self.reason: Reason | None = None  # why it was dropped
         # The rest is the queue's.
@@ -244,8 +283,33 @@ class Entry:
         self.flow_next: Entry | None = None
         self.flow_previous: Entry | None = None
 
-    def set_drop_time(self, link: Link) -> None:
-        """Work out when this entry is to be dropped, and why (docs/model.md, early drop).
+    def fit(self, link: Link) -> None:
+        """Work out all that follows from the link's delay: margins, drop time and its reason."""
+        audience = self.audience
+        audience.fit(link)
+        self.sure_margin = audience.fixed_max + self.size * audience.doubt_max + _DOUBT * SCALE_FLOOR_NS
+        self.lost_margin = audience.fixed_min + self.size * audience.doubt_min - _DOUBT * SCALE_FLOOR_NS
+        self.slowest = audience.fixed_max + self.size * audience.delay_max
+        self._set_drop_time(link)
+
+    def sure_from(self, age: float) -> int:
+        """The first term that, with all after it, is sure to arrive when sent at this age."""
+        limit = age + self.sure_margin
+        allowed = self.audience.allowed
+        if self.timeout < limit:
+            return len(allowed)
+        return first_at_least(allowed, limit)
+
+    def lost_below(self, age: float) -> int:
+        """The first term that is not yet lost when sent at this age."""
+        limit = age + self.lost_margin
+        allowed = self.audience.allowed
+        if self.timeout < limit:
+            return len(allowed)
+        return first_at_least(allowed, limit)
+
+    def _set_drop_time(self, link: Link) -> None:
+        """Set when this entry is to be dropped, and why (docs/model.md, early drop).
 
         A term is lost when its time allowed has passed, or before, once its success is down to ε:
         at published + allowed - fixed - size·μ - z(ε)·size·σ. The entry is lost with its last term.
@@ -310,11 +374,23 @@ class Chain:
 class Node:
     """An entry's place in one heap: a key to order by, a tie-break, and where it stands.
 
-    The fields after `position` belong to a ranking: the value at `valued_ns`, for how long the
-    key is a bound, and the node in the heap of those times.
+    The fields after `position` belong to a ranking: the value at `valued_ns`, the length of the
+    window that its key bounds it for and where that is noted, and how often it was looked at.
     """
 
-    __slots__ = ("entry", "key", "position", "tie", "value", "valued_ns", "window", "window_ns")
+    __slots__ = (
+        "bucket",
+        "entry",
+        "is_close",
+        "key",
+        "looks",
+        "position",
+        "slot",
+        "tie",
+        "value",
+        "valued_ns",
+        "window_ns",
+    )
 
     def __init__(self, entry: Entry, key: float, tie: int) -> None:
         self.entry = entry
@@ -324,9 +400,37 @@ class Node:
         self.value = 0.0
         self.valued_ns = -1
         self.window_ns = 0
-        self.window: Node | None = None
+        self.bucket = -1  # -1 = in none
+        self.slot = 0
+        self.is_close = False
+        self.looks = 0
 
 
 def flow_key(publisher: str, topic: str, qos: int, timeout_ns: int, audience: Audience) -> Hashable:
     """The flow of a message: one publisher, topic, QoS and set of deadlines keep their order."""
-    return (publisher, topic, qos, timeout_ns, audience.deadlines)
+    return (publisher, topic, qos, timeout_ns, tuple(audience.allowed))
+
+
+def _sums_from(numbers: list[float]) -> list[float]:
+    """The sum from each index on, and 0 after the last, added up last to first."""
+    sums = [0.0]
+    for number in reversed(numbers):
+        sums.append(sums[-1] + number)
+    sums.reverse()
+    return sums
+
+
+def first_at_least(numbers: list[float], limit: float) -> int:
+    """The index of the first of these sorted numbers that is not below the limit.
+
+    bisect does the same, but a call into it costs more than these few steps, compiled.
+    """
+    low = 0
+    high = len(numbers)
+    while low < high:
+        middle = (low + high) >> 1
+        if numbers[middle] < limit:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -6,7 +6,7 @@ so between now and a later time it stays below EB(now) - EB'(later).
 
 from __future__ import annotations
 
-from timebound.core.strategy.base import WINDOWED, Strategy, benefit
+from timebound.core.strategy.base import WINDOWED, Strategy, benefit_and_cost
 from timebound.core.strategy.entry import Entry, Link
 
 
@@ -20,9 +20,9 @@ class PostponingCost(Strategy):
 
     def value(self, entry: Entry, now_ns: int, link: Link) -> float:
         age = float(now_ns - entry.published_ns)
-        return benefit(entry, age) - benefit(entry, age + link.first_ns)
+        return benefit_and_cost(entry, age, age + link.first_ns, 0.0)
 
     def bound(self, entry: Entry, now_ns: int, until_ns: int, link: Link) -> float:
         age = float(now_ns - entry.published_ns)
         later = float(until_ns - entry.published_ns)
-        return benefit(entry, age) - benefit(entry, later + link.first_ns)
+        return benefit_and_cost(entry, age, later + link.first_ns, 0.0)

@@ -1,10 +1,12 @@
 """The entry of largest value, found exactly without valuing all of them.
 
-Every entry stands in a heap under a number that its value does not exceed. Only the top is
-valued: when its value is no smaller than the bound below it, nothing else can be larger. A
-value that never grows is its own bound for ever. A value that may grow has a bound for a
-window of time; windows that have passed are renewed before the next choice. An entry nobody
-had to look at gets a window twice as long, one that was valued in vain half as long.
+Entries stand in a heap under a number that their value does not exceed. Only the top is
+valued: when its value is no smaller than the bound below it, nothing else can be larger.
+
+A value that never grows is its own bound for ever. A value that may grow has a bound for a
+window of time; entries whose window has passed get a new one, or, if no useful bound is found,
+join the few *close* ones that are valued at every choice. How long windows are, and who is
+close, decides only how much work is done, never what is chosen.
 """
 
 from __future__ import annotations
@@ -12,14 +14,16 @@ from __future__ import annotations
 from typing import Final
 
 from timebound.core.strategy.base import STATIC, WINDOWED, Strategy, quiet_until_ns
-from timebound.core.strategy.entry import NEVER_NS, Entry, Link, Node
+from timebound.core.strategy.entry import Entry, Link, Node
 from timebound.core.strategy.heap import Heap
+from timebound.core.strategy.windows import Windows
 
-# The first window of an entry, in times of one message; shorter ones would pass between two choices.
-_WINDOW_START: Final = 8.0
+# The least window of an entry, in times of one message; a shorter one would pass at the next choice.
 _WINDOW_LEAST: Final = 2.0
 _WINDOW_NS_MIN: Final = 1_000
 _WINDOW_NS_MAX: Final = 60_000_000_000
+# A close entry is valued at this many choices before a window is tried again.
+_LOOKS: Final = 4
 
 
 class Ranking:
@@ -28,128 +32,193 @@ class Ranking:
     `newest_first` breaks ties the other way round. `valued` counts evaluations, for benchmarks.
     """
 
-    __slots__ = ("bounds", "link", "newest_first", "strategy", "valued", "windows")
+    __slots__ = ("_target", "bounds", "close", "link", "newest_first", "strategy", "valued", "windows")
 
     def __init__(self, strategy: Strategy, link: Link, newest_first: bool = False) -> None:
         self.strategy = strategy
         self.link = link
         self.newest_first = newest_first
         self.bounds = Heap()
-        self.windows = Heap()
+        self.windows = Windows(link.origin_ns)
+        self.close: list[Node] = []
         self.valued = 0
+        self._target = 0.0  # the value that won last: a guess at what it takes to win next
 
     def __len__(self) -> int:
-        return len(self.bounds)
+        return len(self.bounds.nodes) + len(self.close)
+
+    def nodes(self) -> list[Node]:
+        """All nodes, in no useful order."""
+        return self.bounds.nodes + self.close
 
     def insert(self, entry: Entry, now_ns: int) -> Node:
         """Rank an entry; the caller keeps the node for `remove`."""
+        if len(self) == 0:
+            self.windows.reset(self._window_least_ns() >> 2, now_ns)
         node = Node(entry, 0.0, -entry.sequence if self.newest_first else entry.sequence)
-        window = self._appraise(node, now_ns)
+        self._appraise(node, now_ns)
         self.bounds.insert(node)
-        if window is not None:
-            self.windows.insert(window)
         return node
 
     def remove(self, node: Node) -> None:
-        self.bounds.remove(node)
-        window = node.window
-        if window is not None:
-            self.windows.remove(window)
-            window.window = None
-            node.window = None
+        if node.is_close:
+            self._leave_close(node)
+        else:
+            self._leave_heap(node)
 
     def best(self, now_ns: int, rival: Node | None) -> Node | None:
         """The node that goes first of those here and a rival valued at the same time.
 
         Its `value` is up to date. With no rival, None means that nothing is ranked.
         """
-        self._renew(now_ns)
+        if self.strategy.kind == WINDOWED:
+            return self._best_windowed(now_ns, rival)
         is_static = self.strategy.kind == STATIC
         while True:
             node = self.bounds.top()
-            if node is None:
+            if node is None or (rival is not None and not _may_beat(node, rival)):
                 return rival
-            if rival is not None:
-                bound = -node.key
-                if bound < rival.value or (bound == rival.value and node.tie > rival.tie):
-                    return rival
             if is_static or node.valued_ns == now_ns:
                 return node
             self._value(node, now_ns)
+            self.bounds.change(node, -node.value)
 
     def rebuild(self, strategy: Strategy, now_ns: int) -> None:
         """Rank the same entries under another strategy or a changed link, in O(n)."""
         self.strategy = strategy
-        nodes = self.bounds.nodes
-        windows: list[Node] = []
+        self._target = 0.0
+        self.windows.reset(self._window_least_ns() >> 2, now_ns)
+        nodes = self.nodes()
         for node in nodes:
-            window = self._appraise(node, now_ns)
-            if window is not None:
-                windows.append(window)
+            node.is_close = False
+            node.bucket = -1
+            self._appraise(node, now_ns)
+        self.close = []
         self.bounds.replace_all(nodes)
-        self.windows.replace_all(windows)
 
-    def _appraise(self, node: Node, now_ns: int) -> Node | None:
-        """Set the key of a node that is new or to be ranked anew, and give it its window if it needs one."""
-        strategy = self.strategy
-        if strategy.kind != WINDOWED:
-            value = strategy.value(node.entry, now_ns, self.link)
-            node.value = value
-            node.valued_ns = now_ns
-            node.key = -value
-            node.window = None
-            return None
-        node.valued_ns = -1
-        node.window_ns = _clamped(_WINDOW_START * self.link.first_ns)
-        until_ns = self._window_end_ns(node, now_ns)
-        node.key = -strategy.bound(node.entry, now_ns, until_ns, self.link)
-        window = Node(node.entry, float(until_ns - self.link.origin_ns), node.tie)
-        window.window = node
-        node.window = window
-        return window
+    def _best_windowed(self, now_ns: int, rival: Node | None) -> Node | None:
+        self._renew(now_ns)
+        best = rival
+        for node in self.close:
+            if node.valued_ns != now_ns:
+                self._value(node, now_ns)
+            if best is None or _beats(node, best):
+                best = node
+        while True:
+            top = self.bounds.top()
+            if top is None or (best is not None and not _may_beat(top, best)):
+                break
+            self._leave_heap(top)
+            self._value(top, now_ns)
+            self._join_close(top)
+            if best is None or _beats(top, best):
+                best = top
+        if best is not None:
+            self._target = best.value
+            self._retire(best, now_ns)
+        return best
+
+    def _appraise(self, node: Node, now_ns: int) -> None:
+        """Set the key of a node that is new or to be ranked anew, and open its window if it needs one."""
+        if self.strategy.kind == WINDOWED:
+            node.valued_ns = -1
+            node.key = self._bound_key(node, now_ns, self._window_least_ns())
+            return
+        node.value = self.strategy.value(node.entry, now_ns, self.link)
+        node.valued_ns = now_ns
+        node.key = -node.value
 
     def _value(self, node: Node, now_ns: int) -> None:
-        value = self.strategy.value(node.entry, now_ns, self.link)
-        self.valued += 1
-        node.value = value
+        node.value = self.strategy.value(node.entry, now_ns, self.link)
         node.valued_ns = now_ns
-        self.bounds.change(node, -value)
-        if node.window is not None:
-            # The key is the value of this moment; at any later one it has to be renewed.
-            node.window_ns = max(node.window_ns >> 1, _clamped(_WINDOW_LEAST * self.link.first_ns))
-            self.windows.change(node.window, float(now_ns - self.link.origin_ns))
+        self.valued += 1
 
     def _renew(self, now_ns: int) -> None:
-        """Give a new bound to every entry whose window has passed."""
-        now = float(now_ns - self.link.origin_ns)
+        """Give a new bound to every entry whose window has passed, or take it among the close ones."""
+        least_ns = self._window_least_ns()
         while True:
-            window = self.windows.top()
-            if window is None or window.key >= now:
+            node = self.windows.take_due(now_ns)
+            if node is None:
                 return
-            node = window.window
-            assert node is not None, "a window without its node"
-            if node.valued_ns < 0:
-                node.window_ns = min(2 * node.window_ns, _WINDOW_NS_MAX)
-            node.valued_ns = -1
-            until_ns = self._window_end_ns(node, now_ns)
-            self.valued += 1
-            self.bounds.change(node, -self.strategy.bound(node.entry, now_ns, until_ns, self.link))
-            self.windows.change(window, float(until_ns - self.link.origin_ns))
+            # It was not looked at all the while: try a longer window, and fall back to the least.
+            window_ns = 4 * node.window_ns
+            key = self._bound_key(node, now_ns, window_ns if window_ns < _WINDOW_NS_MAX else _WINDOW_NS_MAX)
+            if -key > self._target:
+                self.windows.remove(node)
+                key = self._bound_key(node, now_ns, least_ns)
+            if -key > self._target:
+                self._leave_heap(node)
+                self._join_close(node)
+            else:
+                self.bounds.change(node, key)
 
-    def _window_end_ns(self, node: Node, now_ns: int) -> int:
-        quiet_ns = quiet_until_ns(node.entry, now_ns, self.link)
-        if quiet_ns >= NEVER_NS:
-            return NEVER_NS
-        return max(quiet_ns, now_ns + node.window_ns)
+    def _retire(self, best: Node, now_ns: int) -> None:
+        """Send back to the heap the close entries that were looked at for a while and cannot win soon."""
+        position = 0
+        while position < len(self.close):
+            node = self.close[position]
+            node.looks += 1
+            if node.looks >= _LOOKS and node is not best:
+                node.looks = 0
+                key = self._bound_key(node, now_ns, self._window_least_ns())
+                if -key <= self._target:
+                    self._leave_close(node)
+                    node.key = key
+                    self.bounds.insert(node)
+                    continue
+                self.windows.remove(node)
+            position += 1
+
+    def _bound_key(self, node: Node, now_ns: int, window_ns: int) -> float:
+        """Open a window for a node and bound it there; the bound as a key of the heap."""
+        node.window_ns = window_ns
+        until_ns = quiet_until_ns(node.entry, now_ns, self.link)
+        if until_ns < now_ns + window_ns:
+            until_ns = now_ns + window_ns
+        until_ns = self.windows.insert(node, until_ns)
+        self.valued += 1
+        return -self.strategy.bound(node.entry, now_ns, until_ns, self.link)
+
+    def _window_least_ns(self) -> int:
+        window_ns = int(_WINDOW_LEAST * self.link.first_ns)
+        return window_ns if window_ns > _WINDOW_NS_MIN else _WINDOW_NS_MIN
+
+    def _join_close(self, node: Node) -> None:
+        node.is_close = True
+        node.looks = 0
+        node.position = len(self.close)
+        self.close.append(node)
+
+    def _leave_close(self, node: Node) -> None:
+        last = self.close.pop()
+        if last is not node:
+            last.position = node.position
+            self.close[node.position] = last
+        node.is_close = False
+        node.position = -1
+
+    def _leave_heap(self, node: Node) -> None:
+        self.bounds.remove(node)
+        self.windows.remove(node)
 
     def _check(self) -> None:
         self.bounds._check()
         self.windows._check()
-        if self.strategy.kind == WINDOWED:
-            assert len(self.windows) == len(self.bounds), "an entry has no window"
-        else:
+        for position, node in enumerate(self.close):
+            assert node.is_close, "a node does not know that it is close"
+            assert node.position == position, "a close node does not know its place"
+            assert node.bucket == -1, "a close node has a window"
+        if self.strategy.kind != WINDOWED:
             assert len(self.windows) == 0, "a window without need"
+            assert not self.close, "a close entry without need"
 
 
-def _clamped(window: float) -> int:
-    return min(max(int(window), _WINDOW_NS_MIN), _WINDOW_NS_MAX)
+def _beats(node: Node, other: Node) -> bool:
+    """Whether a node goes before another, both valued now."""
+    return node.value > other.value or (node.value == other.value and node.tie < other.tie)
+
+
+def _may_beat(node: Node, rival: Node) -> bool:
+    """Whether, by its bound, a node could go before a rival valued now."""
+    bound = -node.key
+    return bound > rival.value or (bound == rival.value and node.tie < rival.tie)
