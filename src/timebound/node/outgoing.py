@@ -43,7 +43,15 @@ class Outgoing:
         if reply.kind == ENCODED:
             return reply.frame
         reason = reply.reason if self.wants_reasons else ""
-        return encode_ack(reply.kind, reply.packet_id, reply.reason_code, self._version, reason)
+        frame = encode_ack(reply.kind, reply.packet_id, reply.reason_code, self._version, reason)
+        if reason and not self.fits(frame):
+            # [MQTT-3.4.2-2] and its like: a reason string gives way to the client's maximum.
+            frame = encode_ack(reply.kind, reply.packet_id, reply.reason_code, self._version)
+        return frame
+
+    def fits(self, frame: bytes) -> bool:
+        """Whether the client said that it can take a packet of this size."""
+        return not self.packet_size_max or len(frame) <= self.packet_size_max
 
     def encode(self, delivery: Delivery, now_ns: int) -> bytes:
         """The PUBLISH packet of a delivery; empty if the client could not take it for its size."""
@@ -58,9 +66,7 @@ class Outgoing:
             frame = self._plain(message)
         else:
             frame = self._special(delivery, message, now_ns)
-        if self.packet_size_max and len(frame) > self.packet_size_max:
-            return b""
-        return frame
+        return frame if self.fits(frame) else b""
 
     def _plain(self, message: Message) -> bytes:
         if self._is_v5:
@@ -76,22 +82,21 @@ class Outgoing:
     def _special(self, delivery: Delivery, message: Message, now_ns: int) -> bytes:
         topic = message.topic
         properties = message.properties
+        alias = 0
         if self._is_v5:
             left_s = -1
             if message.expires_ns:
                 # MQTT 5, 3.3.2.3.3: the expiry sent on is what is left of it; a begun second counts.
                 left_s = -(-max(message.expires_ns - now_ns, 0) // SECOND)
-            alias = 0
             if self._topic_alias_maximum and len(topic) >= ALIASED_TOPIC_LENGTH_MIN:
                 alias = self._aliases.get(topic, 0)
                 if alias:
                     topic = ""
                 elif len(self._aliases) < self._topic_alias_maximum:
                     alias = len(self._aliases) + 1
-                    self._aliases[topic] = alias
             if left_s >= 0 or alias or delivery.subscription_ids:
                 properties = encode_property_prefix(left_s, alias, delivery.subscription_ids) + properties
-        return encode_publish(
+        frame = encode_publish(
             topic,
             message.payload,
             delivery.qos,
@@ -101,3 +106,7 @@ class Outgoing:
             properties,
             self._version,
         )
+        # The client learns an alias only from a packet that is sent.
+        if alias and topic and self.fits(frame):
+            self._aliases[topic] = alias
+        return frame
