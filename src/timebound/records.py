@@ -24,3 +24,35 @@ class Reason(Enum):
     DISCONNECTED = "disconnected"  # a QoS 0 message for a receiver that is not connected
     REPLACED = "replaced"  # a newer message on the topic took its place
     REFUSED = "refused"  # the receiver answered with an error
+
+
+class Outcome(Enum):
+    """What became of one matched (message, subscription)."""
+
+    IN_TIME = "in_time"
+    LATE = "late"
+    DROPPED = "dropped"
+
+
+# One trace record for each matched (message, subscription): field and Arrow type. Times are
+# nanoseconds since the epoch, money is in millionths. New fields are added at the end.
+TRACE_FIELDS: tuple[tuple[str, str], ...] = (
+    ("time_ns", "int64"),  # when the outcome was known
+    ("message_id", "int64"),  # order of arrival at this broker
+    ("topic", "string"),
+    ("publisher", "string"),  # client id
+    ("subscriber", "string"),  # client id
+    ("topic_filter", "string"),
+    ("qos", "int8"),
+    ("size_bytes", "int32"),
+    ("published_ns", "int64"),
+    ("queued_ns", "int64"),  # time spent in this broker's queue
+    ("allowed_ns", "int64"),  # min(timeout, deadline); 0 = no limit
+    ("outcome", "string"),
+    ("reason", "string"),  # empty unless dropped
+    ("price_micro", "int64"),  # earned if in time
+    ("penalty_micro", "int64"),  # paid if not
+    ("hop", "int16"),  # brokers passed before this one
+    ("link", "string"),  # name of the outgoing link; the client id for a subscriber
+)
+TRACE_SCHEMA_VERSION = 1

@@ -7,9 +7,12 @@ here waits, reads a clock or knows a socket, so a simulator drives it as the net
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
 from timebound.core.access import AccessList
+from timebound.core.account import Account, Missed
+from timebound.core.delay import LinkDelay
 from timebound.core.durability import Batch, Durability
 from timebound.core.effects import (
     DropInbound,
@@ -25,9 +28,10 @@ from timebound.core.index import Route, SubscriptionIndex
 from timebound.core.lifecycle import Lifecycle
 from timebound.core.limits import BrokerLimits
 from timebound.core.message import Delivery, Message
-from timebound.core.outbound import Outbound
+from timebound.core.outbound import NO_OTHERS, Outbound
 from timebound.core.predicate import Attributes
 from timebound.core.retained import RetainedStore
+from timebound.core.scheduling import Scheduling
 from timebound.core.session import ENCODED, PUBACK, PUBCOMP, PUBREC, PUBREL, ReadyList, Reply, Session
 from timebound.core.stats import Counters, Statistics
 from timebound.core.subscription import Subscription
@@ -42,6 +46,12 @@ NOT_AUTHORIZED: Final = 0x87
 SESSION_TAKEN_OVER: Final = 0x8E
 PACKET_ID_NOT_FOUND: Final = 0x92
 QUOTA_EXCEEDED: Final = 0x97
+
+
+# Notices about messages that were not delivered: to who missed it, and to whoever watches.
+NOTICE_PREFIX: Final = "$timebound/"
+MISSED_PREFIX: Final = "$timebound/missed/"
+DROPS_PREFIX: Final = "$timebound/drops/"
 
 
 class Close:
@@ -69,6 +79,7 @@ class Broker:
         "_retained",
         "_sequence",
         "_sessions",
+        "account",
         "counters",
     )
 
@@ -78,7 +89,8 @@ class Broker:
         self._ready = ReadyList()
         self._index = SubscriptionIndex()
         self._durability = Durability(self._ready, is_durable)
-        self._outbound = Outbound(limits, self._ready, self._durability, self.counters)
+        self.account = Account()
+        self._outbound = Outbound(limits, self._ready, self._durability, self.counters, self.account)
         self._lifecycle = Lifecycle(limits, access, self._index, self._outbound, self._durability)
         self._sessions = self._lifecycle.sessions
         self._retained = RetainedStore(limits.retained_messages_max, limits.retained_bytes_max)
@@ -117,13 +129,23 @@ class Broker:
         if session.connection == connection:
             self._lifecycle.disconnect(session, keep_will, now_ns)
             self._publish_due_wills(now_ns)
+            self._tell_missed(now_ns)
 
     def restore(self, snapshot: Snapshot, now_ns: int) -> None:
         """Take up what an earlier run stored; once, before the first client."""
         self._sequence = snapshot.sequence_max
+        # A retained message may be owed to sessions as well. It must stay one object, or its last
+        # copy here would drop from storage what the copies there still refer to.
+        owed = {
+            delivery.message.sequence: delivery.message
+            for stored in snapshot.sessions
+            for delivery in stored.deliveries
+        }
         for message in snapshot.retained:
-            if not message.is_expired(now_ns):
-                self._retained.put(message)
+            if message.is_expired(now_ns):
+                self._durability.add(DropRetained(message.topic))
+            else:
+                self._retained.put(owed.get(message.sequence, message))
         self._lifecycle.restore(snapshot, now_ns)
         self._publish_due_wills(now_ns)
 
@@ -171,9 +193,14 @@ class Broker:
             if message.is_expired(now_ns):
                 self._forget_retained(message.topic)
                 continue
+            if subscription.no_local and subscription.client_id == message.publisher:
+                continue
             predicate = subscription.predicate
             if predicate is None or predicate.matches(_attributes(message)):
-                self._outbound.offer(session, message, min(message.qos, subscription.qos), True, identifiers)
+                qos = min(message.qos, subscription.qos)
+                self._outbound.offer(
+                    session, message, qos, True, identifiers, subscription, NO_OTHERS, now_ns
+                )
 
     # --- messages in ----------------------------------------------------------------
 
@@ -225,7 +252,7 @@ class Broker:
             self._retain(message)
         route = self._index.match(message.topic)
         if not route.is_simple:
-            return self._route_selectively(route, message)
+            return self._route_selectively(route, message, now_ns)
         count = 0
         for subscription in route.plain:
             if subscription.no_local and subscription.client_id == message.publisher:
@@ -233,11 +260,12 @@ class Broker:
             qos = subscription.qos if subscription.qos < message.qos else message.qos
             identifiers = (subscription.identifier,) if subscription.identifier else ()
             retain = message.retain and subscription.retain_as_published
-            self._outbound.offer(self._sessions[subscription.client_id], message, qos, retain, identifiers)
+            session = self._sessions[subscription.client_id]
+            self._outbound.offer(session, message, qos, retain, identifiers, subscription, NO_OTHERS, now_ns)
             count += 1
         return count
 
-    def _route_selectively(self, route: Route, message: Message) -> int:
+    def _route_selectively(self, route: Route, message: Message, now_ns: int) -> int:
         """As `route`, with content filters, shared groups, or several subscriptions of one session."""
         attributes = _attributes(message) if route.needs_attributes else None
         by_session: dict[str, list[Subscription]] = {}
@@ -249,13 +277,17 @@ class Broker:
             qos = min(message.qos, max([subscription.qos for subscription in subscriptions]))
             identifiers = tuple([one.identifier for one in subscriptions if one.identifier])
             retain = message.retain and any([one.retain_as_published for one in subscriptions])
-            self._outbound.offer(self._sessions[client_id], message, qos, retain, identifiers)
+            first = subscriptions[0]
+            others = tuple(subscriptions[1:])
+            self._outbound.offer(
+                self._sessions[client_id], message, qos, retain, identifiers, first, others, now_ns
+            )
         count = len(by_session)
         for group in route.groups:
-            count += self._route_shared(group.candidates(attributes), message)
+            count += self._route_shared(group.candidates(attributes), message, now_ns)
         return count
 
-    def _route_shared(self, candidates: list[Subscription], message: Message) -> int:
+    def _route_shared(self, candidates: list[Subscription], message: Message, now_ns: int) -> int:
         """Give the message to the first member that is connected, or else the first at all."""
         if not candidates:
             return 0
@@ -267,7 +299,8 @@ class Broker:
         identifiers = (chosen.identifier,) if chosen.identifier else ()
         retain = message.retain and chosen.retain_as_published
         session = self._sessions[chosen.client_id]
-        self._outbound.offer(session, message, min(message.qos, chosen.qos), retain, identifiers)
+        qos = min(message.qos, chosen.qos)
+        self._outbound.offer(session, message, qos, retain, identifiers, chosen, NO_OTHERS, now_ns)
         return 1
 
     def _retain(self, message: Message) -> None:
@@ -288,18 +321,14 @@ class Broker:
 
     def _publish_due_wills(self, now_ns: int) -> None:
         while self._lifecycle.due_wills:
-            message = self._lifecycle.due_wills.pop(0)
-            # The expiry of a will counts from its publication, not from CONNECT (3.1.3.2.4).
-            message.expires_ns += now_ns if message.expires_ns else 0
-            message.published_ns = now_ns
-            self.route(message, now_ns)
+            self.route(_published_will(self._lifecycle.due_wills.pop(0), now_ns), now_ns)
 
     # --- acknowledgements -----------------------------------------------------------
 
-    def acknowledge(self, session: Session, kind: int, packet_id: int, reason_code: int) -> bool:
+    def acknowledge(self, session: Session, kind: int, packet_id: int, reason_code: int, now_ns: int) -> bool:
         """Take PUBACK, PUBREC, PUBREL or PUBCOMP; False if it breaks the protocol."""
         if kind != PUBREL:
-            return self._outbound.acknowledge(session, kind, packet_id, reason_code)
+            return self._outbound.acknowledge(session, kind, packet_id, reason_code, now_ns)
         mark = self._durability.mark()
         if session.inbound.pop(packet_id, False):
             if session.is_durable:
@@ -344,11 +373,14 @@ class Broker:
             self._ready.add(session)
 
     def take_deliveries(self, session: Session, bytes_max: int, now_ns: int) -> list[Delivery]:
-        return self._outbound.take(session, bytes_max, now_ns)
+        deliveries = self._outbound.take(session, bytes_max, now_ns)
+        if self.account.missed:
+            self._tell_missed(now_ns)
+        return deliveries
 
-    def abandon(self, session: Session, delivery: Delivery, reason: Reason) -> None:
+    def abandon(self, session: Session, delivery: Delivery, reason: Reason, now_ns: int) -> None:
         """A delivery that was taken cannot be sent."""
-        self._outbound.abandon(session, delivery, reason)
+        self._outbound.abandon(session, delivery, reason, now_ns)
 
     def take_batch(self) -> Batch | None:
         """Orders for storage; call `committed` with the batch when they are on disk."""
@@ -361,6 +393,44 @@ class Broker:
         """The moment of `next_wakeup_ns` has come."""
         self._lifecycle.wake(now_ns)
         self._publish_due_wills(now_ns)
+
+    def expire(self, now_ns: int) -> None:
+        """Drop what waits in vain, also for links that take nothing; about once a second."""
+        self._outbound.expire(now_ns)
+        self._tell_missed(now_ns)
+
+    # --- scheduling -----------------------------------------------------------------
+
+    def set_delay(self, session: Session, delay: LinkDelay, now_ns: int) -> None:
+        """The speed of the session's link was measured."""
+        self._outbound.set_delay(session, delay, now_ns)
+
+    def set_scheduling(self, listener: str, scheduling: Scheduling, now_ns: int) -> int:
+        """Choose by other settings for all sessions of a listener; the count of them."""
+        count = 0
+        for session in self._sessions.values():
+            if session.listener == listener:
+                self._outbound.set_scheduling(session, scheduling, now_ns)
+                count += 1
+        return count
+
+    def _tell_missed(self, now_ns: int) -> None:
+        """Send the notices that were asked for about pairs that were not delivered."""
+        missed = self.account.missed
+        self.account.missed = []
+        for miss in missed:
+            topic = miss.message.topic
+            if topic.startswith(NOTICE_PREFIX):
+                continue  # a lost notice is no news
+            subscription = miss.subscription
+            session = self._sessions.get(miss.client_id)
+            if subscription is not None and subscription.notify_missed and session is not None:
+                notice = _notice(MISSED_PREFIX, miss, now_ns)
+                self._sequence += 1
+                notice.sequence = self._sequence
+                self._outbound.offer(session, notice, 0, False, (), subscription, NO_OTHERS, now_ns)
+            if self._index.match(DROPS_PREFIX + topic).has_any():
+                self.route(_notice(DROPS_PREFIX, miss, now_ns), now_ns)
 
     def next_wakeup_ns(self) -> int | None:
         return self._lifecycle.next_wakeup_ns()
@@ -393,5 +463,37 @@ class Broker:
         assert total == self._outbound.queued_bytes, "queued bytes of sessions and broker differ"
 
 
+def _published_will(will: Message, now_ns: int) -> Message:
+    """The message of a will, dated now. A new one: storage may still be writing the will itself."""
+    return Message(
+        will.topic,
+        will.payload,
+        will.qos,
+        will.retain,
+        now_ns,
+        will.publisher,
+        will.properties,
+        will.user_properties,
+        # The expiry of a will counts from its publication, not from CONNECT (3.1.3.2.4).
+        now_ns + will.expires_ns if will.expires_ns else 0,
+        will.timeout_ns,
+        will.priority,
+    )
+
+
 def _attributes(message: Message) -> Attributes:
     return Attributes(message.user_properties, message.payload, message.topic)
+
+
+def _notice(prefix: str, missed: Missed, now_ns: int) -> Message:
+    message = missed.message
+    subscription = missed.subscription
+    fields = {
+        "topic": message.topic,
+        "publisher": message.publisher,
+        "subscriber": missed.client_id,
+        "topic_filter": subscription.topic_filter if subscription is not None else "",
+        "reason": missed.reason.value,
+        "age_ms": (now_ns - message.published_ns) / 1_000_000,
+    }
+    return Message(prefix + message.topic, json.dumps(fields).encode(), 0, False, now_ns)

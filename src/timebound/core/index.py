@@ -97,6 +97,9 @@ class Route:
         self.is_simple = not self.contents and not self.groups and len(names) == len(self.plain)
         self.needs_attributes = bool(self.contents) or any(group.has_predicate() for group in self.groups)
 
+    def has_any(self) -> bool:
+        return bool(self.plain) or bool(self.contents) or bool(self.groups)
+
     def select(self, attributes: Attributes | None) -> list[Subscription]:
         """All unshared subscriptions that want the message, content filters applied."""
         if attributes is None or not self.contents:

@@ -8,6 +8,7 @@ or ends the session, which publishes it at once (MQTT 5, 3.1.2.5 and 3.1.3.2.2).
 from __future__ import annotations
 
 import heapq
+from typing import Final
 
 from timebound.core.access import AccessList
 from timebound.core.durability import Durability
@@ -17,8 +18,14 @@ from timebound.core.limits import SESSION_NEVER_EXPIRES_S, BrokerLimits
 from timebound.core.message import Message
 from timebound.core.outbound import Outbound
 from timebound.core.session import Session
+from timebound.core.subscription import Subscription
+from timebound.core.topic import matches, split_share
 from timebound.records import Reason
 from timebound.units import SECOND
+
+# Timers that ring for nothing, beyond as many as are needed, before they are cleared out: a client
+# that comes and goes leaves one behind each time, due perhaps only in years.
+STALE_TIMERS_MAX: Final = 1_024
 
 
 class Lifecycle:
@@ -78,7 +85,7 @@ class Lifecycle:
         assert session is None or session.connection == 0
         # A session belongs to its user: somebody else with the same client id must not inherit it.
         if session is not None and (clean_start or session.user != user):
-            self.end(session, Reason.SESSION_EXPIRED)
+            self.end(session, Reason.SESSION_EXPIRED, now_ns)
             session = None
         self._cancel_will(client_id)
         is_present = session is not None
@@ -99,7 +106,7 @@ class Lifecycle:
             self.wills[client_id] = will
             self._durability.add(PutWill(will))
         if is_present:
-            self._outbound.resume(session)
+            self._outbound.resume(session, now_ns)
         return session, is_present
 
     def disconnect(self, session: Session, keep_will: bool, now_ns: int) -> None:
@@ -110,7 +117,7 @@ class Lifecycle:
         assert session.connection
         session.connection = 0
         self.connected -= 1
-        self._outbound.suspend(session)
+        self._outbound.suspend(session, now_ns)
         will = self.wills.get(session.client_id)
         if will is not None:
             if keep_will:
@@ -118,17 +125,17 @@ class Lifecycle:
             else:
                 self._cancel_will(session.client_id)
         if session.expiry_interval_s == 0:
-            self.end(session, Reason.SESSION_EXPIRED)
+            self.end(session, Reason.SESSION_EXPIRED, now_ns)
             return
         self._put(session, now_ns)
         self._schedule_expiry(session, now_ns)
 
-    def end(self, session: Session, reason: Reason) -> None:
+    def end(self, session: Session, reason: Reason, now_ns: int) -> None:
         """Forget the session; a will that still waits is due now."""
         for subscription in session.subscriptions.values():
             self._index.remove(subscription)
         session.subscriptions.clear()
-        self._outbound.discard(session, reason)
+        self._outbound.discard(session, reason, now_ns)
         session.inbound.clear()
         del self.sessions[session.client_id]
         if session.is_durable:
@@ -148,6 +155,8 @@ class Lifecycle:
                 session.subscriptions[subscription.topic_filter] = subscription
                 self._index.insert(subscription)
             for delivery in stored.deliveries:
+                delivery.subscription = _subscription_for(session, delivery.message.topic)
+                delivery.offered_ns = now_ns
                 self._outbound.restore(session, delivery)
             for packet_id in stored.inbound:
                 session.inbound[packet_id] = True
@@ -163,7 +172,7 @@ class Lifecycle:
             elif will.due_ns == 0:
                 self._schedule_will(owner, will, now_ns)
             else:
-                heapq.heappush(self._timers, (will.due_ns, will.client_id))
+                self._arm(will.due_ns, will.client_id)
 
     def set_access(self, access: AccessList) -> None:
         """Apply new access rules to everything from now on; what is queued stays owed."""
@@ -181,7 +190,7 @@ class Lifecycle:
                 self._fire_will(client_id)
             session = self.sessions.get(client_id)
             if session is not None and 0 < session.expires_ns <= now_ns:
-                self.end(session, Reason.SESSION_EXPIRED)
+                self.end(session, Reason.SESSION_EXPIRED, now_ns)
 
     def next_wakeup_ns(self) -> int | None:
         return self._timers[0][0] if self._timers else None
@@ -192,7 +201,7 @@ class Lifecycle:
     def _schedule_expiry(self, session: Session, ended_ns: int) -> None:
         if session.expiry_interval_s != SESSION_NEVER_EXPIRES_S:
             session.expires_ns = ended_ns + session.expiry_interval_s * SECOND
-            heapq.heappush(self._timers, (session.expires_ns, session.client_id))
+            self._arm(session.expires_ns, session.client_id)
 
     def _schedule_will(self, session: Session, will: Will, now_ns: int) -> None:
         delay_s = min(will.delay_s, session.expiry_interval_s, self._limits.will_delay_max_s)
@@ -201,7 +210,16 @@ class Lifecycle:
             return
         will.due_ns = now_ns + delay_s * SECOND
         self._durability.add(PutWill(will))
-        heapq.heappush(self._timers, (will.due_ns, will.client_id))
+        self._arm(will.due_ns, will.client_id)
+
+    def _arm(self, due_ns: int, client_id: str) -> None:
+        heapq.heappush(self._timers, (due_ns, client_id))
+        if len(self._timers) > 2 * (len(self.sessions) + len(self.wills)) + STALE_TIMERS_MAX:
+            self._timers = [(will.due_ns, name) for name, will in self.wills.items() if will.due_ns]
+            for name, session in self.sessions.items():
+                if session.expires_ns:
+                    self._timers.append((session.expires_ns, name))
+            heapq.heapify(self._timers)
 
     def _fire_will(self, client_id: str) -> None:
         will = self.wills.get(client_id)
@@ -213,3 +231,12 @@ class Lifecycle:
         if client_id in self.wills:
             del self.wills[client_id]
             self._durability.add(DropWill(client_id))
+
+
+def _subscription_for(session: Session, topic: str) -> Subscription | None:
+    """The subscription that a stored message was for, as far as it still stands."""
+    for subscription in session.subscriptions.values():
+        _, topic_filter = split_share(subscription.topic_filter)
+        if matches(topic_filter, topic):
+            return subscription
+    return None

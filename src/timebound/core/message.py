@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from timebound.core.subscription import NO_USER_PROPERTIES, Subscription, UserProperties
+
 # States of a delivery. QoS 0 never leaves QUEUED; QoS 1 ends from SENT; QoS 2 from RELEASED.
 QUEUED: Final = 0  # waits in the session's queue
 SENT: Final = 1  # handed to the connection, awaiting PUBACK or PUBREC
 RELEASED: Final = 2  # PUBREC received, awaiting PUBCOMP
-
-UserProperties = tuple[tuple[str, str], ...]
-NO_USER_PROPERTIES: Final[UserProperties] = ()
 
 
 class Message:
@@ -78,23 +77,47 @@ class Message:
     def is_expired(self, now_ns: int) -> bool:
         return 0 < self.expires_ns <= now_ns
 
+    def lifetime_ns(self) -> int:
+        """How long after publication it is worth anything; 0 = for ever. The smaller limit wins."""
+        if not self.expires_ns:
+            return self.timeout_ns
+        expiry_ns = max(self.expires_ns - self.published_ns, 1)
+        return min(self.timeout_ns, expiry_ns) if self.timeout_ns else expiry_ns
+
+    def allowed_ns(self, subscription: Subscription | None) -> int:
+        """allowed(s,m) of the model: the tighter of timeout and deadline; 0 = neither."""
+        if subscription is None or not subscription.deadline_ns:
+            return self.timeout_ns
+        if not self.timeout_ns:
+            return subscription.deadline_ns
+        return min(self.timeout_ns, subscription.deadline_ns)
+
     def size(self) -> int:
         """Bytes this message counts for in queues: what a receiver is sent, roughly."""
         return len(self.topic) + len(self.payload) + len(self.properties) + 8
 
 
 class Delivery:
-    """One copy of a message on its way to one session."""
+    """One copy of a message on its way to one session.
+
+    `subscription` is the one it is for; where several of the session matched, `others` has the
+    rest. One read from storage whose subscription has gone since has none.
+    """
 
     __slots__ = (
         "dup",
+        "is_settled",
         "message",
+        "offered_ns",
+        "others",
         "packet_id",
         "qos",
         "retain",
+        "sent_ns",
         "sequence",
         "state",
         "stored",
+        "subscription",
         "subscription_ids",
     )
 
@@ -107,6 +130,8 @@ class Delivery:
         sequence: int = 0,
         packet_id: int = 0,
         state: int = QUEUED,
+        subscription: Subscription | None = None,
+        offered_ns: int = 0,
     ) -> None:
         self.message = message
         self.qos = qos
@@ -117,3 +142,8 @@ class Delivery:
         self.state = state
         self.dup = False
         self.stored = False
+        self.is_settled = False  # its outcome stands in the account
+        self.subscription = subscription
+        self.others: tuple[Subscription, ...] = ()
+        self.offered_ns = offered_ns  # when it was queued here
+        self.sent_ns = 0  # when it was handed to the connection; 0 = not yet

@@ -1,57 +1,104 @@
 """Deliveries on their way out: queued, sent, acknowledged, dropped.
 
 Every copy of a message that a session is owed enters by `offer` and leaves by exactly one
-of: sent (QoS 0), acknowledged (QoS 1 and 2), or dropped with a reason. What is owed to a
-durable session is ordered into storage when it is offered and out of it when it leaves.
+of: delivered (QoS 0 when sent, QoS 1 and 2 when acknowledged), or dropped with a reason. What
+is owed to a durable session is ordered into storage when it is offered and out of it when it
+leaves.
+
+Copies wait in order of arrival. Only when a session has messages with a time limit and more
+waits than its link can take at once do they compete: then `LinkQueue` chooses by worth. So
+nothing is added to the way of a message that meets no queue.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import math
+from typing import Final, cast
 
+from timebound.core.account import Account, pairs
+from timebound.core.competing import make_entry, needs_choice, sequence_of
+from timebound.core.delay import LinkDelay
 from timebound.core.durability import Durability
 from timebound.core.effects import DropDelivery, DropMessage, PutDelivery, PutMessage
 from timebound.core.limits import BrokerLimits
-from timebound.core.message import RELEASED, SENT, Delivery, Message
+from timebound.core.message import QUEUED, RELEASED, SENT, Delivery, Message
+from timebound.core.queue import LinkQueue
+from timebound.core.scheduling import Scheduling
 from timebound.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL, ReadyList, Reply, Session
 from timebound.core.stats import Counters
+from timebound.core.subscription import Subscription
 from timebound.records import Reason
 
 PACKET_ID_NOT_FOUND: Final = 0x92
+NO_OTHERS: Final[tuple[Subscription, ...]] = ()
 
 
 class Outbound:
     """The output side of all sessions."""
 
-    __slots__ = ("_counters", "_durability", "_limits", "_ready", "queued_bytes")
+    __slots__ = (
+        "_counters",
+        "_durability",
+        "_limits",
+        "_linked",
+        "_ready",
+        "account",
+        "queued_bytes",
+    )
 
     def __init__(
-        self, limits: BrokerLimits, ready: ReadyList, durability: Durability, counters: Counters
+        self,
+        limits: BrokerLimits,
+        ready: ReadyList,
+        durability: Durability,
+        counters: Counters,
+        account: Account,
     ) -> None:
         self._limits = limits
         self._ready = ready
         self._durability = durability
         self._counters = counters
+        self.account = account
         self.queued_bytes = 0  # of all sessions
+        self._linked: dict[str, Session] = {}  # those with a queue by worth
 
     def offer(
-        self, session: Session, message: Message, qos: int, retain: bool, subscription_ids: tuple[int, ...]
+        self,
+        session: Session,
+        message: Message,
+        qos: int,
+        retain: bool,
+        subscription_ids: tuple[int, ...],
+        subscription: Subscription,
+        others: tuple[Subscription, ...],
+        now_ns: int,
     ) -> bool:
         """Queue a copy for the session; False if it was dropped instead."""
-        if session.connection == 0 and qos == 0:
-            self._counters.drop(Reason.DISCONNECTED)
-            return False
-        size = message.size()
-        limits = self._limits
-        if (
-            session.queue_bytes + size > limits.queue_bytes_per_client_max
-            or len(session.queue) + len(session.waiting) >= limits.queue_messages_per_client_max
-            or self.queued_bytes + size > limits.queue_bytes_total_max
-        ):
-            self._counters.drop(Reason.QUEUE_FULL)
-            return False
         session.last_sequence += 1
-        delivery = Delivery(message, qos, retain, subscription_ids, session.last_sequence)
+        delivery = Delivery(
+            message,
+            qos,
+            retain,
+            subscription_ids,
+            session.last_sequence,
+            0,
+            QUEUED,
+            subscription,
+            now_ns,
+        )
+        self.account.matched += 1
+        if others:
+            delivery.others = others
+            self.account.matched += len(others)
+        if session.connection == 0 and qos == 0:
+            self._drop(session, delivery, Reason.DISCONNECTED, now_ns)
+            return False
+        if session.link is None and needs_choice(session, message, subscription, others):
+            self._make_link(session, now_ns)
+        size = message.size()
+        if not self._has_room(session, size, now_ns):
+            self._drop(session, delivery, Reason.QUEUE_FULL, now_ns)
+            return False
         session.queue.append(delivery)
         session.queue_bytes += size
         self.queued_bytes += size
@@ -67,39 +114,96 @@ class Outbound:
         budget = bytes_max
         while session.outbox and budget > 0:
             delivery = session.outbox.popleft()
+            if not _is_unanswered(session, delivery):
+                continue
             budget -= delivery.message.size()
             taken.append(delivery)
         while session.resend and session.send_quota > 0 and budget > 0:
             delivery = session.resend.popleft()
+            if not _is_unanswered(session, delivery):
+                continue
             session.send_quota -= 1
             budget -= delivery.message.size()
             taken.append(delivery)
         while session.waiting and session.send_quota > 0 and budget > 0:
             delivery = session.waiting.popleft()
             budget -= self._leave_queue(session, delivery)
-            if not self._drop_if_expired(session, delivery, now_ns):
-                self._start(session, delivery, taken)
+            if not self._drop_if_late(session, delivery, now_ns):
+                self._start(session, delivery, now_ns, taken)
+        link = session.link
+        if link is not None and (len(link) or session.queue_bytes > budget):
+            self._take_by_worth(session, link, budget, now_ns, taken)
+        else:
+            self._take_in_order(session, budget, now_ns, taken)
+        self._counters.messages_sent += len(taken)
+        return taken
+
+    def _take_in_order(self, session: Session, budget: int, now_ns: int, taken: list[Delivery]) -> None:
         queue = session.queue
+        account = self.account
+        is_timed = session.link is not None
         while queue and budget > 0:
             delivery = queue.popleft()
             if delivery.qos and (session.send_quota <= 0 or session.waiting):
                 session.waiting.append(delivery)
                 continue
             budget -= self._leave_queue(session, delivery)
-            if delivery.message.expires_ns and self._drop_if_expired(session, delivery, now_ns):
+            if (is_timed or delivery.message.expires_ns) and self._drop_if_late(session, delivery, now_ns):
                 continue
             if delivery.qos:
-                self._start(session, delivery, taken)
+                self._start(session, delivery, now_ns, taken)
             else:
+                delivery.sent_ns = now_ns
+                account.delivered(session.client_id, delivery, now_ns)
                 taken.append(delivery)
-        self._counters.messages_sent += len(taken)
-        return taken
 
-    def acknowledge(self, session: Session, kind: int, packet_id: int, reason_code: int) -> bool:
+    def _take_by_worth(
+        self, session: Session, link: LinkQueue, budget: int, now_ns: int, taken: list[Delivery]
+    ) -> None:
+        self._compete(session, link, now_ns)
+        while budget > 0:
+            entry = link.pop(now_ns)
+            if entry is None:
+                break
+            delivery = cast(Delivery, entry.item)
+            if delivery.qos and (session.send_quota <= 0 or session.waiting):
+                session.waiting.append(delivery)
+                continue
+            budget -= self._leave_queue(session, delivery)
+            if delivery.qos:
+                self._start(session, delivery, now_ns, taken)
+            else:
+                delivery.sent_ns = now_ns
+                self.account.delivered(session.client_id, delivery, now_ns)
+                taken.append(delivery)
+        self._collect_dropped(session, link, now_ns)
+
+    def expire(self, now_ns: int) -> None:
+        """Drop what has timed out or become hopeless in any queue; called about once a second."""
+        for session in list(self._linked.values()):
+            link = session.link
+            if link is not None and session.queue_bytes:
+                self._compete(session, link, now_ns)
+
+    def set_delay(self, session: Session, delay: LinkDelay, now_ns: int) -> None:
+        """The session's link was measured: drop times and ranks follow."""
+        session.delay = delay
+        if session.link is not None:
+            session.link.set_link(delay, now_ns)
+            self._collect_dropped(session, session.link, now_ns)
+
+    def set_scheduling(self, session: Session, scheduling: Scheduling, now_ns: int) -> None:
+        """Choose by other settings from now on; what waits is kept."""
+        session.scheduling = scheduling
+        if session.link is not None:
+            self._return_to_queue(session, now_ns)
+            self._make_link(session, now_ns)
+
+    def acknowledge(self, session: Session, kind: int, packet_id: int, reason_code: int, now_ns: int) -> bool:
         """Take a PUBACK, PUBREC or PUBCOMP; False if it contradicts the delivery's QoS."""
         delivery = session.inflight.get(packet_id)
         if delivery is None:
-            if kind == PUBREC:
+            if kind == PUBREC and reason_code < 0x80:
                 mark = self._durability.mark()
                 reply = Reply(PUBREL, packet_id, PACKET_ID_NOT_FOUND)
                 self._durability.reply(session, reply, mark)
@@ -112,21 +216,42 @@ class Outbound:
         if kind == PUBCOMP and delivery.state != RELEASED:
             return False
         if reason_code >= 0x80 and kind != PUBCOMP:
-            self._counters.drop(Reason.REFUSED)
+            self._settle(session, delivery, Reason.REFUSED, now_ns)
+        else:
+            self._settle(session, delivery, None, now_ns)
         self._finish(session, delivery)
         return True
 
-    def abandon(self, session: Session, delivery: Delivery, reason: Reason) -> None:
+    def abandon(self, session: Session, delivery: Delivery, reason: Reason, now_ns: int) -> None:
         """Give up a delivery that was taken and turned out unsendable."""
         self._counters.messages_sent -= 1
-        self._counters.drop(reason)
-        if delivery.qos:
+        if delivery.qos == 0:
+            self.account.retract(session.client_id, delivery)
+            self._counters.drop(reason)
+            self.account.drop(session.client_id, delivery, reason, now_ns)
+        else:
+            self._settle(session, delivery, reason, now_ns)
             self._finish(session, delivery)
 
-    def resume(self, session: Session) -> None:
-        """Send again, on a new connection, what the last one left without an answer (4.4)."""
-        for delivery in session.inflight.values():
+    def resume(self, session: Session, now_ns: int) -> None:
+        """Send again, on a new connection, what the last one left without an answer (4.4).
+
+        What is past its limit is not sent again. Of QoS 2 the receiver may know the packet id:
+        releasing it frees the id on both sides, whether it does or not (4.3.3).
+        """
+        for delivery in list(session.inflight.values()):
+            if delivery.state != RELEASED and self._is_late(session, delivery, now_ns):
+                self._settle(session, delivery, Reason.TIMED_OUT, now_ns)
+                if delivery.qos == 1:
+                    self._finish(session, delivery)
+                    continue
+                delivery.state = RELEASED
+                if delivery.stored:
+                    self._durability.add(PutDelivery(session.client_id, delivery))
             if delivery.state == RELEASED:
+                # It counts although MQTT would start anew (4.9): a client that never completes
+                # would otherwise use up all packet ids by connecting again and again.
+                session.send_quota -= 1
                 mark = self._durability.mark()
                 self._durability.reply(session, Reply(PUBREL, delivery.packet_id), mark)
             else:
@@ -135,31 +260,32 @@ class Outbound:
         if session.has_work():
             self._ready.add(session)
 
-    def suspend(self, session: Session) -> None:
+    def suspend(self, session: Session, now_ns: int) -> None:
         """The connection is gone: what was only for it goes too."""
         session.replies.clear()
         session.outbox.clear()
         session.resend.clear()
         session.held = 0
+        self._return_to_queue(session, now_ns)
         kept = [delivery for delivery in session.queue if delivery.qos]
         for delivery in session.queue:
             if delivery.qos == 0:
                 self._leave_queue(session, delivery)
-                self._counters.drop(Reason.DISCONNECTED)
+                self._drop(session, delivery, Reason.DISCONNECTED, now_ns)
         session.queue.clear()
         session.queue.extendleft(reversed(kept))
         session.queue.extendleft(reversed(session.waiting))
         session.waiting.clear()
 
-    def discard(self, session: Session, reason: Reason) -> None:
+    def discard(self, session: Session, reason: Reason, now_ns: int) -> None:
         """The session ends: everything still owed to it is dropped."""
+        self._return_to_queue(session, now_ns)
         for delivery in list(session.queue) + list(session.waiting):
             self._leave_queue(session, delivery)
-            self._forget(session, delivery)
-            self._counters.drop(reason)
+            self._drop(session, delivery, reason, now_ns)
         for delivery in session.inflight.values():
+            self._settle(session, delivery, reason, now_ns)
             self._forget(session, delivery)
-            self._counters.drop(reason)
         session.queue.clear()
         session.waiting.clear()
         session.inflight.clear()
@@ -167,6 +293,7 @@ class Outbound:
     def restore(self, session: Session, delivery: Delivery) -> None:
         """Put back a delivery read from storage."""
         session.last_sequence = max(session.last_sequence, delivery.sequence)
+        self.account.matched += 1
         if delivery.packet_id:
             session.inflight[delivery.packet_id] = delivery
         else:
@@ -174,7 +301,8 @@ class Outbound:
             session.queue_bytes += delivery.message.size()
             self.queued_bytes += delivery.message.size()
 
-    def _start(self, session: Session, delivery: Delivery, taken: list[Delivery]) -> None:
+    def _start(self, session: Session, delivery: Delivery, now_ns: int, taken: list[Delivery]) -> None:
+        delivery.sent_ns = now_ns
         delivery.packet_id = session.next_packet_id()
         delivery.state = SENT
         session.inflight[delivery.packet_id] = delivery
@@ -208,12 +336,111 @@ class Outbound:
         if session.waiting or session.resend:
             self._ready.add(session)
 
-    def _drop_if_expired(self, session: Session, delivery: Delivery, now_ns: int) -> bool:
-        if not delivery.message.is_expired(now_ns):
+    def _has_room(self, session: Session, size: int, now_ns: int) -> bool:
+        limits = self._limits
+        if self.queued_bytes + size > limits.queue_bytes_total_max:
             return False
-        self._counters.drop(Reason.EXPIRED)
-        self._forget(session, delivery)
+        link = session.link
+        if link is None:
+            return (
+                session.queue_bytes + size <= limits.queue_bytes_per_client_max
+                and len(session.queue) + len(session.waiting) < limits.queue_messages_per_client_max
+            )
+        if (
+            session.queue_bytes + size > limits.queue_bytes_per_client_max
+            or session.queued_messages() >= limits.queue_messages_per_client_max
+        ):
+            # What is worth least leaves, which may be what came last.
+            self._compete(session, link, now_ns)
+        return size <= limits.queue_bytes_per_client_max
+
+    def _make_link(self, session: Session, now_ns: int) -> None:
+        limits = self._limits
+        session.link = session.scheduling.make_queue(
+            session.delay, limits.queue_messages_per_client_max, limits.queue_bytes_per_client_max, now_ns
+        )
+        session.audiences.clear()
+        self._linked[session.client_id] = session
+
+    def _compete(self, session: Session, link: LinkQueue, now_ns: int) -> None:
+        """Move what waits in order of arrival to where it is chosen by worth."""
+        while session.queue:
+            delivery = session.queue.popleft()
+            link.push(make_entry(session, delivery), now_ns)
+        self._collect_dropped(session, link, now_ns)
+
+    def _collect_dropped(self, session: Session, link: LinkQueue, now_ns: int) -> None:
+        while True:
+            entry = link.pop_dropped(now_ns)
+            if entry is None:
+                return
+            delivery = cast(Delivery, entry.item)
+            self._leave_queue(session, delivery)
+            reason = entry.reason
+            assert reason is not None
+            self._drop(session, delivery, reason, now_ns)
+
+    def _return_to_queue(self, session: Session, now_ns: int) -> None:
+        """Undo `_compete`: what is left waits in order of arrival again, before what came since."""
+        link = session.link
+        if link is None:
+            return
+        waiting = [cast(Delivery, entry.item) for entry in link.entries()]
+        waiting.sort(key=sequence_of)
+        session.queue.extendleft(reversed(waiting))
+        session.link = None
+        session.audiences.clear()
+        self._linked.pop(session.client_id, None)
+
+    def _is_late(self, session: Session, delivery: Delivery, now_ns: int) -> bool:
+        """Whether a copy sent now would reach none of its subscriptions in time (success <= ε)."""
+        message = delivery.message
+        if message.is_expired(now_ns):
+            return True
+        age_ns = now_ns - message.published_ns
+        link = session.link
+        for one in pairs(delivery):
+            allowed_ns = message.allowed_ns(one)
+            if allowed_ns == 0:
+                return False
+            needed_ns = 0.0
+            if link is not None:
+                state = link.link
+                deviation = math.sqrt(state.variance)
+                needed_ns = message.size() * (state.mean_ns_per_byte + state.z_epsilon * deviation)
+            if age_ns + max(needed_ns, 0.0) < allowed_ns:
+                return False
         return True
+
+    def _drop_if_late(self, session: Session, delivery: Delivery, now_ns: int) -> bool:
+        if not self._is_late(session, delivery, now_ns):
+            return False
+        message = delivery.message
+        if message.is_expired(now_ns):
+            reason = Reason.EXPIRED
+        elif now_ns - message.published_ns >= message.allowed_ns(delivery.subscription):
+            reason = Reason.TIMED_OUT
+        else:
+            reason = Reason.HOPELESS
+        self._drop(session, delivery, reason, now_ns)
+        return True
+
+    def _drop(self, session: Session, delivery: Delivery, reason: Reason, now_ns: int) -> None:
+        """Account for a copy that is in no queue any more and will never be sent."""
+        self._counters.drop(reason)
+        self.account.drop(session.client_id, delivery, reason, now_ns)
+        self._forget(session, delivery)
+
+    def _settle(self, session: Session, delivery: Delivery, reason: Reason | None, now_ns: int) -> None:
+        """Account for the outcome of a QoS 1 or 2 copy, once: delivered, or lost for a reason."""
+        if delivery.is_settled:
+            return
+        delivery.is_settled = True
+        if reason is None:
+            self.account.delivered(session.client_id, delivery, now_ns)
+        else:
+            self._counters.drop(reason)
+            self.account.drop(session.client_id, delivery, reason, now_ns)
 
     def _leave_queue(self, session: Session, delivery: Delivery) -> int:
         size = delivery.message.size()
@@ -237,3 +464,8 @@ class Outbound:
         delivery.message.stored_copies -= 1
         if delivery.message.stored_copies == 0:
             self._durability.add(DropMessage(delivery.message.sequence))
+
+
+def _is_unanswered(session: Session, delivery: Delivery) -> bool:
+    """Whether a delivery that was due to be sent still is: an answer may have come before it."""
+    return delivery.state == SENT and session.inflight.get(delivery.packet_id) is delivery

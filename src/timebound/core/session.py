@@ -8,10 +8,14 @@ to be sent. It enforces nothing about storage or limits of the whole broker: `ou
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from typing import Final, cast
 
 from timebound.core.access import ClientAccess
+from timebound.core.delay import START_MEAN_S_PER_KB, START_VARIATION, LinkDelay
 from timebound.core.message import Delivery
+from timebound.core.queue import LinkQueue
+from timebound.core.scheduling import DEFAULT_SCHEDULING
+from timebound.core.strategy.entry import Audience
 from timebound.core.subscription import Subscription
 
 # Kinds of reply: MQTT's own packet type numbers, and one for a packet the shell has encoded.
@@ -22,6 +26,8 @@ PUBREL: Final = 6
 PUBCOMP: Final = 7
 
 PACKET_ID_MAX: Final = 65_535
+# A link nobody has measured yet.
+START_DELAY: Final = LinkDelay(START_MEAN_S_PER_KB, (START_VARIATION * START_MEAN_S_PER_KB) ** 2)
 
 
 class Reply:
@@ -42,14 +48,17 @@ class Reply:
 class Session:
     """State of one client id.
 
-    Deliveries move queue -> (waiting, when the client's Receive Maximum is used up) -> inflight.
-    `outbox` holds those that wait for nothing but the socket; `resend` those of an earlier connection.
+    Deliveries move queue -> (link, when they compete for it) -> (waiting, when the client's
+    Receive Maximum is used up) -> inflight. `outbox` holds those that wait for nothing but the
+    socket; `resend` those of an earlier connection.
     """
 
     __slots__ = (
         "access",
+        "audiences",
         "client_id",
         "connection",
+        "delay",
         "expires_ns",
         "expiry_interval_s",
         "held",
@@ -59,12 +68,15 @@ class Session:
         "is_ready",
         "last_packet_id",
         "last_sequence",
+        "link",
+        "listener",
         "outbox",
         "queue",
         "queue_bytes",
         "receive_maximum",
         "replies",
         "resend",
+        "scheduling",
         "send_quota",
         "subscriptions",
         "user",
@@ -87,13 +99,18 @@ class Session:
         self.outbox: deque[Delivery] = deque()
         self.resend: deque[Delivery] = deque()
         self.replies: list[Reply] = []
-        self.queue_bytes = 0  # of queue and waiting
+        self.queue_bytes = 0  # of queue, link and waiting
         self.held = 0  # replies that wait for storage
         self.is_ready = False  # stands in the ready list
         self.receive_maximum = PACKET_ID_MAX
         self.send_quota = PACKET_ID_MAX
         self.last_packet_id = 0
         self.last_sequence = 0
+        self.listener = ""  # name of the listener it is connected through
+        self.scheduling = DEFAULT_SCHEDULING
+        self.delay = START_DELAY  # what is known of its link's speed
+        self.link: LinkQueue | None = None  # made when something with a time limit waits
+        self.audiences: dict[str, Audience] = {}  # by topic filter; they belong to `link`
 
     def next_packet_id(self) -> int:
         """A packet id that no delivery in flight uses; there is one while the quota is kept."""
@@ -108,16 +125,21 @@ class Session:
         """Whether something could be written now."""
         if self.replies or self.outbox or self.queue:
             return True
+        if self.link is not None and len(self.link):
+            return True
         return self.send_quota > 0 and (len(self.waiting) > 0 or len(self.resend) > 0)
 
     def queued_messages(self) -> int:
-        return len(self.queue) + len(self.waiting)
+        competing = len(self.link) if self.link is not None else 0
+        return len(self.queue) + len(self.waiting) + competing
 
     def _check(self) -> None:
         """Raise AssertionError where the session contradicts itself."""
         waiting = list(self.queue) + list(self.waiting)
+        if self.link is not None:
+            waiting += [cast(Delivery, entry.item) for entry in self.link.entries()]
         assert self.queue_bytes == sum(delivery.message.size() for delivery in waiting)
-        assert 0 <= self.send_quota <= self.receive_maximum
+        assert self.send_quota <= self.receive_maximum
         for packet_id, delivery in self.inflight.items():
             assert delivery.packet_id == packet_id
             assert delivery.qos > 0

@@ -6,8 +6,14 @@ replaces the old one.
 
 from __future__ import annotations
 
-from timebound.core.message import NO_USER_PROPERTIES, UserProperties
+from typing import Final
+
 from timebound.core.predicate import Predicate
+
+UserProperties = tuple[tuple[str, str], ...]
+NO_USER_PROPERTIES: Final[UserProperties] = ()
+# Money counts in millionths, as integers: sums are exact in whatever order they are made.
+MICRO: Final = 1_000_000
 
 
 class Subscription:
@@ -21,10 +27,15 @@ class Subscription:
         "client_id",
         "deadline_ns",
         "identifier",
+        "is_ordered",
+        "keep_last",
         "no_local",
+        "notify_missed",
         "penalty",
+        "penalty_micro",
         "predicate",
         "price",
+        "price_micro",
         "qos",
         "retain_as_published",
         "retain_handling",
@@ -46,6 +57,9 @@ class Subscription:
         price: float = 1.0,
         penalty: float = 0.0,
         user_properties: UserProperties = NO_USER_PROPERTIES,
+        keep_last: bool = False,
+        is_ordered: bool = False,
+        notify_missed: bool = False,
     ) -> None:
         self.client_id = client_id
         self.topic_filter = topic_filter
@@ -58,4 +72,9 @@ class Subscription:
         self.deadline_ns = deadline_ns  # 0 = none
         self.price = price
         self.penalty = penalty
+        self.price_micro = round(price * MICRO)
+        self.penalty_micro = round(penalty * MICRO)
         self.user_properties = user_properties
+        self.keep_last = keep_last  # only the newest message of a topic waits
+        self.is_ordered = is_ordered  # never reorder what this subscription gets
+        self.notify_missed = notify_missed  # tell the session about what it did not get

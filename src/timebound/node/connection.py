@@ -153,7 +153,9 @@ class Connection:
             elif isinstance(packet, Publish):
                 self._on_publish(session, packet, now_ns)
             elif isinstance(packet, Ack):
-                if not self.broker.acknowledge(session, packet.kind, packet.packet_id, packet.reason_code):
+                if not self.broker.acknowledge(
+                    session, packet.kind, packet.packet_id, packet.reason_code, now_ns
+                ):
                     self.close(
                         reasons.ReasonCode.PROTOCOL_ERROR,
                         f"packet id {packet.packet_id} is not acknowledged by packet type {packet.kind}",
@@ -324,7 +326,7 @@ class Connection:
             if frame:
                 frames.append(frame)
             else:
-                self.broker.abandon(session, delivery, Reason.TOO_LARGE)
+                self.broker.abandon(session, delivery, Reason.TOO_LARGE, now_ns)
         if frames:
             self._write(b"".join(frames) if len(frames) > 1 else frames[0])
         if not self._is_paused and session.has_work():

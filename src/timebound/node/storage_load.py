@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from timebound.core.effects import Snapshot, StoredSession, Will
-from timebound.core.message import NO_USER_PROPERTIES, Delivery, Message, UserProperties
-from timebound.core.subscription import Subscription
+from timebound.core.message import Delivery, Message
+from timebound.core.subscription import NO_USER_PROPERTIES, Subscription, UserProperties
 from timebound.errors import FilterError, ProtocolError
 from timebound.node.storage_plan import (
     DELIVERY,

@@ -34,7 +34,8 @@ from timebound.core.effects import (
     PutWill,
     StoreOrder,
 )
-from timebound.core.message import Message, UserProperties
+from timebound.core.message import Message
+from timebound.core.subscription import UserProperties
 
 ROWS_MAX: Final = 128  # rows in one statement; a power of two, see _chunks
 # SQLite keeps the last values of every cached statement: large payloads go one by one.

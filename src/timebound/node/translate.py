@@ -7,9 +7,9 @@ a message, a SUBSCRIBE entry a subscription with its terms, and a will one that 
 from __future__ import annotations
 
 from timebound.core.effects import Will
-from timebound.core.message import Message, UserProperties
+from timebound.core.message import Message
 from timebound.core.predicate import parse
-from timebound.core.subscription import Subscription
+from timebound.core.subscription import Subscription, UserProperties
 from timebound.units import SECOND
 from timebound.wire import packets
 from timebound.wire.terms import parse_publish_terms, parse_subscribe_terms
@@ -79,4 +79,7 @@ def to_subscription(
         terms.price,
         terms.penalty,
         user_properties,
+        terms.keep_last,
+        terms.is_ordered,
+        terms.notify_missed,
     )

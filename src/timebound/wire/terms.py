@@ -12,6 +12,7 @@ from timebound.errors import ProtocolError, UnitError
 from timebound.units import parse_duration, parse_number
 
 PRIORITY_MAX: Final = 9
+_SUBSCRIBE_TERMS: Final = frozenset(("where", "deadline", "price", "penalty", "keep", "ordered", "notify"))
 _REASON: Final = 0x83  # implementation specific error: the rule is ours, not MQTT's
 _SHOWN_VALUE_MAX: Final = 60
 
@@ -34,17 +35,31 @@ class PublishTerms:
 
 
 class SubscribeTerms:
-    """A subscription's content filter, its own limit (0 = none) and what a delivery is worth."""
+    """A subscription's content filter, its own limit (0 = none), what a delivery is worth, and how to queue.
 
-    __slots__ = ("deadline_ns", "penalty", "price", "where")
+    `keep_last` keeps only the newest message of a topic waiting, `is_ordered` forbids any
+    reordering, `notify_missed` asks for a notice about what was not delivered.
+    """
+
+    __slots__ = ("deadline_ns", "is_ordered", "keep_last", "notify_missed", "penalty", "price", "where")
 
     def __init__(
-        self, where: str = "", deadline_ns: int = 0, price: float = 1.0, penalty: float = 0.0
+        self,
+        where: str = "",
+        deadline_ns: int = 0,
+        price: float = 1.0,
+        penalty: float = 0.0,
+        keep_last: bool = False,
+        is_ordered: bool = False,
+        notify_missed: bool = False,
     ) -> None:
         self.where = where
         self.deadline_ns = deadline_ns
         self.price = price
         self.penalty = penalty
+        self.keep_last = keep_last
+        self.is_ordered = is_ordered
+        self.notify_missed = notify_missed
 
 
 # Shared by all packets without terms: nobody changes terms after they are read.
@@ -75,7 +90,7 @@ def parse_publish_terms(user_properties: UserProperties) -> PublishTerms:
 
 
 def parse_subscribe_terms(user_properties: UserProperties) -> SubscribeTerms:
-    """Read `where`, `deadline`, `price` and `penalty` from the user properties of a SUBSCRIBE.
+    """Read the terms of a subscription from the user properties of a SUBSCRIBE.
 
     Raises:
         ProtocolError: 0x83, a value that cannot be read or a term given twice.
@@ -85,7 +100,7 @@ def parse_subscribe_terms(user_properties: UserProperties) -> SubscribeTerms:
     terms = SubscribeTerms()
     seen: dict[str, str] = {}
     for name, value in user_properties:
-        if name in ("where", "deadline", "price", "penalty"):
+        if name in _SUBSCRIBE_TERMS:
             seen[name] = _once(name, seen.get(name, ""), value)
     if not seen:
         return DEFAULT_SUBSCRIBE_TERMS
@@ -96,7 +111,20 @@ def parse_subscribe_terms(user_properties: UserProperties) -> SubscribeTerms:
         terms.price = _worth("price", seen["price"])
     if "penalty" in seen:
         terms.penalty = _worth("penalty", seen["penalty"])
+    terms.keep_last = _choice("keep", seen.get("keep", "all"), "last", "all")
+    terms.is_ordered = _choice("ordered", seen.get("ordered", "false"), "true", "false")
+    terms.notify_missed = _choice("notify", seen.get("notify", "none"), "missed", "none")
     return terms
+
+
+def _choice(name: str, value: str, chosen: str, otherwise: str) -> bool:
+    """Whether a term has the first of its two values."""
+    word = value.strip()
+    if word not in (chosen, otherwise):
+        raise ProtocolError(
+            _REASON, f"property {name!r} is {_shown(value)}; write {chosen!r} or {otherwise!r}"
+        )
+    return word == chosen
 
 
 def _once(name: str, before: str, value: str) -> str:
