@@ -16,6 +16,7 @@ from timebound.errors import ProtocolError
 from timebound.node import requests
 from timebound.node.driver import Driver
 from timebound.node.handshake import Accepted, Door, Refused, decide, decide_with_password
+from timebound.node.link import LinkMeter
 from timebound.node.outgoing import Outgoing
 from timebound.node.translate import to_message
 from timebound.records import Reason
@@ -77,6 +78,7 @@ class Connection:
         self._topic_unchecked_max = min(
             driver.limits.topic_length_max // 4, driver.limits.topic_levels_max - 1
         )
+        self._meter: LinkMeter | None = None  # made when the session has messages with time limits
         self._rate_max = driver.limits.packets_per_second_max
         self._rate_window = 0
         self._rate_count = 0
@@ -131,9 +133,16 @@ class Connection:
 
     def pause_writing(self) -> None:
         self._is_paused = True
+        if self._meter is not None:
+            self._meter.paused(self.driver.now_ns())
 
     def resume_writing(self) -> None:
         self._is_paused = False
+        if self._meter is not None and self.session is not None:
+            now_ns = self.driver.now_ns()
+            delay = self._meter.resumed(now_ns)
+            if delay is not None:
+                self.broker.set_delay(self.session, delay, now_ns)
         if self.session is not None:
             self.broker.put_ready(self.session)
             self.driver.schedule()
@@ -244,7 +253,7 @@ class Connection:
 
     def _open(self, packet: Connect, now_ns: int) -> None:
         self.version = packet.protocol_version
-        self.outgoing = Outgoing(self.version, 0, 0, True)
+        self.outgoing = Outgoing(self.version, packet.properties.maximum_packet_size or 0, 0, True)
         decision = decide(packet, self.door, self._transport)
         if decision is None:
             self.state = DECIDING
@@ -286,6 +295,7 @@ class Connection:
             self.number,
             now_ns,
         )
+        self.broker.bind(session, self.door.listener.label, self.door.scheduling, self.door.delay, now_ns)
         self.session = session
         self.state = OPEN
         self._last_heard_ns = now_ns
@@ -303,7 +313,7 @@ class Connection:
     def _turn_away(self, refused: Refused) -> None:
         logger.warning("refused %s on %s: %s", self.peer, self.door.name, refused.reason)
         self.broker.counters.connections_refused += 1
-        self._write(refused.connack(self.version))
+        self._write_refusal(refused, self.version)
         self._finish()
 
     # --- packets out ----------------------------------------------------------------
@@ -321,7 +331,7 @@ class Connection:
                 frames.append(outgoing.encode_reply(reply))
             session.replies.clear()
         now_ns = self.driver.now_ns()
-        for delivery in self.broker.take_deliveries(session, FLUSH_BYTES_MAX, now_ns):
+        for delivery in self.broker.take_deliveries(session, self._budget(session, now_ns), now_ns):
             frame = outgoing.encode(delivery, now_ns)
             if frame:
                 frames.append(frame)
@@ -332,6 +342,15 @@ class Connection:
         if not self._is_paused and session.has_work():
             self.broker.put_ready(session)
         self._limit_reading(session)
+
+    def _budget(self, session: Session, now_ns: int) -> int:
+        """How much to write at once: little where messages have time limits, to stay in control of them."""
+        if session.link is None:
+            return FLUSH_BYTES_MAX
+        if self._meter is None:
+            self._meter = LinkMeter(self._transport, session.delay)
+        self._meter.written(now_ns)
+        return self._meter.budget()
 
     def _may_write(self, session: Session) -> bool:
         """Whether CONNACK is written or is among the answers, and then first [MQTT-3.2.0-1].
@@ -405,17 +424,28 @@ class Connection:
         self._write_answers()
         if self._is_greeted:
             if self.version == 5:
-                properties = Properties()
-                properties.reason_string = reason
-                self._write(encode(Disconnect(reason_code, properties), 5))
+                self._write_disconnect(reason_code, reason)
         else:
             self.broker.counters.connections_refused += 1
             if self._decoder.version:  # it got as far as a CONNECT that could be read in part
-                self._write(Refused(reason_code, reason).connack(self._decoder.version))
+                self._write_refusal(Refused(reason_code, reason), self._decoder.version)
             elif reason_code == reasons.ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
                 # The form of 3.1.1, which demands the answer [MQTT-3.1.2-2] and is the oldest.
-                self._write(Refused(reason_code, reason).connack(4))
+                self._write_refusal(Refused(reason_code, reason), 4)
         self._finish()
+
+    def _write_disconnect(self, reason_code: int, reason: str) -> None:
+        properties = Properties()
+        properties.reason_string = reason
+        frame = encode(Disconnect(reason_code, properties), 5)
+        # [MQTT-3.14.2-3]: a reason string gives way to the client's maximum packet size.
+        self._write(frame if self.outgoing.fits(frame) else encode(Disconnect(reason_code), 5))
+
+    def _write_refusal(self, refused: Refused, version: int) -> None:
+        frame = refused.connack(version)
+        if not self.outgoing.fits(frame):  # [MQTT-3.2.2-19]
+            frame = Refused(refused.reason_code, "").connack(version)
+        self._write(frame)
 
     def end(self, keep_will: bool) -> None:
         """The client said goodbye."""

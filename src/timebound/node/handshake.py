@@ -14,7 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from timebound.core.access import AccessList
+from timebound.core.delay import link_of_rate
 from timebound.core.effects import Will
+from timebound.core.scheduling import Scheduling
+from timebound.core.session import START_DELAY
 from timebound.errors import ProtocolError
 from timebound.node import requests
 from timebound.node.config_values import NEVER_S, Config, Limits, ListenerConfig
@@ -41,7 +44,7 @@ class Refused:
 
     def connack(self, version: int) -> bytes:
         properties = Properties()
-        properties.reason_string = self.reason
+        properties.reason_string = self.reason or None
         # A connection may end before its CONNACK for a reason that only DISCONNECT knows.
         code = self.reason_code if self.reason_code in CONNACK_CODES else ReasonCode.SERVER_UNAVAILABLE
         return encode(Connack(False, code, properties), version)
@@ -110,6 +113,13 @@ class Door:
         self.access = access
         self.passwords = passwords
         self.checkers = checkers
+        self.scheduling = Scheduling(
+            listener.strategy,
+            listener.strategy_weight_percent / 100 if listener.strategy_weight_percent else -1.0,
+            listener.untimed_share_percent / 100,
+        )
+        rate = listener.link_bytes_per_second
+        self.delay = link_of_rate(rate) if rate else START_DELAY
         self._by_address: dict[str, int] = {}
 
     def enter(self, peer: str) -> bool:

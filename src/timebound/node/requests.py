@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from timebound.core.session import Session
 from timebound.core.subscription import Subscription
@@ -22,13 +22,15 @@ from timebound.wire.packets import (
     Unsuback,
     Unsubscribe,
 )
-from timebound.wire.properties import Properties
 from timebound.wire.reasons import ReasonCode
 
 if TYPE_CHECKING:
     from timebound.node.connection import Connection
 
 logger = logging.getLogger("timebound.node")
+
+# Of one packet; enough for the reasons of several filters.
+REASON_STRING_LENGTH_MAX: Final = 1_024
 
 
 def handle(connection: Connection, session: Session, packet: Packet, now_ns: int) -> None:
@@ -84,11 +86,18 @@ def _subscribe(connection: Connection, session: Session, packet: Subscribe, now_
                 reasons.append(_refusal(code, entry.topic_filter))
     for reason in reasons:
         logger.warning("refused a subscription of %r: %s", session.client_id, reason)
-    properties = Properties()
-    if reasons and connection.request_problem_information:
-        properties.reason_string = "; ".join(reasons)[:1024]
-    frame = encode(Suback(packet.packet_id, codes, properties), connection.version)
-    connection.broker.reply(session, frame, mark)
+    answer = Suback(packet.packet_id, codes)
+    connection.broker.reply(session, _with_reasons(connection, answer, reasons), mark)
+
+
+def _with_reasons(connection: Connection, answer: Suback | Unsuback, reasons: list[str]) -> bytes:
+    """Encode an answer, with its reasons where the client wants them and has room for them."""
+    bare = encode(answer, connection.version)
+    if not reasons or not connection.request_problem_information:
+        return bare
+    answer.properties.reason_string = "; ".join(reasons)[:REASON_STRING_LENGTH_MAX]
+    frame = encode(answer, connection.version)
+    return frame if connection.outgoing.fits(frame) else bare
 
 
 def _make_subscription(
@@ -99,7 +108,7 @@ def _make_subscription(
     _, plain_filter = split_share(entry.topic_filter)
     fault = topic_fault(plain_filter, limits.topic_length_max, limits.topic_levels_max)
     if fault:
-        raise ProtocolError(ReasonCode.TOPIC_FILTER_INVALID, f"{entry.topic_filter!r}: {fault}")
+        raise ProtocolError(ReasonCode.TOPIC_FILTER_INVALID, fault)
     user_properties = tuple(packet.properties.user_properties)
     for name, value in user_properties:
         if name == "where" and len(value) > limits.filter_length_max:
@@ -134,15 +143,17 @@ def _refusal(code: int, topic_filter: str) -> str:
 def _unsubscribe(connection: Connection, session: Session, packet: Unsubscribe) -> None:
     mark = connection.broker.mark()
     codes: list[int] = []
+    reasons: list[str] = []
     for topic_filter in packet.topic_filters:
         try:
             check_filter(topic_filter)
-        except FilterError:
+        except FilterError as error:
             codes.append(ReasonCode.TOPIC_FILTER_INVALID)
+            reasons.append(str(error))
         else:
             codes.append(connection.broker.unsubscribe(session, topic_filter))
-    frame = encode(Unsuback(packet.packet_id, codes), connection.version)
-    connection.broker.reply(session, frame, mark)
+    answer = Unsuback(packet.packet_id, codes)
+    connection.broker.reply(session, _with_reasons(connection, answer, reasons), mark)
 
 
 def _disconnect(connection: Connection, session: Session, packet: Disconnect) -> None:
