@@ -1,0 +1,123 @@
+"""`timebound pub` and `timebound sub`: publish and subscribe from the shell."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from timebound.commands import pubsub_options as given
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Examples:  timebound pub plant/7/temp 91.5 --timeout 400ms  ·  "
+    "timebound pub plant/7/temp '{\"value\": 91.5}' --qos 1 --retain  ·  "
+    "tail -f log.txt | timebound pub logs --lines"
+)
+def pub(
+    topic: given.Topic,
+    payload: given.Payload = None,
+    file: given.File = None,
+    stdin: given.Stdin = False,
+    lines: given.Lines = False,
+    qos: given.Qos = 0,
+    retain: given.Retain = False,
+    timeout: given.Timeout = None,
+    priority: given.Priority = None,
+    prop: given.Property = None,
+    count: given.Repeat = 1,
+    interval: given.Interval = "0s",
+    as_json: given.Json = False,
+    host: given.Host = None,
+    port: given.Port = None,
+    url: given.Url = None,
+    user: given.User = None,
+    password: given.Password = None,
+    password_file: given.PasswordFile = None,
+    tls: given.Tls = False,
+    cafile: given.CaFile = None,
+    cert: given.Cert = None,
+    key: given.Key = None,
+    client_id: given.ClientId = "",
+    version: given.Version = 5,
+) -> None:
+    """Publish a message, or several; exit code 1 if the server refuses."""
+    from timebound.pubsub import Connecting, Publishing, run_pub
+
+    connecting = Connecting(
+        host, port, url, user, password, password_file, tls, cafile, cert, key, client_id, version
+    )
+    publishing = Publishing(
+        topic,
+        payload=payload,
+        file=file,
+        stdin=stdin,
+        lines=lines,
+        qos=qos,
+        retain=retain,
+        timeout=timeout,
+        priority=priority,
+        properties=tuple(prop or ()),
+        count=count,
+        interval=interval,
+    )
+    sys.exit(run_pub(connecting, publishing, as_json=as_json))
+
+
+@app.command(
+    epilog="Examples:  timebound sub '#'  ·  timebound sub 'plant/+/temp' --where 'value > 90' "
+    "--deadline 250ms --price 3 --penalty 0.3  ·  timebound sub alarms --count 1 --wait 10s --json"
+)
+def sub(
+    filters: given.Filters,
+    qos: given.Qos = 0,
+    where: given.Where = None,
+    deadline: given.Deadline = None,
+    price: given.Price = None,
+    penalty: given.Penalty = None,
+    prop: given.Property = None,
+    count: given.Count = 0,
+    wait: given.Wait = None,
+    retained_only: given.RetainedOnly = False,
+    no_retained: given.NoRetained = False,
+    payload_only: given.PayloadOnly = False,
+    as_json: given.JsonLines = False,
+    host: given.Host = None,
+    port: given.Port = None,
+    url: given.Url = None,
+    user: given.User = None,
+    password: given.Password = None,
+    password_file: given.PasswordFile = None,
+    tls: given.Tls = False,
+    cafile: given.CaFile = None,
+    cert: given.Cert = None,
+    key: given.Key = None,
+    client_id: given.ClientId = "",
+    session_expiry: given.SessionExpiry = "0s",
+    version: given.Version = 5,
+) -> None:
+    """Print messages as they come; exit code 1 if refused, or fewer than --count came within --wait."""
+    from timebound.pubsub import Connecting, Subscribing, run_sub
+
+    connecting = Connecting(
+        host, port, url, user, password, password_file, tls, cafile, cert, key, client_id, version
+    )
+    subscribing = Subscribing(
+        tuple(filters),
+        qos=qos,
+        where=where,
+        deadline=deadline,
+        price=price,
+        penalty=penalty,
+        properties=tuple(prop or ()),
+        count=count,
+        wait=wait,
+        retained_only=retained_only,
+        no_retained=no_retained,
+        payload_only=payload_only,
+        session_expiry=session_expiry,
+        as_json=as_json,
+    )
+    sys.exit(run_sub(connecting, subscribing))
