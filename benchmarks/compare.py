@@ -50,6 +50,7 @@ class Work:
     options: LoadOptions
     ratio_min: float = 0.0  # compiled; 0 = its latency is judged instead
     ratio_min_pure: float = 1.0
+    repeats: int = 1  # in each round
 
     @property
     def is_latency(self) -> bool:
@@ -89,7 +90,8 @@ def make_works(*, mqtt_version: int, duration_s: float, warmup_s: float, window:
         Work("qos0-1to10", replace(base, subscribers=10), 4.0),
         Work("qos1-1to1", replace(base, qos=1), 2.0),
         Work("qos1-4to4", replace(four, qos=1), 2.0),
-        Work("latency", replace(base, rate=1000.0)),
+        # The far end of a latency is what a busy machine disturbs most: more and shorter runs.
+        Work("latency", replace(base, rate=1000.0, duration_s=duration_s / 2), repeats=4),
     ]
 
 
@@ -167,21 +169,25 @@ def run_all(comparison: Comparison, *, rounds: int, window: int, console: Consol
         brokers = start_all(comparison, stack, window, console)
         idle = {broker.kind.name: broker.rss_bytes() for broker in brokers}
         progress = stack.enter_context(Progress(console=console, transient=True))
-        steps = len(comparison.works) * (rounds * len(brokers) + 1)
+        turns = [
+            (number, number + repeat, work)
+            for number in range(rounds)
+            for work in comparison.works
+            for repeat in range(work.repeats)
+        ]
+        steps = len(comparison.works) + len(turns) * len(brokers)
         task = progress.add_task("", total=steps)
         for work in comparison.works:
             progress.update(task, description=f"generator alone: {work.name}")
             comparison.ceilings[work.name] = self_test(work.options)
             progress.advance(task)
-        for number in range(rounds):
-            for work in comparison.works:
-                # Whoever goes first finds a cooler machine: take turns.
-                for broker in rotate(brokers, number):
-                    progress.update(
-                        task, description=f"round {number + 1}/{rounds}: {work.name} on {broker.kind.name}"
-                    )
-                    comparison.add(work, broker)
-                    progress.advance(task)
+        for number, first, work in turns:
+            # Whoever goes first finds a cooler machine: take turns.
+            for broker in rotate(brokers, first):
+                label = f"round {number + 1}/{rounds}: {work.name} on {broker.kind.name}"
+                progress.update(task, description=label)
+                comparison.add(work, broker)
+                progress.advance(task)
         for broker in brokers:
             comparison.memory[broker.kind.name] = (idle[broker.kind.name], broker.rss_bytes_max())
 

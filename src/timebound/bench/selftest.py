@@ -1,4 +1,7 @@
-"""Finds the load generator's own ceiling, to show that it is not what a benchmark measures."""
+"""Finds the load generator's own ceiling, to show that it is not what a benchmark measures.
+
+Run as `python -m timebound.bench.selftest` it prints the ceilings of the usual works.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from typing import Final
 import timebound
 from timebound.bench.load import run_load
 from timebound.bench.options import LoadOptions, LoadResult
+from timebound.bench.report import describe
 
 _STOP_TIMEOUT_S: Final = 5.0
 
@@ -54,3 +58,21 @@ def relay_process() -> Iterator[int]:
                 process.wait(_STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def main() -> None:
+    """Print the ceilings of the works that `make bench` runs."""
+    base = LoadOptions(duration_s=1.0, warmup_s=0.3)
+    four = replace(base, publishers=4, subscribers=4, topics=4)
+    shapes = [base, four, replace(base, subscribers=10)]
+    shapes += [replace(base, qos=1), replace(four, qos=1), replace(base, qos=2)]
+    for shape in shapes:
+        result = self_test(shape)
+        print(
+            f"{describe(shape)}: {result.received_per_s:,.0f} msg/s, "
+            f"generator busy {result.generator_cpu:.0%} of one core"
+        )
+
+
+if __name__ == "__main__":
+    main()
