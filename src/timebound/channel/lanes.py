@@ -19,7 +19,13 @@ from timebound.channel.dispatching import QUEUE_MAX, Dispatcher
 from timebound.channel.errors import ChannelError
 from timebound.channel.event import Event
 from timebound.channel.filtering import Route
-from timebound.channel.realtime import become_real_time, lane_priority, set_priority
+from timebound.channel.realtime import (
+    LANE_PRIORITY_MAX,
+    become_real_time,
+    lane_priority,
+    set_priority,
+    switch_interval,
+)
 from timebound.channel.reports import Kind, Report
 from timebound.units import MILLISECOND, SECOND
 
@@ -27,6 +33,8 @@ from timebound.units import MILLISECOND, SECOND
 IDLE_WAIT_S: Final = 1.0
 # How long a supplier steps back for the thread it woke; a wake-up takes some 20 µs.
 YIELD_S: Final = 0.001
+# Suppliers step back at most this often; bursts that come faster are served at the next switch.
+YIELD_SPACING_NS: Final = 100_000
 # Lanes beyond this share nothing useful: the system has fewer priorities.
 LANES_MAX: Final = 64
 # Threads one lane may be given; each stuck consumer needs one.
@@ -59,6 +67,7 @@ class Worker:
             if command is not None:
                 lane.execute(self, command)
             elif lane.should_end(self):
+                lane.end_thread()
                 return
             else:
                 self.gate.acquire(True, IDLE_WAIT_S)
@@ -99,36 +108,44 @@ class Lane(Queue):
             worker.thread.start()
 
     def begin_thread(self) -> None:
+        self._lanes.enter_thread(self)
         if self._lanes.real_time:
-            trouble = become_real_time(lane_priority(self.rank), self._lanes.cpu)
+            trouble = become_real_time(self._lanes.priority(self.rank), self._lanes.cpu)
             if trouble:
                 self._lanes.note_permission(trouble)
+
+    def end_thread(self) -> None:
+        self._lanes.leave_thread()
 
     def set_rank(self, rank: int) -> None:
         self.rank = rank
         if self._lanes.real_time and not self._lanes.permission_trouble:
             for worker in list(self.workers):
                 if worker.thread.native_id is not None:
-                    set_priority(worker.thread.native_id, lane_priority(rank))
+                    set_priority(worker.thread.native_id, self._lanes.priority(rank))
 
     def put(self, consumer: Consumer, event: Event, mask: int) -> bool:
-        """Queue a delivery and wake a thread for it; False when the lane is closed."""
+        """Queue a delivery, to be followed by `wake`; False when the lane is closed."""
         limit = consumer.queue_max or QUEUE_MAX
         with self._lock:
             if self.is_closed:
                 return False
             is_full = consumer.queued >= limit
-            woken: Worker | None = None
             if not is_full:
                 consumer.queued += 1
                 self._arrivals += 1
                 heapq.heappush(self._heap, (consumer.sub_priority, self._arrivals, consumer, event, mask))
-                woken = self._wake_one()
         if is_full:
             consumer.drop(event, limit)
-        elif woken is not None:
-            self._lanes.yield_turn(woken)
         return True
+
+    def wake(self) -> Worker | None:
+        """Wake as many idle threads as there is work for; answer one of them."""
+        woken: Worker | None = None
+        with self._lock:
+            for _ in range(min(len(self._heap), len(self._idle))):
+                woken = self._wake_one()
+        return woken
 
     def unpark(self, consumer: Consumer, arrival: int, event: Event, mask: int) -> None:
         heapq.heappush(self._heap, (consumer.sub_priority, arrival, consumer, event, mask))
@@ -259,12 +276,19 @@ class Lanes(Dispatcher):
     """One lane for each period among the consumers' operations, and one for those without.
 
     `threads` is how many each lane has from the start. With `real_time`, threads ask for SCHED_FIFO and
-    share one processor (`cpu`, or the last one allowed); `permission_trouble` says why they did not get
-    it. `yields` lets a thread that was woken run at once, even while the supplier would go on computing.
+    share one processor (`cpu`, or the last one allowed), the most urgent lane at `priority_max`; Python's
+    switch interval is shortened, and `permission_trouble` says why they did not get their priorities.
+    `yields` lets a thread that was woken run at once, even while the supplier would go on computing.
     """
 
     def __init__(
-        self, *, threads: int = 1, real_time: bool = True, cpu: int | None = None, yields: bool = True
+        self,
+        *,
+        threads: int = 1,
+        real_time: bool = True,
+        cpu: int | None = None,
+        priority_max: int = LANE_PRIORITY_MAX,
+        yields: bool = True,
     ) -> None:
         super().__init__()
         if not 1 <= threads <= THREADS_MAX:
@@ -272,8 +296,11 @@ class Lanes(Dispatcher):
         self.threads = threads
         self.real_time = real_time
         self.cpu = cpu
+        self.priority_max = priority_max
         self.permission_trouble = ""
         self._yields = yields
+        self._stepped_back_ns = 0
+        self._lane_of_thread: dict[int, Lane] = {}
         self._lanes: dict[int, Lane] = {}
         self._lock = Lock()
         self._watch: Thread | None = None
@@ -289,6 +316,8 @@ class Lanes(Dispatcher):
         if self._watch is not None:
             raise ChannelError("lanes were started before; make new ones for each channel")
         super().start(redispatch, report)
+        if self.real_time:
+            switch_interval.shorten()
         self._watch = Thread(target=self._watch_lanes, name="timebound-lane-watch", daemon=True)
         self._watch.start()
 
@@ -331,36 +360,64 @@ class Lanes(Dispatcher):
             lane.threads = threads
             lane.grow()
 
+    def priority(self, rank: int) -> int:
+        """The system's priority of a lane."""
+        return lane_priority(rank, self.priority_max)
+
     def lane_count(self) -> int:
         return len(self._lanes)
 
     def dispatch(self, route: Route, event: Event) -> None:
+        # All are queued before anybody is woken: one switch of threads serves a whole route.
+        touched: list[Lane] = []
         for link in route:
             consumer = link.consumer
             if consumer.is_held:
                 # Dispatching is being swapped: older deliveries wait at the consumer.
                 assert self._redispatch is not None
                 self._redispatch(consumer, event, link.mask)
-            else:
-                self.submit(consumer, event, link.mask)
+                continue
+            lane = self._queue(consumer, event, link.mask)
+            # A route is ordered by urgency, so the consumers of one lane stand together.
+            if lane is not None and (not touched or touched[-1] is not lane):
+                touched.append(lane)
+        if touched:
+            self._wake(touched)
 
     def submit(self, consumer: Consumer, event: Event, mask: int) -> None:
+        lane = self._queue(consumer, event, mask)
+        if lane is not None:
+            self._wake([lane])
+
+    def _queue(self, consumer: Consumer, event: Event, mask: int) -> Lane | None:
+        """Put a delivery into its lane; None when there is nothing to wake anybody for."""
         if self._is_closed:
             self.pass_on(consumer, event, mask)
-            return
+            return None
         if mask != PLAIN and consumer.where is None:
             # Correlating takes less than queueing, so only what is complete is queued.
             ready = consumer.evaluate(event, mask)
             if ready is None:
-                return
+                return None
             event, mask = ready, PLAIN
         while not consumer.is_closed:
             lane = self._lanes.get(consumer.lane_key)
             if lane is not None and lane.put(consumer, event, mask):
-                return
+                return lane
             if self.has_ended():
                 self.pass_on(consumer, event, mask)
-                return
+                break
+        return None
+
+    def _wake(self, lanes: list[Lane]) -> None:
+        """Wake the lanes, and step back for the most urgent one."""
+        first: Worker | None = None
+        for lane in lanes:
+            woken = lane.wake()
+            if first is None:
+                first = woken
+        if first is not None and self._yields:
+            self._step_back(first)
 
     def has_ended(self) -> bool:
         return self._is_closed
@@ -386,6 +443,8 @@ class Lanes(Dispatcher):
         late: list[Pending] = []
         for lane in lanes:
             late += lane.take_late()
+        if self.real_time:
+            switch_interval.restore()
         return late + pending
 
     def _join(self, worker: Worker, until_ns: int) -> None:
@@ -397,23 +456,28 @@ class Lanes(Dispatcher):
         if worker.thread.is_alive() and consumer is not None and self._report is not None:
             self._report(Report(Kind.STALLED, consumer.name, "is still running in lanes that were closed"))
 
-    def yield_turn(self, worker: Worker) -> None:
+    def _step_back(self, worker: Worker) -> None:
         """Let a thread that was just woken have Python's lock now rather than at the next switch.
 
-        Without this, a supplier that computes on keeps it waiting for up to 5 ms. A lane does not step
-        back for a less urgent one.
+        Without this, a supplier that computes on keeps it waiting for up to 5 ms. In a burst one switch
+        must do for many events. A lane does not step back for a less urgent one.
         """
-        if self._yields and self._own_rank() > worker.lane.rank and worker.arrived.acquire(True, YIELD_S):
+        own = self._lane_of_thread.get(get_ident())
+        now_ns = time.monotonic_ns()
+        if (
+            own is not None and own.rank <= worker.lane.rank
+        ) or now_ns - self._stepped_back_ns < YIELD_SPACING_NS:
+            return
+        if worker.arrived.acquire(True, YIELD_S):
             worker.arrived.release()
+        self._stepped_back_ns = time.monotonic_ns()
 
-    def _own_rank(self) -> int:
-        """The rank of the lane that the calling thread belongs to; behind all lanes if to none."""
-        thread_id = get_ident()
-        for lane in self._lanes.values():
-            for worker in lane.workers:
-                if worker.thread.ident == thread_id:
-                    return lane.rank
-        return LANES_MAX
+    def enter_thread(self, lane: Lane) -> None:
+        """Note that the calling thread belongs to a lane, until `leave_thread`."""
+        self._lane_of_thread[get_ident()] = lane
+
+    def leave_thread(self) -> None:
+        self._lane_of_thread.pop(get_ident(), None)
 
     def note_permission(self, trouble: str) -> None:
         """Report once that the system grants no real-time priorities."""

@@ -8,6 +8,8 @@ priorities decide alone. Where permission is missing, callers are told what is n
 from __future__ import annotations
 
 import os
+import sys
+from threading import Lock
 from typing import Final
 
 # Linux offers 1..99. Lanes count down from here, one step a lane; kernel threads at 50 and above keep
@@ -15,11 +17,38 @@ from typing import Final
 TIMER_PRIORITY: Final = 48
 LANE_PRIORITY_MAX: Final = 47
 LANE_PRIORITY_MIN: Final = 1
+# Python lets a waiting thread ask for its turn only after this long, however urgent it is; 5 ms by default.
+SWITCH_INTERVAL_S: Final = 0.0002
 
 
-def lane_priority(rank: int) -> int:
+def lane_priority(rank: int, highest: int = LANE_PRIORITY_MAX) -> int:
     """The system's priority of the `rank`-th lane, 0 being the most urgent; the last ones share one."""
-    return max(LANE_PRIORITY_MAX - rank, LANE_PRIORITY_MIN)
+    return max(highest - rank, LANE_PRIORITY_MIN)
+
+
+class SwitchInterval:
+    """Python's switch interval, one for the whole process: short while somebody needs it short."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._users = 0
+        self._before_s = 0.0
+
+    def shorten(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._before_s = sys.getswitchinterval()
+                sys.setswitchinterval(min(SWITCH_INTERVAL_S, self._before_s))
+            self._users += 1
+
+    def restore(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                sys.setswitchinterval(self._before_s)
+
+
+switch_interval: Final = SwitchInterval()
 
 
 def become_real_time(priority: int, cpu: int | None = None) -> str:

@@ -22,6 +22,7 @@ from timebound.channel.channel import EventChannel
 from timebound.channel.errors import ChannelError
 from timebound.channel.federation import CHANNELS_MAX, Frame
 from timebound.channel.gateway import Hub, hub_of
+from timebound.channel.realtime import TIMER_PRIORITY, become_real_time
 from timebound.channel.reports import Kind, Report
 
 # A path (Unix socket) or a host and port. Nothing is encrypted or authenticated: stay on one machine.
@@ -183,8 +184,10 @@ def _exchange_names(connection: socket.socket, own: str) -> str:
 class RemoteGateway:
     """Base of both ends: runs connections of one channel until it is closed."""
 
-    def __init__(self, channel: EventChannel, address: Address) -> None:
+    def __init__(self, channel: EventChannel, address: Address, *, real_time: bool = False) -> None:
+        """With `real_time`, events are received at a priority above all lanes; not for reactive channels."""
         self.address = address
+        self._real_time = real_time
         self._hub = hub_of(channel)
         self._closing = Event()
         self._lock = Lock()
@@ -203,6 +206,8 @@ class RemoteGateway:
 
     def _serve(self, connection: socket.socket) -> None:
         """Join the peer at the other end, and carry frames until one side ends it."""
+        if self._real_time:
+            become_real_time(TIMER_PRIORITY)
         try:
             if connection.family != socket.AF_UNIX:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -243,8 +248,8 @@ class RemoteGateway:
 class ListeningGateway(RemoteGateway):
     """Lets channels of other processes join; with port 0 the system chooses, and `address` says which."""
 
-    def __init__(self, channel: EventChannel, address: Address) -> None:
-        super().__init__(channel, address)
+    def __init__(self, channel: EventChannel, address: Address, *, real_time: bool = False) -> None:
+        super().__init__(channel, address, real_time=real_time)
         if isinstance(address, str):
             Path(address).unlink(missing_ok=True)
             self._listener = socket.socket(socket.AF_UNIX)
@@ -277,8 +282,8 @@ class ListeningGateway(RemoteGateway):
 class DiallingGateway(RemoteGateway):
     """Joins a channel of another process, and joins it again whenever the connection is lost."""
 
-    def __init__(self, channel: EventChannel, address: Address) -> None:
-        super().__init__(channel, address)
+    def __init__(self, channel: EventChannel, address: Address, *, real_time: bool = False) -> None:
+        super().__init__(channel, address, real_time=real_time)
         self._dialler = Thread(target=self._dial, name="timebound-gateway", daemon=True)
         self._dialler.start()
 

@@ -1,0 +1,190 @@
+"""The event channel's experiments: the published ones on this machine, and the speed of the channel itself.
+
+`run` measures, `channel_report` shows. Consumers do nothing but note the time, as in the paper, except
+in the utilisation experiments, where they use the processor for as long as they are told.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from timebound.bench import channel_federated, channel_utilisation
+from timebound.bench.channel_published import COLLOCATED, CONSUMERS, SUPPLIERS
+from timebound.bench.channel_results import ChannelResults, LatencyRow, SpacingStep, Speed, Spread
+from timebound.bench.channel_tools import Stopwatch, build, push_together, real_time_trouble, wait_for
+from timebound.channel import ChannelBuilder, Event, any_of
+
+EXPERIMENTS: Final = ("speed", "collocated", "two-processes", "utilisation", "federated", "spacing")
+DISPATCHING: Final = ("reactive", "lanes")
+SPACINGS_NS: Final = (1_000_000, 500_000, 200_000, 100_000, 50_000, 20_000, 10_000, 5_000, 2_000, 1_000)
+SPACING_EVENTS: Final = 500
+# Below this the clock is watched; sleeping would be too coarse.
+_SPIN_NS: Final = 200_000
+_HAND_OVER_SPACING_S: Final = 0.0003
+_REPEATS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long to measure: events per supplier, pushes for the speed, seconds for each utilisation."""
+
+    events: int = 200
+    speed_events: int = 100_000
+    step_s: float = 2.0
+
+
+QUICK: Final = Plan(events=20, speed_events=5_000, step_s=0.4)
+
+
+def say_nothing(text: str) -> None:
+    """The default for `progress`."""
+
+
+def run(
+    experiments: Sequence[str] = EXPERIMENTS,
+    *,
+    plan: Plan | None = None,
+    progress: Callable[[str], None] = say_nothing,
+) -> ChannelResults:
+    """Run the named experiments; `progress` is told what begins.
+
+    Raises:
+        ValueError: an experiment is unknown.
+    """
+    for name in experiments:
+        if name not in EXPERIMENTS:
+            raise ValueError(f"unknown experiment {name!r}; choose from {', '.join(EXPERIMENTS)}")
+    plan = plan or Plan()
+    results = ChannelResults(is_compiled(), os.cpu_count() or 1, real_time_trouble())
+    for name in experiments:
+        progress(name)
+        results = _add(results, name, plan)
+    return results
+
+
+def _add(results: ChannelResults, name: str, plan: Plan) -> ChannelResults:
+    real_time = not results.notice
+    if name == "speed":
+        return replace(results, speed=measure_speed(plan))
+    if name == "collocated":
+        return replace(results, collocated=measure_collocated(plan))
+    if name == "two-processes":
+        return replace(results, two_processes=channel_federated.measure_two_processes(plan.events))
+    if name == "utilisation":
+        single = channel_utilisation.measure(plan.step_s, real_time=real_time)
+        return replace(results, utilisation=[*results.utilisation, single])
+    if name == "federated":
+        federated = channel_federated.measure_utilisation(plan.step_s, real_time=real_time)
+        return replace(results, utilisation=[*results.utilisation, federated])
+    return replace(results, spacing=measure_spacing())
+
+
+def is_compiled() -> bool:
+    from timebound.channel import channel
+
+    return not str(channel.__file__).endswith(".py")
+
+
+# --- speed ------------------------------------------------------------------------------
+
+
+def measure_speed(plan: Plan) -> Speed:
+    """The time a push takes with reactive dispatching, and the delay of a hand-over to a lane."""
+    return Speed(
+        _push_us(1, plan.speed_events),
+        _push_us(20, plan.speed_events // 10),
+        _hand_over(plan.events * 5),
+    )
+
+
+def ignore(event: Event) -> None:
+    """The cheapest consumer there is."""
+
+
+def _push_us(consumers: int, events: int) -> float:
+    with ChannelBuilder("speed").filtering().build() as channel:
+        for number in range(consumers):
+            channel.connect(ignore, any_of("x"), name=f"consumer {number}")
+        push = channel.supplier("supplier", "x").push
+        best_ns = 0
+        # The best of several: everything that disturbs only adds.
+        for _ in range(_REPEATS):
+            begin_ns = time.perf_counter_ns()
+            for number in range(events // _REPEATS):
+                push("x", number)
+            taken_ns = time.perf_counter_ns() - begin_ns
+            best_ns = min(best_ns or taken_ns, taken_ns)
+    return best_ns / max(events // _REPEATS, 1) / 1000
+
+
+def _hand_over(events: int) -> Spread:
+    watch = Stopwatch(events)
+    with build("hand-over", "lanes") as channel:
+        channel.connect(watch)
+        push_together(channel, 1, events, _HAND_OVER_SPACING_S)
+        wait_for(lambda: len(watch) == events)
+    return watch.spread()
+
+
+# --- table 1 ----------------------------------------------------------------------------
+
+
+def measure_collocated(plan: Plan) -> list[LatencyRow]:
+    """Latency to the first and the last consumer, for each number of suppliers and consumers."""
+    rows = []
+    for dispatching in DISPATCHING:
+        for suppliers in SUPPLIERS:
+            for consumers in CONSUMERS:
+                first, last = _collocated(dispatching, suppliers, consumers, plan.events)
+                published = COLLOCATED[(suppliers, consumers)]
+                rows.append(LatencyRow(dispatching, suppliers, consumers, first, last, *published))
+    return rows
+
+
+def _collocated(dispatching: str, suppliers: int, consumers: int, events: int) -> tuple[Spread, Spread]:
+    total = suppliers * events
+    watches = [Stopwatch(total) for _ in range(consumers)]
+    with build("collocated", dispatching) as channel:
+        for number, watch in enumerate(watches):
+            channel.connect(watch, name=f"consumer {number}")
+        push_together(channel, suppliers, events)
+        wait_for(lambda: all(len(watch) == total for watch in watches))
+    return watches[0].spread(), watches[-1].spread()
+
+
+# --- event spacing ----------------------------------------------------------------------
+
+
+def measure_spacing() -> list[SpacingStep]:
+    """Push 500 events ever closer together; the rate achieved against the rate asked for."""
+    return [
+        SpacingStep(dispatching, spacing_ns / 1000, _spacing_ratio(dispatching, spacing_ns))
+        for dispatching in DISPATCHING
+        for spacing_ns in SPACINGS_NS
+    ]
+
+
+def _spacing_ratio(dispatching: str, spacing_ns: int) -> float:
+    watch = Stopwatch(SPACING_EVENTS)
+    with build("spacing", dispatching) as channel:
+        channel.connect(watch)
+        supplier = channel.supplier("supplier", "x")
+        begin_ns = time.monotonic_ns()
+        for number in range(SPACING_EVENTS):
+            _wait_till(begin_ns + number * spacing_ns)
+            supplier.push("x", number)
+        wait_for(lambda: len(watch) == SPACING_EVENTS)
+    expected_ns = (SPACING_EVENTS - 1) * spacing_ns
+    return min(expected_ns / max(watch.last_ns - begin_ns, 1), 1.0)
+
+
+def _wait_till(due_ns: int) -> None:
+    left_ns = due_ns - time.monotonic_ns()
+    if left_ns > _SPIN_NS:
+        time.sleep((left_ns - _SPIN_NS // 2) / 1e9)
+    while time.monotonic_ns() < due_ns:
+        pass

@@ -1,0 +1,182 @@
+"""The experiments with two processes: latency of local and remote events, and utilisation of a federation.
+
+Each measurement starts two children that join their channels over a local socket, work, and print their
+figures; run as a module, this file is such a child.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from timebound.bench.channel_published import CONSUMERS, SUPPLIERS, TWO_PROCESSES, UTILISATION_FEDERATED
+from timebound.bench.channel_results import LatencyRow, UtilisationRun, spread_of
+from timebound.bench.channel_tools import LIMIT_S, Stopwatch, build, push_together, wait_for
+from timebound.bench.channel_utilisation import (
+    BURST_S,
+    HIGH_PERIOD_NS,
+    LOW_PERIOD_NS,
+    Figures,
+    Pair,
+    build_channel,
+    costs_for,
+    raise_load,
+    reached,
+)
+from timebound.channel import DiallingGateway, Event, EventChannel, ListeningGateway
+from timebound.channel.gateway import hub_of
+from timebound.channel.realtime import LANE_PRIORITY_MAX
+
+# The names of the two channels; the first one listens.
+SIDES: Final = ("left", "right")
+# The lanes of the low-priority process lie below all of the other's.
+_LOW_PRIORITY_MAX: Final = LANE_PRIORITY_MAX - 20
+
+
+def measure_two_processes(events: int) -> list[LatencyRow]:
+    """Latency of local and remote events, for each number of suppliers and consumers in each process."""
+    rows = []
+    for suppliers in SUPPLIERS:
+        for consumers in CONSUMERS:
+            tasks = [{"suppliers": suppliers, "consumers": consumers, "events": events}] * 2
+            found = _run_children("latency", tasks)
+            local = spread_of([value for side in found for value in side["local"]])
+            remote = spread_of([value for side in found for value in side["remote"]])
+            published = TWO_PROCESSES[(suppliers, consumers)]
+            rows.append(LatencyRow("lanes", suppliers, consumers, local, remote, *published))
+    return rows
+
+
+def measure_utilisation(step_s: float, *, real_time: bool) -> UtilisationRun:
+    """Raise the load of the high-priority process until somebody misses a deadline."""
+    steps = raise_load(lambda target: _burst(target, real_time), step_s)
+    return UtilisationRun(True, real_time, reached(steps), UTILISATION_FEDERATED, steps)
+
+
+def _burst(target: float, real_time: bool) -> tuple[Figures, Figures]:
+    high_ns, low_ns = costs_for(target)
+    tasks = [{"pair": "high", "cost_ns": high_ns}, {"pair": "low", "cost_ns": low_ns}]
+    high, low = _run_children("utilisation", [{**task, "real_time": real_time} for task in tasks])
+    return Figures(**high), Figures(**low)
+
+
+def _run_children(experiment: str, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Start both sides, wait for both figures, and only then let them end."""
+    with tempfile.TemporaryDirectory(prefix="timebound-") as folder:
+        address = str(Path(folder) / "gateway")
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        children = [
+            subprocess.Popen(
+                [sys.executable, "-m", __name__, experiment, side, address, json.dumps(task)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=environment,
+            )
+            for side, task in zip(SIDES, tasks, strict=True)
+        ]
+        try:
+            found = [_read_line(child) for child in children]
+            for child in children:
+                child.communicate(timeout=LIMIT_S)
+        finally:
+            for child in children:
+                child.kill()
+                child.wait(LIMIT_S)
+    return found
+
+
+def _read_line(child: subprocess.Popen[str]) -> dict[str, Any]:
+    assert child.stdout is not None
+    line = child.stdout.readline()
+    if not line:
+        raise RuntimeError(f"measuring process ended without figures (exit code {child.wait(LIMIT_S)})")
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+# --- in the child -----------------------------------------------------------------------
+
+
+def _join(channel: EventChannel, side: str, address: str) -> ListeningGateway | DiallingGateway:
+    gateway = ListeningGateway if side == SIDES[0] else DiallingGateway
+    return gateway(channel, address, real_time=True)
+
+
+def _other(side: str) -> str:
+    return SIDES[1 - SIDES.index(side)]
+
+
+def _wait_ready(channel: EventChannel, side: str, event_type: str) -> None:
+    """Wait until this channel knows that its events are wanted over there."""
+    hub = hub_of(channel)
+    wait_for(lambda: hub.federation.next_hops(side, event_type, "") == (_other(side),))
+
+
+def _child_latency(side: str, address: str, task: dict[str, Any]) -> None:
+    total = task["suppliers"] * task["events"]
+    locals_ = [Stopwatch(total, side) for _ in range(task["consumers"])]
+    remotes = [Stopwatch(total, _other(side)) for _ in range(task["consumers"])]
+    channel = build(side, "lanes")
+    for local, remote in zip(locals_, remotes, strict=True):
+        channel.connect(_Both(local, remote))
+    with channel, _join(channel, side, address):
+        _wait_ready(channel, side, "x")
+        push_together(channel, task["suppliers"], task["events"])
+        wait_for(lambda: all(len(watch) == total for watch in [*locals_, *remotes]))
+        found = {
+            "local": [value for watch in locals_ for value in watch.values()],
+            "remote": [value for watch in remotes for value in watch.values()],
+        }
+        _print_and_wait(found)
+
+
+class _Both:
+    """One consumer that times local and remote events apart."""
+
+    def __init__(self, local: Stopwatch, remote: Stopwatch) -> None:
+        self._local = local
+        self._remote = remote
+
+    def __call__(self, event: Event) -> None:
+        self._local(event)
+        self._remote(event)
+
+
+def _ignore(event: Event) -> None:
+    """Remote events are received, but no work is done for them."""
+
+
+def _child_utilisation(side: str, address: str, task: dict[str, Any]) -> None:
+    is_high = task["pair"] == "high"
+    priority_max = LANE_PRIORITY_MAX if is_high else _LOW_PRIORITY_MAX
+    period_ns = HIGH_PERIOD_NS if is_high else LOW_PERIOD_NS
+    channel = build_channel(side, real_time=task["real_time"], priority_max=priority_max)
+    with channel, _join(channel, side, address):
+        channel.connect(_ignore, "low" if is_high else "high")
+        _wait_ready(channel, side, task["pair"])
+        pair = Pair(channel, task["pair"], period_ns, task["cost_ns"])
+        time.sleep(BURST_S)
+        _print_and_wait(asdict(pair.figures()))
+
+
+def _print_and_wait(found: dict[str, Any]) -> None:
+    print(json.dumps(found), flush=True)
+    sys.stdin.read()
+
+
+def _main() -> None:
+    experiment, side, address, task = sys.argv[1:]
+    child = _child_latency if experiment == "latency" else _child_utilisation
+    child(side, address, json.loads(task))
+
+
+if __name__ == "__main__":
+    _main()

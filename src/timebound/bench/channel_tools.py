@@ -1,0 +1,100 @@
+"""What the channel's experiments share: channels, suppliers that push together, and stopwatches."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from threading import Barrier, Thread
+from typing import Final
+
+from timebound.bench.channel_results import Spread, spread_of
+from timebound.channel import ChannelBuilder, Event, EventChannel, Lanes, Reactive
+from timebound.channel.realtime import LANE_PRIORITY_MIN, become_real_time, set_priority
+
+# Suppliers push together, this far apart: long enough for the slowest cell to finish.
+PERIOD_S: Final = 0.003
+LIMIT_S: Final = 60.0
+
+
+def build(name: str, dispatching: str) -> EventChannel:
+    """A channel of the paper's ERD configuration, with the dispatching asked for."""
+    return ChannelBuilder(name).dispatching(Lanes() if dispatching == "lanes" else Reactive()).build()
+
+
+class Stopwatch:
+    """A consumer that keeps latencies in an array made beforehand, as the paper's does.
+
+    With `origin`, only events of that channel count, timed by their payload: the moment of the push, by
+    a clock that all processes of one machine share.
+    """
+
+    def __init__(self, capacity: int, origin: str = "") -> None:
+        self._values = [0] * capacity
+        self._count = 0
+        self._origin = origin
+        self.last_ns = 0
+
+    def __call__(self, event: Event) -> None:
+        now_ns = time.monotonic_ns()
+        begin_ns = event.time_ns
+        if self._origin:
+            if event.origin != self._origin:
+                return
+            assert isinstance(event.payload, int)
+            begin_ns = event.payload
+        self._values[self._count] = now_ns - begin_ns
+        self._count += 1
+        self.last_ns = now_ns
+
+    def __len__(self) -> int:
+        return self._count
+
+    def values(self) -> list[int]:
+        return self._values[: self._count]
+
+    def spread(self) -> Spread:
+        return spread_of(self.values())
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait without disturbing what is measured; within a limit."""
+    until = time.monotonic() + LIMIT_S
+    while not condition():
+        if time.monotonic() > until:
+            raise TimeoutError(f"events were not delivered within {LIMIT_S:.0f} s")
+        time.sleep(0.0005)
+
+
+def push_together(channel: EventChannel, suppliers: int, events: int, period_s: float = PERIOD_S) -> None:
+    """Let every supplier push the time, each in its thread, at the same moments.
+
+    Like all tasks of the paper's, theirs are real-time ones where permitted, though less urgent than lanes.
+    """
+    barrier = Barrier(suppliers)
+    connected = [channel.supplier(f"{channel.name} supplier {n}", "x") for n in range(suppliers)]
+
+    def push_all(number: int) -> None:
+        become_real_time(LANE_PRIORITY_MIN)
+        barrier.wait(LIMIT_S)
+        begin_ns = time.monotonic_ns()
+        for event in range(events):
+            due_ns = begin_ns + int(event * period_s * 1e9)
+            time.sleep(max(due_ns - time.monotonic_ns(), 0) / 1e9)
+            connected[number].push("x", time.monotonic_ns())
+
+    threads = [Thread(target=push_all, args=(n,)) for n in range(suppliers)]
+    gc.collect()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT_S)
+
+
+def real_time_trouble() -> str:
+    """Why real-time priorities are not to be had here; empty when they are."""
+    found: list[str] = []
+    thread = Thread(target=lambda: found.append(set_priority(0, 1)))
+    thread.start()
+    thread.join(LIMIT_S)
+    return found[0]
