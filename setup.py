@@ -23,6 +23,7 @@ COMPILED_FILES = (
     "units.py",
     "node/connection.py",
     "node/driver.py",
+    "node/link.py",
     "node/outgoing.py",
     "node/translate.py",
     "bench/counting.py",

@@ -124,6 +124,14 @@ class Broker:
         self.counters.connections_total += 1
         return opened
 
+    def bind(
+        self, session: Session, listener: str, scheduling: Scheduling, delay: LinkDelay, now_ns: int
+    ) -> None:
+        """Say what is known of the link that a session has just been connected through."""
+        session.listener = listener
+        self._outbound.set_scheduling(session, scheduling, now_ns)
+        self._outbound.set_delay(session, delay, now_ns)
+
     def disconnect(self, session: Session, connection: int, keep_will: bool, now_ns: int) -> None:
         """A connection is gone. One that no longer serves the session changes nothing."""
         if session.connection == connection:

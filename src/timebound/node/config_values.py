@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from timebound.core.access import AccessRule
+from timebound.core.strategy.registry import DEFAULT_STRATEGY, STRATEGY_NAMES
 
 # What a value is made of; `config_reader.py` has one function for each.
 Kind = Literal["text", "path", "switch", "count", "size", "duration", "seconds", "choice", "texts"]
@@ -105,6 +106,27 @@ class ListenerConfig:
         None,
         "let clients in without a user name; left out: only if `host` is a loopback address, "
         "so that nothing is open to a network by accident",
+    )
+
+    strategy: str = setting(
+        "choice",
+        DEFAULT_STRATEGY,
+        "which waiting message goes next when a link of this listener cannot carry all in time; "
+        "docs/scheduling.md compares them",
+        choices=STRATEGY_NAMES,
+    )
+    strategy_weight_percent: int = setting(
+        "count", 0, "r of `ebpc`, w of `mtep`; 0: the strategy's own default", maximum=100
+    )
+    untimed_share_percent: int = setting(
+        "count",
+        5,
+        "of a link that has more to send than it can: what messages without a time limit keep, "
+        "so that they never starve",
+        maximum=90,
+    )
+    link_bytes_per_second: int = setting(
+        "size", 0, "the speed of links that is known beforehand; 0: they are measured from the start"
     )
 
     @property

@@ -155,6 +155,7 @@ class Driver:
         now_ns = self.now_ns()
         for connection in list(self.connections.values()):
             connection.patrol(now_ns)
+        self.broker.expire(now_ns)
         self.turn()
 
     def stop(self) -> None:

@@ -10,8 +10,8 @@ from typing import Final
 
 from timebound.core.message import Delivery, Message
 from timebound.core.session import ENCODED, Reply
-from timebound.units import SECOND
-from timebound.wire.codec import encode_ack, encode_property_prefix, encode_publish
+from timebound.units import MILLISECOND, SECOND
+from timebound.wire.codec import encode_ack, encode_property_prefix, encode_publish, with_user_property
 
 # A shorter topic gains nothing: an alias costs three bytes in every packet.
 ALIASED_TOPIC_LENGTH_MIN: Final = 4
@@ -62,6 +62,7 @@ class Outgoing:
             and not delivery.subscription_ids
             and not message.expires_ns
             and not self._topic_alias_maximum
+            and not _wants_age(delivery)
         ):
             frame = self._plain(message)
         else:
@@ -96,6 +97,9 @@ class Outgoing:
                     alias = len(self._aliases) + 1
             if left_s >= 0 or alias or delivery.subscription_ids:
                 properties = encode_property_prefix(left_s, alias, delivery.subscription_ids) + properties
+            if _wants_age(delivery):
+                age_ms = (now_ns - message.published_ns) / MILLISECOND
+                properties = with_user_property(properties, "age", f"{age_ms:.3f}ms")
         frame = encode_publish(
             topic,
             message.payload,
@@ -110,3 +114,9 @@ class Outgoing:
         if alias and topic and self.fits(frame):
             self._aliases[topic] = alias
         return frame
+
+
+def _wants_age(delivery: Delivery) -> bool:
+    """Whether the copy is for a subscription with a deadline, which is told how old it is."""
+    subscription = delivery.subscription
+    return subscription is not None and subscription.deadline_ns > 0
