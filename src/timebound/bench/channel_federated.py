@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -69,28 +70,29 @@ def _burst(target: float, real_time: bool) -> tuple[Figures, Figures]:
 
 def _run_children(experiment: str, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Start both sides, wait for both figures, and only then let them end."""
-    with tempfile.TemporaryDirectory(prefix="timebound-") as folder:
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="timebound-"))
         address = str(Path(folder) / "gateway")
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        children = [
-            subprocess.Popen(
-                [sys.executable, "-m", __name__, experiment, side, address, json.dumps(task)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                env=environment,
-            )
-            for side, task in zip(SIDES, tasks, strict=True)
-        ]
-        try:
-            found = [_read_line(child) for child in children]
-            for child in children:
-                child.communicate(timeout=LIMIT_S)
-        finally:
-            for child in children:
-                child.kill()
-                child.wait(LIMIT_S)
+        children = []
+        for side, task in zip(SIDES, tasks, strict=True):
+            child = stack.enter_context(_start(experiment, side, address, json.dumps(task)))
+            # Called before the child is waited for, so that none outlives a failure of the other.
+            stack.callback(child.kill)
+            children.append(child)
+        found = [_read_line(child) for child in children]
+        for child in children:
+            child.communicate(timeout=LIMIT_S)
     return found
+
+
+def _start(experiment: str, side: str, address: str, task: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", __name__, experiment, side, address, task],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
 
 
 def _read_line(child: subprocess.Popen[str]) -> dict[str, Any]:
