@@ -19,9 +19,9 @@ from collections.abc import Callable
 from timebound.core.cells import EVEN, PAPER
 from timebound.core.wrr import ClientInput, InputQueue, InputScheduler
 
-MESSAGES = 64_000
+MESSAGES = 8_000
 BATCH = 64
-ROUNDS = 5
+ROUNDS = 40
 
 
 def queues_of(

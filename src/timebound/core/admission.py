@@ -17,7 +17,7 @@ from timebound.core.bounds import NEVER, UNBOUNDED, Bound, Rotation, flow_bound
 from timebound.core.cells import EVEN, SLOTS_MAX, WEIGHT_MAX, check_order, check_weight
 from timebound.core.offers import Contract, Decision, Offer, accept, refuse, refuse_full
 
-# Each advertisement looks at every flow; a thousand take a few milliseconds (docs/bounds.md).
+# Each advertisement looks at every flow, while messages wait: docs/bounds.md has the times.
 FLOWS_MAX: Final = 1_000
 WEIGHT_DEFAULT: Final = 1
 
@@ -96,12 +96,11 @@ class Admission:
         self._forget_released(now_ns)
         topic = _Planned(name, weight, self._free_slot(weight), quanta)
         self._topics[name] = topic
-        broken = self._first_broken(None)
+        broken = self._first_broken(self.bounds(), None)
         if broken is None:
             return accept(None, UNBOUNDED, topic.weight, topic.slot)
-        bound = self._bound(broken)
         del self._topics[name]
-        return refuse(broken, bound, self.limit_ns(broken))
+        return refuse(broken[0], broken[1], self.limit_ns(broken[0]))
 
     def advertise(self, contract: Contract, now_ns: int) -> Decision:
         """Admit a flow if every admitted one, and it, keeps its delay; else change nothing.
@@ -115,17 +114,18 @@ class Admission:
         if is_new and self._flow_count >= self.flows_max:
             return refuse_full(contract, self.flows_max)
         previous = self._place(contract, contract.weight)
-        broken = self._first_broken(contract)
+        bounds = self.bounds()
+        broken = self._first_broken(bounds, contract)
         if broken is None:
             self._flow_count += 1 if is_new else 0
             planned = self._topics[contract.topic]
-            return accept(contract, self._bound(contract).delay_ns, planned.weight, planned.slot)
-        is_own = broken is contract
-        bound = self._bound(broken)
+            own = [bound.delay_ns for flow, bound in bounds if flow is contract]
+            return accept(contract, own[0], planned.weight, planned.slot)
+        is_own = broken[0] is contract
         interval_ns = self._fitting_interval(contract) if is_own else 0
         self._restore(contract.topic, previous)
         weight = self._fitting_weight(contract, is_own)
-        return refuse(broken, bound, self.limit_ns(broken), offer=Offer(interval_ns, weight))
+        return refuse(broken[0], broken[1], self.limit_ns(broken[0]), offer=Offer(interval_ns, weight))
 
     def unadvertise(self, client: str, topic_name: str, now_ns: int) -> bool:
         """Give a flow's capacity back; False if there was none."""
@@ -143,7 +143,7 @@ class Admission:
     def set_quantum(self, quantum_ns: int) -> list[Contract]:
         """Take a new measurement, and return the flows whose promise it breaks."""
         self.quantum_ns = quantum_ns
-        return self._broken()
+        return [contract for contract, bound in self.bounds() if not self._keeps(contract, bound)]
 
     def contract(self, client: str, topic_name: str) -> Contract | None:
         topic = self._topics.get(topic_name)
@@ -205,25 +205,23 @@ class Admission:
             jitter_ns=self.jitter_ns,
         )
 
-    def _bound(self, contract: Contract) -> Bound:
-        return self._bound_in(self._rotation(), list(self._topics).index(contract.topic), contract)
-
-    def _broken(self) -> list[Contract]:
-        return [contract for contract, bound in self.bounds() if not self._keeps(contract, bound)]
-
     def _keeps(self, contract: Contract, bound: Bound) -> bool:
         if bound.delay_ns == UNBOUNDED:
             return False
         limit_ns = self.limit_ns(contract)
         return limit_ns == 0 or bound.delay_ns <= limit_ns
 
-    def _first_broken(self, asking: Contract | None) -> Contract | None:
-        """Return a flow that would lose its promise; one that was promised before the asking one."""
-        broken = self._broken()
-        for contract in broken:
-            if contract is not asking:
-                return contract
-        return broken[0] if broken else None
+    def _first_broken(
+        self, bounds: list[tuple[Contract, Bound]], asking: Contract | None
+    ) -> tuple[Contract, Bound] | None:
+        """Return a flow that would lose its promise; the asking one only if it is the only one."""
+        own: tuple[Contract, Bound] | None = None
+        for flow in bounds:
+            if not self._keeps(flow[0], flow[1]):
+                if flow[0] is not asking:
+                    return flow
+                own = flow
+        return own
 
     # Changing the plan, and changing it back.
 
@@ -329,9 +327,13 @@ class Admission:
     def _helps(self, contract: Contract, weight: int, is_own: bool) -> bool:
         """Tell whether with that weight the flow itself, or else every other one, keeps its promise."""
         previous = self._place(contract, weight)
+        rotation = self._rotation()
         helps = True
-        for broken in self._broken():
-            if (broken is contract) == is_own:
-                helps = False
+        for index, topic in enumerate(self._topics.values()):
+            if is_own and topic.name != contract.topic:
+                continue
+            for flow in topic.flows.values():
+                if (flow is contract) == is_own and helps:
+                    helps = self._keeps(flow, self._bound_in(rotation, index, flow))
         self._restore(contract.topic, previous)
         return helps

