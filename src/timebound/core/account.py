@@ -18,8 +18,97 @@ IN_TIME: Final = Outcome.IN_TIME.value
 LATE: Final = Outcome.LATE.value
 DROPPED: Final = Outcome.DROPPED.value
 
-# One row in the order of records.TRACE_FIELDS.
-TraceRow = tuple[int, int, str, str, str, str, int, int, int, int, int, str, str, int, int, int, str]
+
+class TraceRun:
+    """Trace records that differ in nothing but their message id, which counts up from the first.
+
+    Messages that are read together are mostly alike: as a run they cost a comparison each, where
+    a record of its own would cost more than the message.
+    """
+
+    __slots__ = (
+        "allowed_ns",
+        "client_id",
+        "count",
+        "message",
+        "message_id",
+        "outcome",
+        "qos",
+        "queued_ns",
+        "reason",
+        "size_bytes",
+        "subscription",
+        "time_ns",
+    )
+
+    def __init__(
+        self,
+        client_id: str,
+        message: Message,
+        subscription: Subscription | None,
+        outcome: str,
+        reason: str,
+        time_ns: int,
+        qos: int,
+        queued_ns: int,
+        message_id: int,
+        count: int,
+    ) -> None:
+        self.client_id = client_id
+        self.message = message
+        self.subscription = subscription
+        self.outcome = outcome
+        self.reason = reason
+        self.time_ns = time_ns
+        self.qos = qos
+        self.queued_ns = queued_ns
+        self.message_id = message_id
+        self.count = count
+        self.size_bytes = message.size()
+        self.allowed_ns = message.allowed_ns(subscription)
+
+    def part(self, message_id: int, count: int) -> TraceRun:
+        """The same records for some of the message ids."""
+        return TraceRun(
+            self.client_id,
+            self.message,
+            self.subscription,
+            self.outcome,
+            self.reason,
+            self.time_ns,
+            self.qos,
+            self.queued_ns,
+            message_id,
+            count,
+        )
+
+    def takes(
+        self,
+        client_id: str,
+        delivery: Delivery,
+        subscription: Subscription | None,
+        outcome: str,
+        reason: str,
+        now_ns: int,
+    ) -> bool:
+        """Whether the record is the next one of this run."""
+        message = delivery.message
+        first = self.message
+        return (
+            message.sequence == self.message_id + self.count
+            and subscription is self.subscription
+            and now_ns == self.time_ns
+            and message.published_ns == first.published_ns
+            and message.topic == first.topic
+            and message.publisher == first.publisher
+            and client_id == self.client_id
+            and outcome is self.outcome
+            and reason == self.reason
+            and delivery.qos == self.qos
+            and message.size() == self.size_bytes
+            and message.timeout_ns == first.timeout_ns
+            and (delivery.sent_ns if delivery.sent_ns else now_ns) - delivery.offered_ns == self.queued_ns
+        )
 
 
 class Missed:
@@ -48,7 +137,7 @@ class Account:
         "matched",
         "missed",
         "paid_micro",
-        "rows",
+        "runs",
     )
 
     def __init__(self) -> None:
@@ -59,7 +148,7 @@ class Account:
         self.earned_micro = 0
         self.paid_micro = 0
         self.is_tracing = False
-        self.rows: list[TraceRow] = []
+        self.runs: list[TraceRun] = []
         self.missed: list[Missed] = []
 
     def delivered(self, client_id: str, delivery: Delivery, now_ns: int) -> None:
@@ -112,12 +201,28 @@ class Account:
                 self.in_time -= 1
                 self.earned_micro -= one.price_micro if one is not None else 0
         if self.is_tracing:
-            self.rows = [row for row in self.rows if row[1] != message.sequence or row[4] != client_id]
+            self._untrace(client_id, message.sequence)
 
-    def take_rows(self) -> list[TraceRow]:
-        rows = self.rows
-        self.rows = []
-        return rows
+    def take_runs(self) -> list[TraceRun]:
+        """The trace since the last call."""
+        runs = self.runs
+        self.runs = []
+        return runs
+
+    def _untrace(self, client_id: str, message_id: int) -> None:
+        """Take a record out of its run: what is behind it becomes a run of its own."""
+        kept: list[TraceRun] = []
+        for run in self.runs:
+            offset = message_id - run.message_id
+            if run.client_id != client_id or not 0 <= offset < run.count:
+                kept.append(run)
+                continue
+            behind = run.count - offset - 1
+            if offset:
+                kept.append(run.part(run.message_id, offset))
+            if behind:
+                kept.append(run.part(message_id + 1, behind))
+        self.runs = kept
 
     def _trace(
         self,
@@ -128,29 +233,26 @@ class Account:
         reason: str,
         now_ns: int,
     ) -> None:
-        message = delivery.message
-        left_ns = delivery.sent_ns if delivery.sent_ns else now_ns
-        self.rows.append(
-            (
-                now_ns,
-                message.sequence,
-                message.topic,
-                message.publisher,
-                client_id,
-                subscription.topic_filter if subscription is not None else "",
-                delivery.qos,
-                message.size(),
-                message.published_ns,
-                left_ns - delivery.offered_ns,
-                message.allowed_ns(subscription),
-                outcome,
-                reason,
-                subscription.price_micro if subscription is not None else 0,
-                subscription.penalty_micro if subscription is not None else 0,
-                0,
-                client_id,
+        runs = self.runs
+        if runs and runs[-1].takes(client_id, delivery, subscription, outcome, reason, now_ns):
+            runs[-1].count += 1
+        else:
+            message = delivery.message
+            queued_ns = (delivery.sent_ns if delivery.sent_ns else now_ns) - delivery.offered_ns
+            runs.append(
+                TraceRun(
+                    client_id,
+                    message,
+                    subscription,
+                    outcome,
+                    reason,
+                    now_ns,
+                    delivery.qos,
+                    queued_ns,
+                    message.sequence,
+                    1,
+                )
             )
-        )
 
 
 def pairs(delivery: Delivery) -> list[Subscription | None]:

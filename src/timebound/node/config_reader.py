@@ -24,8 +24,10 @@ from timebound.node.config_values import (
     Limits,
     ListenerConfig,
     LogConfig,
+    MetricsConfig,
     SecurityConfig,
     TlsConfig,
+    TraceConfig,
     format_size,
     settings_of,
 )
@@ -93,6 +95,8 @@ class ConfigReader:
             listeners=self._listeners(document),
             security=self._security(document),
             limits=Limits(**self._table(Limits, document.get("limits", {}), ("limits",))),
+            trace=self._trace(document),
+            metrics=MetricsConfig(**self._table(MetricsConfig, document.get("metrics", {}), ("metrics",))),
             log=LogConfig(**self._table(LogConfig, document.get("log", {}), ("log",))),
         )
 
@@ -101,6 +105,11 @@ class ConfigReader:
         # With a file, data lies beside it, wherever the broker is started from.
         values.setdefault("path", self._path.parent / DataConfig().path)
         return DataConfig(**values)
+
+    def _trace(self, document: dict[str, Any]) -> TraceConfig:
+        values = self._table(TraceConfig, document.get("trace", {}), ("trace",))
+        values.setdefault("path", self._path.parent / TraceConfig().path)
+        return TraceConfig(**values)
 
     def _table(self, table: type, raw: object, at: KeyPath) -> dict[str, Any]:
         """Read the keys of one table; wrong ones are noted and left out."""

@@ -196,6 +196,36 @@ class AclEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class TraceConfig:
+    """`[trace]`: one record for every matched (message, subscription), as Parquet files."""
+
+    enabled: bool = setting("switch", False, "off, because it takes disk; needs the package `pyarrow`")
+    path: Path = setting(
+        "path", Path("trace"), "a folder with a folder for each day and node; relative to this file"
+    )
+    file_bytes_max: int = setting(
+        "size", 64 * MEBIBYTE, "a file is closed at this size; smaller ones cost Spark time", minimum=KIBIBYTE
+    )
+    file_age_max_s: float = setting(
+        "duration",
+        60.0,
+        "a file is closed at this age; until then readers do not see it, and a crash loses it",
+        minimum=1,
+    )
+    disk_bytes_max: int = setting(
+        "size", 4 * GIBIBYTE, "for all files together; the oldest are removed beyond it", minimum=MEBIBYTE
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsConfig:
+    """`[metrics]`: figures for Prometheus over HTTP, at `/metrics`."""
+
+    host: str = setting("text", "127.0.0.1", "figures tell about clients and topics; only this machine asks")
+    port: int = setting("count", 0, "0: off; nothing listens that was not asked for", maximum=65_535)
+
+
+@dataclass(frozen=True, slots=True)
 class LogConfig:
     """`[log]`: what the broker writes to standard error."""
 
@@ -349,6 +379,8 @@ class Config:
     listeners: tuple[ListenerConfig, ...] = (ListenerConfig(),)
     security: SecurityConfig = SecurityConfig()
     limits: Limits = Limits()
+    trace: TraceConfig = TraceConfig()
+    metrics: MetricsConfig = MetricsConfig()
     log: LogConfig = LogConfig()
 
 
@@ -361,6 +393,8 @@ TABLES: Final[tuple[tuple[str, type], ...]] = (
     ("security", SecurityConfig),
     ("acl", AclEntry),
     ("limits", Limits),
+    ("trace", TraceConfig),
+    ("metrics", MetricsConfig),
     ("log", LogConfig),
 )
 

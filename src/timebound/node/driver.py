@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from timebound.core.account import TraceRun
 from timebound.core.broker import Broker
 from timebound.core.durability import Batch
 from timebound.core.effects import StoreOrder
@@ -34,6 +35,12 @@ class BatchStorage(Protocol):
     def pending_orders(self) -> int: ...
 
     def submit(self, orders: list[StoreOrder], done: Callable[[], None]) -> None: ...
+
+
+class TraceSink(Protocol):
+    """What the driver needs of a trace."""
+
+    def write(self, runs: list[TraceRun]) -> None: ...
 
 
 class Client(Protocol):
@@ -62,6 +69,7 @@ class Driver:
         self.emptied = asyncio.Event()  # set whenever the last connection has gone
         self.throttled: list[Client] = []  # not read again before the turn is over
         self.authenticated = 0
+        self.trace: TraceSink | None = None
         self._storage = storage
         self._loop = loop
         self._is_scheduled = False
@@ -91,6 +99,11 @@ class Driver:
             self._is_scheduled = True
             self._loop.call_soon(self.turn)
 
+    def turn_now(self) -> None:
+        """Act at once, unless a turn is coming anyway: then this joins it."""
+        if not self._is_scheduled:
+            self.turn()
+
     def turn(self) -> None:
         """Act on everything the core has decided."""
         self._is_scheduled = False
@@ -106,6 +119,8 @@ class Driver:
         batch = broker.take_batch()
         if batch is not None:
             self._store(batch)
+        if self.trace is not None and broker.account.runs:
+            self.trace.write(broker.account.take_runs())
         if broker.has_ready():
             self.schedule()
         if self.throttled and not self.is_storage_behind():

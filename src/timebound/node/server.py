@@ -28,9 +28,11 @@ from timebound.node.config_values import Limits, TlsConfig
 from timebound.node.connection import Connection
 from timebound.node.driver import PATROL_INTERVAL_S, Driver
 from timebound.node.handshake import Door
+from timebound.node.metrics import MetricsServer
 from timebound.node.passwords import PasswordFile
 from timebound.node.storage import NoStorage, Storage
 from timebound.node.sys_topics import SysTopics
+from timebound.node.trace import TraceLimits, TraceWriter
 from timebound.node.translate import to_subscription
 from timebound.node.websocket import WebSocketAdapter
 from timebound.wire.reasons import ReasonCode
@@ -58,6 +60,8 @@ class Server:
         self._tasks: list[asyncio.Task[None]] = []
         self._checkers = ThreadPoolExecutor(PASSWORD_THREADS, thread_name_prefix="timebound-password")
         self._passwords: PasswordFile | None = None
+        self._trace: TraceWriter | None = None
+        self._metrics: MetricsServer | None = None
         self.driver: Driver | None = None
 
     async def start(self) -> None:
@@ -87,6 +91,7 @@ class Server:
                 door = Door(listener, self.config, self.driver, access, self._passwords, self._checkers)
                 self._doors.append(door)
                 await self._listen(listener, context, door)
+            await self._open_account(broker)
         except BaseException:
             await self.stop()
             raise
@@ -96,6 +101,20 @@ class Server:
             figures = SysTopics(broker, self.config.node_name, now_ns)
             self._tasks.append(asyncio.create_task(self._publish_figures(figures), name="timebound-sys"))
         self.driver.turn()
+
+    async def _open_account(self, broker: Broker) -> None:
+        """Start what tells about messages: trace files and figures over HTTP."""
+        trace = self.config.trace
+        if trace.enabled:
+            limits = TraceLimits(trace.file_bytes_max, trace.file_age_max_s, trace.disk_bytes_max)
+            self._trace = TraceWriter(trace.path, self.config.node_name, limits)
+            broker.account.is_tracing = True
+            assert self.driver is not None
+            self.driver.trace = self._trace
+        metrics = self.config.metrics
+        if metrics.port:
+            self._metrics = MetricsServer(broker, self._trace)
+            await self._metrics.start(metrics.host, metrics.port)
 
     def addresses(self) -> list[tuple[ListenerConfig, str, int]]:
         """Where the listeners really are; the port matters when 0 was asked for."""
@@ -125,6 +144,10 @@ class Server:
         if self.driver is not None:
             await self._close_connections(self.driver)
             self.driver.stop()
+        if self._metrics is not None:
+            self._metrics.close()
+        if self._trace is not None:
+            await asyncio.to_thread(self._trace.close)
         self._checkers.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._storage.close)
 
