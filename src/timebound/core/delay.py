@@ -32,7 +32,7 @@ VARIATION_FLOOR: Final = 0.05
 # Busy time after which a sample counts 1/e: a rate that changed 4× is followed in about 2 s.
 MEMORY_NS: Final = 500_000_000
 # On a slow link one sample outlasts the memory; it still never replaces more than this part of the past.
-SAMPLE_SHARE_MAX: Final = 0.125
+SAMPLE_SHARE_MAX: Final = 0.25
 # The start value counts as much as this many KB.
 START_WEIGHT_KB: Final = 4.0
 

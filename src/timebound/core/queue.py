@@ -167,7 +167,7 @@ class LinkQueue:
         if chosen is None:
             return None
         entry = self._in_order(chosen, now_ns)
-        charge(self.lanes, self.lanes[entry.lane], entry.size)
+        charge(self.lanes, entry)
         self._take_out(entry)
         entry.state = POPPED
         self.popped += 1
@@ -387,8 +387,8 @@ class LinkQueue:
         self._size_mean += (size - self._size_mean) / float(self._sizes)
         self._pushes_since_first += 1
         if self.link.first_ns > 0.0:
-            # As many pushes as entries lie between two rankings, so each push pays for one at most.
-            if self._pushes_since_first < max(_SIZE_CHECK_PUSHES, self.messages_queued):
+            # Half as many pushes as entries lie between two rankings, so each push pays for two at most.
+            if self._pushes_since_first < max(_SIZE_CHECK_PUSHES, self.messages_queued // 2):
                 return
             known = self.link.first_ns / self.link.mean_ns_per_byte
             if abs(self._size_mean - known) <= _SIZE_DRIFT * known:

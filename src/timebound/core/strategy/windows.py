@@ -79,7 +79,10 @@ class Windows:
                 self.remove(node)
                 return node
             if current - self._next > _JUMP * len(self._buckets) + _JUMP:
-                self._next = min(self._buckets) if self._buckets else current + 1
+                # Not beyond the next bucket: a node may still be put into one before the first filled.
+                self._next = current + 1
+                if self._buckets:
+                    self._next = min(self._next, min(self._buckets))
             else:
                 self._next += 1
         return None
