@@ -23,13 +23,15 @@ def check_filter(topic_filter: str) -> None:
     """
     if not topic_filter:
         raise FilterError("topic filter is empty")
+    if "\0" in topic_filter:
+        raise FilterError(
+            f"topic filter {topic_filter!r} has a null character", position=topic_filter.index("\0")
+        )
     inner = topic_filter
     offset = 0
     if topic_filter.startswith("$share"):
         inner = _check_share(topic_filter)
         offset = len(topic_filter) - len(inner)
-    if "\0" in inner:
-        raise FilterError(f"topic filter {topic_filter!r} has a null character", position=inner.index("\0"))
     levels = inner.split("/")
     position = offset
     for number, level in enumerate(levels):
