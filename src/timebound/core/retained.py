@@ -74,37 +74,42 @@ class RetainedStore:
         return True
 
     def match(self, topic_filter: str) -> list[Message]:
-        """The retained messages that an unshared filter selects, in order of their topics' arrival."""
+        """The retained messages that an unshared filter selects, level by level in order of arrival."""
         found: list[Message] = []
-        self._collect(self._root, topic_filter.split("/"), 0, found)
+        levels = topic_filter.split("/")
+        is_open = levels[-1] == "#"
+        if is_open:
+            levels.pop()
+        nodes = [self._root]
+        # Level by level, not by recursion: a topic may have more levels than the stack has room.
+        for level in levels:
+            following: list[RetainedNode] = []
+            for node in nodes:
+                if level != "+":
+                    exact = node.children.get(level)
+                    if exact is not None:
+                        following.append(exact)
+                elif node is self._root:
+                    # MQTT 5, 4.7.2: a leading wildcard never selects a topic that starts with $.
+                    following += [child for name, child in node.children.items() if name[:1] != "$"]
+                else:
+                    following += node.children.values()
+            nodes = following
+        for node in nodes:
+            if is_open:
+                self._collect_all(node, found)
+            elif node.message is not None:
+                found.append(node.message)
         return found
 
-    def _collect(self, node: RetainedNode, levels: list[str], depth: int, found: list[Message]) -> None:
-        if depth == len(levels):
-            if node.message is not None:
-                found.append(node.message)
-            return
-        level = levels[depth]
-        if level == "#":
-            self._collect_all(node, found, is_root=depth == 0)
-        elif level == "+":
-            for name, child in node.children.items():
-                # MQTT 5, 4.7.2: a leading wildcard never selects a topic that starts with $.
-                if depth > 0 or not name.startswith("$"):
-                    self._collect(child, levels, depth + 1, found)
-        else:
-            exact = node.children.get(level)
-            if exact is not None:
-                self._collect(exact, levels, depth + 1, found)
-
-    def _collect_all(self, node: RetainedNode, found: list[Message], is_root: bool) -> None:
+    def _collect_all(self, node: RetainedNode, found: list[Message]) -> None:
         pending = [node]
         while pending:
             current = pending.pop()
             if current.message is not None:
                 found.append(current.message)
             for name, child in reversed(current.children.items()):
-                if not (is_root and current is node and name.startswith("$")):
+                if current is not self._root or name[:1] != "$":
                     pending.append(child)
 
     def _check(self) -> None:

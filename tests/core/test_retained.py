@@ -1,0 +1,165 @@
+"""The retained store against a dict, its limits, and topics as deep as a packet allows."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from timebound.core.message import Message
+from timebound.core.retained import RetainedStore
+
+from .topic_strategies import FILTERS, TOPICS, selects
+
+MESSAGES_MAX = 4
+BYTES_MAX = 80
+
+
+def retained(topic: str, payload: bytes = b"x") -> Message:
+    return Message(topic, payload, 0, True, 0)
+
+
+def stored(*topics: str) -> RetainedStore:
+    store = RetainedStore(1_000, 1_000_000)
+    for topic in topics:
+        assert store.put(retained(topic))
+    return store
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "expected"),
+    [
+        ("a", ["a"]),
+        ("a/#", ["a", "a/b", "a/b/c"]),  # 4.7.1.2: with the parent
+        ("a/+", ["a/b"]),
+        ("+/b/#", ["a/b", "a/b/c"]),
+        ("#", ["a", "a/b", "a/b/c"]),  # 4.7.2: without $
+        ("+/b", ["a/b"]),
+        ("$s/#", ["$s/b"]),
+        ("$s/+", ["$s/b"]),
+        ("x", []),
+        ("a/b/c/d", []),
+    ],
+)
+def test_a_filter_finds_what_it_selects(topic_filter: str, expected: list[str]) -> None:
+    store = stored("a", "a/b", "a/b/c", "$s/b")
+
+    assert [message.topic for message in store.match(topic_filter)] == expected
+
+
+def test_put_replaces_the_message_of_the_topic() -> None:
+    store = stored("a")
+
+    assert store.put(retained("a", b"newer"))
+
+    assert [message.payload for message in store.match("a")] == [b"newer"]
+    assert len(store) == 1
+
+
+def test_a_full_store_refuses_a_new_topic_and_still_replaces_old_ones() -> None:
+    store = RetainedStore(2, 1_000)
+    assert store.put(retained("a"))
+    assert store.put(retained("b"))
+
+    assert not store.put(retained("c"))
+    assert store.put(retained("b", b"newer"))
+
+    assert store.get("c") is None
+    assert [message.payload for message in store.match("b")] == [b"newer"]
+
+
+def test_a_message_beyond_the_bytes_is_refused_and_changes_nothing() -> None:
+    store = RetainedStore(10, 30)
+    assert store.put(retained("a", b"x" * 21))
+
+    assert not store.put(retained("a", b"x" * 22))
+    assert not store.put(retained("b", b""))
+
+    assert store.size_bytes == 30
+    assert [len(message.payload) for message in store.match("#")] == [21]
+
+
+def test_removing_a_topic_keeps_those_above_and_below() -> None:
+    store = stored("a", "a/b", "a/b/c")
+
+    assert store.remove("a/b")
+    assert not store.remove("a/b")
+
+    assert [message.topic for message in store.match("#")] == ["a", "a/b/c"]
+
+
+def test_the_deepest_topic_is_found_and_removed() -> None:
+    # A topic has at most 65,535 bytes (1.5.4), so 65,536 levels: more than any stack is deep.
+    topic = "/" * 65_535
+    store = stored(topic, "a")
+
+    assert [message.topic for message in store.match("/".join(["+"] * 32_000) + "/#")] == [topic]
+    assert [message.topic for message in store.match(topic)] == [topic]
+    assert store.remove(topic)
+    assert len(store.match("#")) == 1
+
+
+class RetainedMachine(RuleBasedStateMachine):
+    """Any sequence of puts and removes, beside a dict."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = RetainedStore(MESSAGES_MAX, BYTES_MAX)
+        self.expected: dict[str, Message] = {}
+
+    @rule(topic=TOPICS, size=st.integers(0, 40))
+    def put(self, topic: str, size: int) -> None:
+        message = retained(topic, b"x" * size)
+        others = [kept for name, kept in self.expected.items() if name != topic]
+        old = self.expected.get(topic)
+        fits = len(others) < MESSAGES_MAX and (
+            sum(kept.size() for kept in others) + message.size() <= BYTES_MAX
+            or (old is not None and message.size() <= old.size())
+        )
+
+        assert self.store.put(message) is fits
+        if fits:
+            self.expected[topic] = message
+
+    @rule(topic=TOPICS)
+    def remove(self, topic: str) -> None:
+        assert self.store.remove(topic) is (self.expected.pop(topic, None) is not None)
+
+    @precondition(lambda self: self.expected)
+    @rule(data=st.data())
+    def remove_one_that_is_there(self, data: st.DataObject) -> None:
+        topic = data.draw(st.sampled_from(list(self.expected)))
+
+        assert self.store.remove(topic)
+        del self.expected[topic]
+
+    @rule(topic_filter=FILTERS)
+    def match(self, topic_filter: str) -> None:
+        found = self.store.match(topic_filter)
+
+        wanted = [message for topic, message in self.expected.items() if selects(topic_filter, topic)]
+        assert len(found) == len(wanted)
+        assert {id(message) for message in found} == {id(message) for message in wanted}
+
+    @invariant()
+    def is_whole(self) -> None:
+        self.store._check()
+        assert len(self.store) == len(self.expected)
+        assert all(self.store.get(topic) is message for topic, message in self.expected.items())
+
+
+RetainedMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+TestRetained = RetainedMachine.TestCase
+
+
+@settings(max_examples=50)
+@given(st.lists(TOPICS, unique=True, max_size=12))
+def test_an_emptied_store_keeps_nothing(topics: list[str]) -> None:
+    store = stored(*topics)
+
+    for topic in sorted(topics):
+        assert store.remove(topic)
+
+    assert store.size_bytes == 0
+    assert not store._root.children
