@@ -213,6 +213,27 @@ def test_full_queue_drops_for_that_consumer_alone_and_says_so() -> None:
     assert "queue_max=3" in full[0].message
 
 
+def test_slow_consumer_can_be_evicted_for_a_full_queue_or_for_holding_its_lane() -> None:
+    reports: list[Report] = []
+    flooded, stuck = Gate(), Gate()
+    with laned(reports, threads=2) as channel:
+        channel.connect(flooded, "a", name="flooded", queue_max=2, evict_slow=True)
+        channel.connect(stuck, "b", name="stuck", evict_slow=True)
+        supplier = channel.supplier("s", "a", "b")
+        supplier.push("b")
+        for _ in range(3):
+            supplier.push("a")
+        wait_until(lambda: channel.statistics().consumers == ())
+        flooded.release.set()
+        stuck.release.set()
+
+    evicted = {r.consumer: r.message for r in reports if r.kind is Kind.EVICTED}
+    assert evicted == {
+        "flooded": "evicted because its queue was full (queue_max=2)",
+        "stuck": "evicted because it has held its lane for over 50 ms",
+    }
+
+
 def test_consumer_may_leave_from_its_own_lane() -> None:
     calls: list[object] = []
     with laned() as channel:

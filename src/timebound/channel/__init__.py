@@ -6,6 +6,7 @@ See docs/channel.md. Only the names below are public.
 from __future__ import annotations
 
 from timebound.channel.aio import AsyncioDispatch
+from timebound.channel.brokered import BrokerGateway, advert_topic
 from timebound.channel.builder import ChannelBuilder, build
 from timebound.channel.channel import EventChannel, Supplier
 from timebound.channel.consumer import Consumer
@@ -29,6 +30,7 @@ __all__ = [
     "AsyncioDispatch",
     "AsyncioTiming",
     "Broadcast",
+    "BrokerGateway",
     "ChannelBuilder",
     "ChannelError",
     "Consumer",
@@ -52,6 +54,7 @@ __all__ = [
     "Timeout",
     "Timing",
     "UndeclaredEvent",
+    "advert_topic",
     "all_of",
     "any_of",
     "build",

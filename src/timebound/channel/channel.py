@@ -180,12 +180,14 @@ class EventChannel(Owner):
         operation: Operation | None = None,
         where: Predicate | None = None,
         evict_after: int = 0,
+        evict_slow: bool = False,
         queue_max: int = 0,
     ) -> Consumer:
         """Connect a consumer; without a dependency it receives every event.
 
-        `where` must accept an event before it counts. `evict_after` failures in a row disconnect it.
-        `queue_max` bounds the deliveries that may wait for it.
+        `where` must accept an event before it counts. `evict_after` failures in a row disconnect it, and
+        with `evict_slow` so does a full queue, or holding its lane for too long. `queue_max` bounds the
+        deliveries that may wait for it.
 
         Raises:
             NotSchedulable: its operation would break a deadline; says what would fit.
@@ -194,6 +196,7 @@ class EventChannel(Owner):
         with self._lock:
             consumer = self._make(callback, dependency, name, operation, where)
             consumer.evict_after = evict_after
+            consumer.evict_slow = evict_slow
             consumer.queue_max = queue_max
             self._admit(consumer)
         self._settle()

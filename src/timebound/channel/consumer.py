@@ -73,8 +73,6 @@ class Consumer:
         *,
         where: Predicate | None = None,
         meter: Meter | None = None,
-        evict_after: int = 0,
-        queue_max: int = 0,
         is_async: bool = False,
         is_gateway: bool = False,
     ) -> None:
@@ -84,8 +82,9 @@ class Consumer:
         self.correlator = correlator
         self.where = where
         self.meter = meter
-        self.evict_after = evict_after  # failures in a row that disconnect it; 0 = never
-        self.queue_max = queue_max  # deliveries that may wait for it; 0 = the dispatcher's own limit
+        self.evict_after = 0  # failures in a row that disconnect it; 0 = never
+        self.evict_slow = False  # whether a full queue, or holding its lane too long, disconnects it
+        self.queue_max = 0  # deliveries that may wait for it; 0 = the dispatcher's own limit
         self.is_async = is_async
         self.is_gateway = is_gateway
         self.lane_key = BEST_EFFORT if meter is None else meter.operation.period_ns
@@ -193,6 +192,14 @@ class Consumer:
         if self.dropped & (self.dropped - 1) == 0:  # 1st, 2nd, 4th, ...: a flood of drops stays readable
             message = f"queue is full (queue_max={limit}); {self.dropped} events dropped so far"
             self._owner.report(Report(Kind.QUEUE_FULL, self.name, message))
+        if self.evict_slow:
+            self._owner.evict(self, f"evicted because its queue was full (queue_max={limit})")
+
+    def stall(self, message: str) -> None:
+        """Report that it has not come back from an event for too long."""
+        self._owner.report(Report(Kind.STALLED, self.name, message))
+        if self.evict_slow:
+            self._owner.evict(self, f"evicted because it {message}")
 
     def begin(self, queue: Queue, arrival: int, event: Event, mask: int) -> bool:
         """Claim the consumer for one step; False parks the delivery until the present step is finished."""

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from timebound.channel.channel import EventChannel
 from timebound.channel.consumer import Consumer
+from timebound.channel.dependency import Key
 from timebound.channel.errors import ChannelError
 from timebound.channel.event import TIMEOUT, TOGETHER, Event
 from timebound.channel.federation import MEDIUM_PREFIX, Advert, Carried, Federation, Frame, Seen
@@ -59,7 +60,6 @@ class Hub:
         self._seen = Seen()
         # Numbers go on where an earlier life of this channel cannot have been.
         self._sequence = time.time_ns()
-        self._on_change: list[Callable[[], None]] = []
         self.advertise = Coalesced(self._advertise)
         self._follow = Coalesced(self._redirect)
         channel.add_listener(self.advertise)
@@ -102,9 +102,10 @@ class Hub:
         with self._lock:
             return sorted(self._links)
 
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever something new is known of the federation."""
-        self._on_change.append(listener)
+    def wants_from(self, medium: str) -> list[Key]:
+        """What this channel and those behind it have to take from a shared medium."""
+        with self._lock:
+            return self.federation.wants_from(medium)
 
     def _advertise(self) -> None:
         """Tell everybody this channel's neighbours and wants, if they changed."""
@@ -146,8 +147,6 @@ class Hub:
             links = [link for name, link in self._links.items() if name != neighbour_from]
         for link in links:
             link.send(advert)
-        for listener in list(self._on_change):
-            listener()
 
     def _redirect(self) -> None:
         with self._lock:

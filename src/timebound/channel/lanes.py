@@ -499,6 +499,4 @@ class Lanes(Dispatcher):
                 lanes = list(self._lanes.values())
             for lane in lanes:
                 for consumer in lane.relieve(now_ns):
-                    assert self._report is not None
-                    message = f"has held its lane for over {STALL_NS // MILLISECOND} ms"
-                    self._report(Report(Kind.STALLED, consumer.name, message))
+                    consumer.stall(f"has held its lane for over {STALL_NS // MILLISECOND} ms")
