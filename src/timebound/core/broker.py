@@ -241,6 +241,14 @@ class Broker:
         reason_code = SUCCESS if count else NO_MATCHING_SUBSCRIBERS
         self._durability.reply(session, Reply(kind, packet_id, reason_code), mark)
 
+    def accept_request(self, session: Session, qos: int, packet_id: int) -> None:
+        """Acknowledge a QoS 1 or 2 message that was a request to the broker itself.
+
+        Of QoS 2 no packet id is kept: a request sent again is done again, to the same end.
+        """
+        kind = PUBACK if qos == 1 else PUBREC
+        self._durability.reply(session, Reply(kind, packet_id), self._durability.mark())
+
     def refuse_publish(
         self, session: Session, qos: int, packet_id: int, reason_code: int, reason: str
     ) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from timebound.core.message import Message
 from timebound.core.session import Session
 from timebound.errors import ProtocolError
-from timebound.node import requests
+from timebound.node import control, requests
 from timebound.node.driver import Driver
 from timebound.node.handshake import Accepted, Door, Refused, decide, decide_with_password
 from timebound.node.link import LinkMeter
@@ -200,6 +200,9 @@ class Connection:
                 return
         if len(topic) > self._topic_unchecked_max and not self._is_topic_within_limits(packet, topic):
             return
+        if topic[0] == "$" and topic.startswith(control.PREFIX):
+            self._on_request(session, packet, topic, now_ns)
+            return
         if packet.passed_on or packet.message_expiry_interval >= 0:
             if len(packet.user_properties) > self.driver.limits.user_properties_max:
                 self.refuse_publish(packet, reasons.ReasonCode.QUOTA_EXCEEDED, "too many user properties")
@@ -222,6 +225,12 @@ class Connection:
                 reasons.ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
                 f"more than {self.driver.limits.inflight_max} QoS 2 messages are not released",
             )
+
+    def _on_request(self, session: Session, packet: Publish, topic: str, now_ns: int) -> None:
+        try:
+            control.handle(self, session, packet, topic, now_ns)
+        except ProtocolError as error:
+            self.refuse_publish(packet, error.reason_code, str(error))
 
     def _resolve_alias(self, packet: Publish) -> str:
         """The topic that an alias stands for; the connection is closed where it stands for none."""

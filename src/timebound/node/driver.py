@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from timebound.core.account import TraceRun
 from timebound.core.broker import Broker
@@ -70,6 +70,7 @@ class Driver:
         self.throttled: list[Client] = []  # not read again before the turn is over
         self.authenticated = 0
         self.trace: TraceSink | None = None
+        self.doors: list[Any] = []  # of all listeners; `handshake.Door`, which knows the driver
         self._storage = storage
         self._loop = loop
         self._is_scheduled = False

@@ -90,6 +90,7 @@ class Server:
             for listener, context in zip(self.config.listeners, self._contexts, strict=True):
                 door = Door(listener, self.config, self.driver, access, self._passwords, self._checkers)
                 self._doors.append(door)
+                self.driver.doors.append(door)
                 await self._listen(listener, context, door)
             await self._open_account(broker)
         except BaseException:
