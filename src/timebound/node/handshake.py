@@ -7,6 +7,7 @@ tens of milliseconds by design, so it runs in a thread and the answer comes back
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from timebound.core.delay import link_of_rate
 from timebound.core.effects import Will
 from timebound.core.scheduling import Scheduling
 from timebound.core.session import START_DELAY
-from timebound.errors import ProtocolError
+from timebound.errors import ConfigError, ProtocolError
 from timebound.node import requests
 from timebound.node.config_values import NEVER_S, Config, Limits, ListenerConfig
 from timebound.node.driver import Driver
@@ -177,7 +178,9 @@ def decide_with_password(
     password = packet.password or b""
 
     def check() -> bool:
-        passwords.reload_if_changed()
+        # A file that has become unreadable is reported by the patrol; the users known before stay.
+        with contextlib.suppress(ConfigError):
+            passwords.reload_if_changed()
         return passwords.check(name, password)
 
     def finish(future: asyncio.Future[bool]) -> None:

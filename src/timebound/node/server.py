@@ -182,6 +182,7 @@ class Server:
                 listener.host,
                 listener.port,
                 ssl=context,
+                ssl_handshake_timeout=self.config.limits.connect_timeout_s if context is not None else None,
                 backlog=BACKLOG,
                 reuse_address=True,
                 family=socket.AF_UNSPEC,
