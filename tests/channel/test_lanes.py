@@ -14,7 +14,8 @@ from threading import get_ident, get_native_id
 import pytest
 
 from timebound.channel import ChannelBuilder, ChannelError, Event, EventChannel, Kind, Lanes, Report
-from timebound.channel.lanes import LANES_MAX, STALL_NS
+from timebound.channel.lane import STALL_NS
+from timebound.channel.lanes import LANES_MAX
 from timebound.channel.realtime import LANE_PRIORITY_MAX, lane_priority, set_priority
 
 LIMIT_S = 10.0
