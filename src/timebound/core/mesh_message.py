@@ -1,0 +1,77 @@
+"""A message under way in a mesh: the copies between brokers, and what waits at one broker."""
+
+from __future__ import annotations
+
+from timebound.core.mesh_table import HomeGroup, SubscriptionTable
+from timebound.core.message import Message
+from timebound.core.strategy.entry import Entry
+
+
+class MeshMessage:
+    """A message with the broker where it entered the mesh.
+
+    It remembers what it matched, and in which state of which table: brokers that share a table,
+    as those of a simulation may, need not match it again.
+    """
+
+    __slots__ = ("_groups", "_table", "_version", "message", "origin", "size_bytes")
+
+    def __init__(self, message: Message, origin: str, size_bytes: int) -> None:
+        self.message = message
+        self.origin = origin
+        self.size_bytes = size_bytes
+        self._groups: list[HomeGroup] = []
+        self._table: SubscriptionTable | None = None
+        self._version = -1
+
+    def groups(self, table: SubscriptionTable) -> list[HomeGroup]:
+        """What it matches in a table, one group per home."""
+        if self._table is not table or self._version != table.version:
+            self._groups = table.match(self.message)
+            self._table = table
+            self._version = table.version
+        return self._groups
+
+
+class Copy:
+    """One copy of a message between two brokers.
+
+    `targets` names the homes it is for, where its sender chose among several ways; otherwise it
+    is None and follows from the message's origin.
+    """
+
+    __slots__ = ("hops", "sender", "targets", "what")
+
+    def __init__(self, what: MeshMessage, sender: str, hops: int, targets: set[str] | None) -> None:
+        self.what = what
+        self.sender = sender  # empty for a publisher
+        self.hops = hops  # links passed so far
+        self.targets = targets
+
+
+class Waiting:
+    """A message at one broker until every group it is for has been sent on or given up."""
+
+    __slots__ = ("arrived_ns", "hops", "offers", "places", "what")
+
+    def __init__(self, what: MeshMessage, hops: int, arrived_ns: int) -> None:
+        self.what = what
+        self.hops = hops
+        self.arrived_ns = arrived_ns
+        self.offers: list[Offer] = []
+        self.places: dict[str, int] = {}  # by home: in how many queues it waits
+
+    def waits_once(self) -> bool:
+        return len(self.offers) < 2
+
+
+class Offer:
+    """A message in the queue of one link, with the groups it is for over this link."""
+
+    __slots__ = ("entry", "groups", "neighbour", "waiting")
+
+    def __init__(self, waiting: Waiting, neighbour: str, groups: list[HomeGroup]) -> None:
+        self.waiting = waiting
+        self.neighbour = neighbour
+        self.groups = groups
+        self.entry: Entry | None = None

@@ -1,0 +1,193 @@
+"""A mesh of the broker's own core under virtual time.
+
+The cluster is the driver of its brokers, as the node is on a network: it tells each what arrived
+and which link is free, and carries out what they order. It decides nothing.
+"""
+
+from __future__ import annotations
+
+from timebound.core.delay import DelayEstimator, LinkDelay
+from timebound.core.mesh import MeshBroker, MeshOptions
+from timebound.core.mesh_account import MeshAccount
+from timebound.core.mesh_message import Copy, MeshMessage
+from timebound.core.mesh_table import SubscriptionTable
+from timebound.core.routing import LinkState
+from timebound.sim.kernel import Event, Kernel
+from timebound.sim.network import SimLink
+from timebound.sim.workload import Source
+
+
+class Cluster:
+    """Brokers, links and publishers of one run."""
+
+    __slots__ = (
+        "_sequence",
+        "account",
+        "brokers",
+        "estimators",
+        "kernel",
+        "links",
+        "measures",
+        "options",
+        "processing_ns",
+        "publish_until_ns",
+        "sim_links",
+        "table",
+    )
+
+    def __init__(
+        self, options: MeshOptions, account: MeshAccount, publish_until_ns: int, measures: bool = False
+    ) -> None:
+        self.kernel = Kernel()
+        self.options = options
+        self.account = account
+        self.links = LinkState()
+        self.table = SubscriptionTable()
+        self.processing_ns = options.processing_ns
+        self.publish_until_ns = publish_until_ns
+        self.measures = measures
+        self.brokers: dict[str, MeshBroker] = {}
+        self.sim_links: dict[tuple[str, str], SimLink] = {}
+        self.estimators: dict[tuple[str, str], DelayEstimator] = {}
+        self._sequence = 0
+
+    def add_broker(self, name: str) -> None:
+        self.brokers[name] = MeshBroker(name, self.links, self.table, self.options, self.account)
+
+    def add_link(self, link: SimLink) -> None:
+        """Join two brokers; both must have been added."""
+        delay = link.delay()
+        self.sim_links[(link.source, link.target)] = link
+        self.links.set_link(link.source, link.target, delay)
+        self.brokers[link.source].add_neighbour(link.target, delay)
+        if self.measures:
+            self.estimators[(link.source, link.target)] = DelayEstimator(delay)
+
+    def add_source(self, source: Source, delay_ns: int, access: SimLink | None) -> None:
+        """Let a publisher publish; `delay_ns` and `access` are its own connection to its broker."""
+        event = Publish(self, source, delay_ns, access)
+        first_ns = source.first_ns()
+        if first_ns < self.publish_until_ns:
+            self.kernel.schedule(first_ns, event)
+
+    def next_sequence(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+    def enter(self, what: MeshMessage, now_ns: int) -> None:
+        """A published message has been read by its broker."""
+        broker = self.brokers[what.origin]
+        broker.publish(what, now_ns)
+        self.act(broker, now_ns)
+
+    def act(self, broker: MeshBroker, now_ns: int) -> None:
+        """Carry out what a broker has decided."""
+        for delivery in broker.take_deliveries():
+            copy = delivery.copy
+            what = copy.what
+            self.account.delivered(what.message, delivery.group, what.size_bytes, copy.hops, now_ns)
+        for send in broker.take_sends():
+            link = self.sim_links[(broker.name, send.neighbour)]
+            duration_ns = link.duration_ns(send.copy.what.size_bytes)
+            self.kernel.schedule(now_ns + duration_ns, Sent(self, link, send.copy, duration_ns))
+
+    def measured(self, link: SimLink, size_bytes: int, duration_ns: int, now_ns: int) -> None:
+        """Let the sender learn its link's rate, and the mesh once it has moved."""
+        estimator = self.estimators[(link.source, link.target)]
+        estimator.add(size_bytes, duration_ns)
+        known = self.links.delay(link.source, link.target)
+        if known is not None and estimator.has_moved(known):
+            self.announce(link.source, link.target, estimator.link_delay(), now_ns)
+
+    def announce(self, source: str, target: str, delay: LinkDelay, now_ns: int) -> None:
+        """Let every broker know a link's delay."""
+        self.links.set_link(source, target, delay)
+        self.brokers[source].set_link(target, delay, now_ns)
+
+
+class Publish(Event):
+    """A publisher's next message."""
+
+    __slots__ = ("access", "cluster", "delay_ns", "free_ns", "source")
+
+    def __init__(self, cluster: Cluster, source: Source, delay_ns: int, access: SimLink | None) -> None:
+        self.cluster = cluster
+        self.source = source
+        self.delay_ns = delay_ns
+        self.access = access
+        self.free_ns = 0  # when its own connection is free again
+
+    def happen(self, now_ns: int) -> None:
+        cluster = self.cluster
+        what = self.source.message(cluster.next_sequence(), now_ns)
+        arrives_ns = now_ns + self.delay_ns
+        if self.access is not None:
+            start_ns = now_ns if now_ns > self.free_ns else self.free_ns
+            self.free_ns = start_ns + self.access.duration_ns(what.size_bytes)
+            arrives_ns = self.free_ns + self.delay_ns
+        cluster.kernel.schedule(arrives_ns + cluster.processing_ns, Enter(cluster, what))
+        next_ns = self.source.next_ns(now_ns)
+        if next_ns < cluster.publish_until_ns:
+            cluster.kernel.schedule(next_ns, self)
+
+
+class Enter(Event):
+    """A published message has been processed by the broker it enters the mesh at."""
+
+    __slots__ = ("cluster", "what")
+
+    def __init__(self, cluster: Cluster, what: MeshMessage) -> None:
+        self.cluster = cluster
+        self.what = what
+
+    def happen(self, now_ns: int) -> None:
+        self.cluster.enter(self.what, now_ns)
+
+
+class Sent(Event):
+    """A link has finished sending a copy: it is free, and the copy will be processed soon."""
+
+    __slots__ = ("cluster", "copy", "duration_ns", "link", "term")
+
+    def __init__(self, cluster: Cluster, link: SimLink, copy: Copy, duration_ns: int) -> None:
+        self.cluster = cluster
+        self.link = link
+        self.copy = copy
+        self.duration_ns = duration_ns
+        self.term = link.term
+
+    def happen(self, now_ns: int) -> None:
+        cluster = self.cluster
+        link = self.link
+        if link.term != self.term:
+            cluster.brokers[link.source].lose(self.copy, link.target, now_ns)
+            return
+        arrival = Arrive(cluster, link, self.copy)
+        cluster.kernel.schedule(now_ns + link.latency_ns + cluster.processing_ns, arrival)
+        if cluster.measures:
+            cluster.measured(link, self.copy.what.size_bytes, self.duration_ns, now_ns)
+        sender = cluster.brokers[link.source]
+        sender.link_free(link.target, now_ns)
+        cluster.act(sender, now_ns)
+
+
+class Arrive(Event):
+    """A copy has been read and processed by the broker it was sent to."""
+
+    __slots__ = ("cluster", "copy", "link", "term")
+
+    def __init__(self, cluster: Cluster, link: SimLink, copy: Copy) -> None:
+        self.cluster = cluster
+        self.link = link
+        self.copy = copy
+        self.term = link.term
+
+    def happen(self, now_ns: int) -> None:
+        cluster = self.cluster
+        link = self.link
+        if link.term != self.term:
+            cluster.brokers[link.source].lose(self.copy, link.target, now_ns)
+            return
+        receiver = cluster.brokers[link.target]
+        receiver.receive(self.copy, now_ns)
+        cluster.act(receiver, now_ns)
