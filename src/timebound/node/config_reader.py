@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from timebound.core.access import ANONYMOUS, ANYONE, AccessRule
+from timebound.core.topic import check_filter
 from timebound.errors import ConfigError, FilterError
 from timebound.node.config_kinds import WrongValue, read_value, shown
 from timebound.node.config_values import (
@@ -21,6 +22,7 @@ from timebound.node.config_values import (
     AclEntry,
     Config,
     DataConfig,
+    InputConfig,
     Limits,
     ListenerConfig,
     LogConfig,
@@ -28,6 +30,7 @@ from timebound.node.config_values import (
     SecurityConfig,
     TlsConfig,
     TraceConfig,
+    WeightEntry,
     format_size,
     settings_of,
 )
@@ -95,6 +98,7 @@ class ConfigReader:
             listeners=self._listeners(document),
             security=self._security(document),
             limits=Limits(**self._table(Limits, document.get("limits", {}), ("limits",))),
+            input=self._input(document),
             trace=self._trace(document),
             metrics=MetricsConfig(**self._table(MetricsConfig, document.get("metrics", {}), ("metrics",))),
             log=LogConfig(**self._table(LogConfig, document.get("log", {}), ("log",))),
@@ -105,6 +109,32 @@ class ConfigReader:
         # With a file, data lies beside it, wherever the broker is started from.
         values.setdefault("path", self._path.parent / DataConfig().path)
         return DataConfig(**values)
+
+    def _input(self, document: dict[str, Any]) -> InputConfig:
+        values = self._table(InputConfig, document.get("input", {}), ("input",))
+        weights: list[WeightEntry] = []
+        for raw, at in self._tables(document, "weights"):
+            entry = self._table(WeightEntry, raw, at)
+            for key in ("topic", "weight"):
+                if key not in raw:
+                    self.note((*at, key), "is required")
+            if "topic" in entry and "weight" in entry:
+                weights.append(WeightEntry(**entry))
+                self._check_weight(weights, at)
+        if values.get("turn_s") == 0:
+            self.note(("input", "turn"), 'is zero; "2ms" is usual')
+        return InputConfig(**values, weights=tuple(weights))
+
+    def _check_weight(self, weights: list[WeightEntry], at: KeyPath) -> None:
+        topic = weights[-1].topic
+        try:
+            check_filter(topic)
+        except FilterError as exc:
+            self.note((*at, "topic"), str(exc))
+        if topic.startswith("$share/"):
+            self.note((*at, "topic"), "messages are published to topics, not to shared subscriptions")
+        if any(entry.topic == topic for entry in weights[:-1]):
+            self.note((*at, "topic"), f"{topic!r} has a weight above already")
 
     def _trace(self, document: dict[str, Any]) -> TraceConfig:
         values = self._table(TraceConfig, document.get("trace", {}), ("trace",))
@@ -286,7 +316,13 @@ def _suggestion(key: str, known: list[str], table: str) -> str:
         return f"; did you mean {close[0]!r}?"
     for name, other in TABLES:
         if key in settings_of(other):
-            where = f"[[{name}]]" if name in ("listeners", "acl") else f"[{name}]" if name else "the top"
+            where = (
+                f"[[{name}]]"
+                if name in ("listeners", "acl", "weights")
+                else f"[{name}]"
+                if name
+                else "the top"
+            )
             return f"; it belongs to {where}"
     here = f"[{table}]" if table else "the top"
     return f"; {here} knows {', '.join(known)}"

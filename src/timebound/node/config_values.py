@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from timebound.core.access import AccessRule
+from timebound.core.cells import EVEN, ORDERS, WEIGHT_MAX
+from timebound.core.offers import EXCESS_MODES, LOWER
 from timebound.core.strategy.registry import DEFAULT_STRATEGY, STRATEGY_NAMES
 
 # What a value is made of; `config_reader.py` has one function for each.
@@ -193,6 +195,73 @@ class AclEntry:
         choices=("publish", "subscribe", "all"),
     )
     allow: bool = setting("switch", True, "with any rule present all else is denied, so most rules allow")
+
+
+@dataclass(frozen=True, slots=True)
+class WeightEntry:
+    """`[[weights]]`: how often messages of some topics are taken from the input queues."""
+
+    topic: str = setting(
+        "text", MISSING, "a topic filter; of several that match a topic, the most specific one counts"
+    )
+    weight: int = setting(
+        "count", MISSING, "turns in a cycle; relative to all others", minimum=1, maximum=WEIGHT_MAX
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class InputConfig:
+    """`[input]`: in which order messages are taken in, and what is promised to advertised flows."""
+
+    default_weight: int = setting(
+        "count", 1, "of topics that no `[[weights]]` names", minimum=1, maximum=WEIGHT_MAX
+    )
+    quantum_bytes: int = setting(
+        "size",
+        KIBIBYTE,
+        "a larger message takes several turns, so that others go on between; most telemetry takes one",
+        minimum=64,
+        maximum=MEBIBYTE,
+    )
+    queue_quanta_max: int = setting(
+        "count",
+        1_024,
+        "what may wait of one client before its socket is left unread: some milliseconds of work",
+        minimum=16,
+        maximum=65_536,
+    )
+    turn_s: float = setting(
+        "duration",
+        0.002,
+        "messages are taken in for so long before sockets are read and written again; "
+        "a longer turn costs delay, a shorter one throughput",
+    )
+    order: Literal["paper", "even"] = setting(
+        "choice", EVEN, "of the turns in a cycle; `even` is never worse: docs/bounds.md", choices=ORDERS
+    )
+    reserved_percent: int = setting(
+        "count",
+        50,
+        "of the measured service rate: what advertised flows may be promised in all; "
+        "the rest stays for everyone else",
+        maximum=95,
+    )
+    excess: Literal["lower", "refuse"] = setting(
+        "choice",
+        LOWER,
+        "what a flow sends beyond its advertisement waits with messages that have none, or is refused",
+        choices=EXCESS_MODES,
+    )
+    flows_max: int = setting(
+        "count",
+        200,
+        "advertised flows; every answer looks at all of them, a refusal of 200 takes about 40 ms",
+        maximum=1_000,
+    )
+    quantum_time_s: float = setting(
+        "duration", 0.0, "how long one turn of one message takes at most; 0s: it is measured all the time"
+    )
+    weights: tuple[WeightEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,6 +448,7 @@ class Config:
     listeners: tuple[ListenerConfig, ...] = (ListenerConfig(),)
     security: SecurityConfig = SecurityConfig()
     limits: Limits = Limits()
+    input: InputConfig = InputConfig()
     trace: TraceConfig = TraceConfig()
     metrics: MetricsConfig = MetricsConfig()
     log: LogConfig = LogConfig()
@@ -393,6 +463,8 @@ TABLES: Final[tuple[tuple[str, type], ...]] = (
     ("security", SecurityConfig),
     ("acl", AclEntry),
     ("limits", Limits),
+    ("input", InputConfig),
+    ("weights", WeightEntry),
     ("trace", TraceConfig),
     ("metrics", MetricsConfig),
     ("log", LogConfig),
