@@ -94,7 +94,10 @@ class Route:
             if len(leaf.content):
                 self.contents.append(leaf.content)
         names = {subscription.client_id for subscription in self.plain}
-        self.is_simple = not self.contents and not self.groups and len(names) == len(self.plain)
+        has_waits = any([subscription.dependency is not None for subscription in self.plain])
+        self.is_simple = (
+            not self.contents and not self.groups and not has_waits and len(names) == len(self.plain)
+        )
         self.needs_attributes = bool(self.contents) or any(group.has_predicate() for group in self.groups)
 
     def has_any(self) -> bool:

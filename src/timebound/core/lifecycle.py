@@ -20,6 +20,7 @@ from timebound.core.outbound import Outbound
 from timebound.core.session import Session
 from timebound.core.subscription import Subscription
 from timebound.core.topic import matches, split_share
+from timebound.core.waits import Waits
 from timebound.records import Reason
 from timebound.units import SECOND
 
@@ -41,6 +42,7 @@ class Lifecycle:
         "_limits",
         "_outbound",
         "_timers",
+        "_waits",
         "connected",
         "due_wills",
         "sessions",
@@ -54,7 +56,9 @@ class Lifecycle:
         index: SubscriptionIndex,
         outbound: Outbound,
         durability: Durability,
+        waits: Waits,
     ) -> None:
+        self._waits = waits
         self._access = access
         self._limits = limits
         self._index = index
@@ -134,6 +138,7 @@ class Lifecycle:
         """Forget the session; a will that still waits is due now."""
         for subscription in session.subscriptions.values():
             self._index.remove(subscription)
+            self._waits.stop(subscription)
         session.subscriptions.clear()
         self._outbound.discard(session, reason, now_ns)
         session.inbound.clear()
@@ -152,8 +157,9 @@ class Lifecycle:
             session.is_durable = True
             self.sessions[stored.client_id] = session
             for subscription in stored.subscriptions:
-                session.subscriptions[subscription.topic_filter] = subscription
-                self._index.insert(subscription)
+                if self._waits.start(subscription, now_ns):
+                    session.subscriptions[subscription.topic_filter] = subscription
+                    self._index.insert(subscription)
             for delivery in stored.deliveries:
                 delivery.subscription = _subscription_for(session, delivery.message.topic)
                 delivery.offered_ns = now_ns

@@ -106,6 +106,7 @@ class Delivery:
 
     __slots__ = (
         "dup",
+        "group",
         "is_settled",
         "message",
         "offered_ns",
@@ -145,5 +146,6 @@ class Delivery:
         self.is_settled = False  # its outcome stands in the account
         self.subscription = subscription
         self.others: tuple[Subscription, ...] = ()
+        self.group = ""  # its place among messages that were waited for together, such as 7:1/2
         self.offered_ns = offered_ns  # when it was queued here
         self.sent_ns = 0  # when it was handed to the connection; 0 = not yet

@@ -1,6 +1,6 @@
 """A subscription: which topics one session asked for, and on what terms.
 
-It is immutable once it stands in the index: a changed subscription is a new object that
+Its terms are immutable once it stands in the index: a changed subscription is a new object that
 replaces the old one.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from timebound.core.correlation import Correlator, Dependency
 from timebound.core.predicate import Predicate
 
 UserProperties = tuple[tuple[str, str], ...]
@@ -25,7 +26,9 @@ class Subscription:
 
     __slots__ = (
         "client_id",
+        "correlator",
         "deadline_ns",
+        "dependency",
         "identifier",
         "is_ordered",
         "keep_last",
@@ -41,6 +44,7 @@ class Subscription:
         "retain_handling",
         "topic_filter",
         "user_properties",
+        "watchdog_ns",
     )
 
     def __init__(
@@ -60,6 +64,8 @@ class Subscription:
         keep_last: bool = False,
         is_ordered: bool = False,
         notify_missed: bool = False,
+        dependency: Dependency | None = None,
+        watchdog_ns: int = 0,
     ) -> None:
         self.client_id = client_id
         self.topic_filter = topic_filter
@@ -78,3 +84,6 @@ class Subscription:
         self.keep_last = keep_last  # only the newest message of a topic waits
         self.is_ordered = is_ordered  # never reorder what this subscription gets
         self.notify_missed = notify_missed  # tell the session about what it did not get
+        self.dependency = dependency  # what it waits for (`waits.py`); None: every message at once
+        self.watchdog_ns = watchdog_ns
+        self.correlator: Correlator | None = None  # the wait under way, while subscribed

@@ -62,6 +62,7 @@ class Outgoing:
             and not delivery.subscription_ids
             and not message.expires_ns
             and not self._topic_alias_maximum
+            and not delivery.group
             and not _wants_age(delivery)
         ):
             frame = self._plain(message)
@@ -97,6 +98,8 @@ class Outgoing:
                     alias = len(self._aliases) + 1
             if left_s >= 0 or alias or delivery.subscription_ids:
                 properties = encode_property_prefix(left_s, alias, delivery.subscription_ids) + properties
+            if delivery.group:
+                properties = with_user_property(properties, "correlated", delivery.group)
             if _wants_age(delivery):
                 age_ms = (now_ns - message.published_ns) / MILLISECOND
                 properties = with_user_property(properties, "age", f"{age_ms:.3f}ms")

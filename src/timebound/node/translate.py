@@ -6,13 +6,19 @@ a message, a SUBSCRIBE entry a subscription with its terms, and a will one that 
 
 from __future__ import annotations
 
+from timebound.core.correlation import Correlator, Dependency
+from timebound.core.correlation_text import parse_correlation
 from timebound.core.effects import Will
 from timebound.core.message import Message
 from timebound.core.predicate import parse
 from timebound.core.subscription import Subscription, UserProperties
+from timebound.core.topic import check_filter
+from timebound.core.waits import dependency_of
+from timebound.errors import FilterError, ProtocolError
 from timebound.units import SECOND
 from timebound.wire import packets
-from timebound.wire.terms import parse_publish_terms, parse_subscribe_terms
+from timebound.wire.reasons import ReasonCode
+from timebound.wire.terms import SubscribeTerms, parse_publish_terms, parse_subscribe_terms
 
 
 def to_message(packet: packets.Publish, topic: str, publisher: str, now_ns: int) -> Message:
@@ -66,6 +72,7 @@ def to_subscription(
         FilterError: the content filter `where` is wrong; carries the position.
     """
     terms = parse_subscribe_terms(user_properties)
+    correlation = _correlation(terms) if terms.correlate else None
     return Subscription(
         client_id,
         topic_filter,
@@ -82,4 +89,19 @@ def to_subscription(
         terms.keep_last,
         terms.is_ordered,
         terms.notify_missed,
+        dependency_of(topic_filter, correlation, terms.watchdog_ns, terms.every_ns),
+        terms.watchdog_ns,
     )
+
+
+def _correlation(terms: SubscribeTerms) -> Dependency:
+    """Read `correlate`; its leaves must be filters themselves."""
+    try:
+        dependency = parse_correlation(terms.correlate, terms.within_ns)
+        for leaf in Correlator(dependency).leaves:
+            check_filter(str(leaf.key))
+    except (FilterError, ValueError) as error:
+        raise ProtocolError(
+            ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, f"property 'correlate': {error}"
+        ) from error
+    return dependency

@@ -9,10 +9,26 @@ from __future__ import annotations
 from typing import Final
 
 from timebound.errors import ProtocolError, UnitError
-from timebound.units import parse_duration, parse_number
+from timebound.units import MILLISECOND, parse_duration, parse_number
 
 PRIORITY_MAX: Final = 9
-_SUBSCRIBE_TERMS: Final = frozenset(("where", "deadline", "price", "penalty", "keep", "ordered", "notify"))
+# A shorter beat would be the broker's only work.
+TIMER_NS_MIN: Final = 10 * MILLISECOND
+_SUBSCRIBE_TERMS: Final = frozenset(
+    (
+        "where",
+        "deadline",
+        "price",
+        "penalty",
+        "keep",
+        "ordered",
+        "notify",
+        "correlate",
+        "within",
+        "watchdog",
+        "every",
+    )
+)
 _REASON: Final = 0x83  # implementation specific error: the rule is ours, not MQTT's
 _SHOWN_VALUE_MAX: Final = 60
 
@@ -41,7 +57,19 @@ class SubscribeTerms:
     reordering, `notify_missed` asks for a notice about what was not delivered.
     """
 
-    __slots__ = ("deadline_ns", "is_ordered", "keep_last", "notify_missed", "penalty", "price", "where")
+    __slots__ = (
+        "correlate",
+        "deadline_ns",
+        "every_ns",
+        "is_ordered",
+        "keep_last",
+        "notify_missed",
+        "penalty",
+        "price",
+        "watchdog_ns",
+        "where",
+        "within_ns",
+    )
 
     def __init__(
         self,
@@ -60,6 +88,10 @@ class SubscribeTerms:
         self.keep_last = keep_last
         self.is_ordered = is_ordered
         self.notify_missed = notify_missed
+        self.correlate = ""
+        self.within_ns = 0
+        self.watchdog_ns = 0
+        self.every_ns = 0
 
 
 # Shared by all packets without terms: nobody changes terms after they are read.
@@ -111,10 +143,27 @@ def parse_subscribe_terms(user_properties: UserProperties) -> SubscribeTerms:
         terms.price = _worth("price", seen["price"])
     if "penalty" in seen:
         terms.penalty = _worth("penalty", seen["penalty"])
+    terms.correlate = seen.get("correlate", "")
+    if "within" in seen:
+        terms.within_ns = _duration("within", seen["within"])
+        if not terms.correlate:
+            raise ProtocolError(_REASON, "property 'within' is the window of 'correlate', which is not given")
+    if "watchdog" in seen:
+        terms.watchdog_ns = _timer("watchdog", seen["watchdog"])
+    if "every" in seen:
+        terms.every_ns = _timer("every", seen["every"])
     terms.keep_last = _choice("keep", seen.get("keep", "all"), "last", "all")
     terms.is_ordered = _choice("ordered", seen.get("ordered", "false"), "true", "false")
     terms.notify_missed = _choice("notify", seen.get("notify", "none"), "missed", "none")
     return terms
+
+
+def _timer(name: str, value: str) -> int:
+    """A duration that the broker keeps a timer for: not shorter than it can keep."""
+    duration_ns = _duration(name, value)
+    if duration_ns < TIMER_NS_MIN:
+        raise ProtocolError(_REASON, f"property {name!r} is {_shown(value)}; the shortest is 10ms")
+    return duration_ns
 
 
 def _choice(name: str, value: str, chosen: str, otherwise: str) -> bool:

@@ -1,0 +1,177 @@
+"""Correlation, watchdogs and timers for subscriptions, under virtual time."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from timebound.core.access import AccessList
+from timebound.core.broker import QUOTA_EXCEEDED, Broker
+from timebound.core.limits import BrokerLimits
+from timebound.core.message import Delivery, Message
+from timebound.core.session import Session
+from timebound.core.subscription import UserProperties
+from timebound.core.waits import EVERY_TOPIC, TIMERS_MAX, WATCHDOG_TOPIC
+from timebound.errors import ProtocolError
+from timebound.node.translate import to_subscription
+from timebound.units import SECOND
+
+ANY_BYTES = 1 << 20
+
+
+class Scene:
+    """A broker with one subscriber and one publisher, and a clock to move."""
+
+    def __init__(self) -> None:
+        self.broker = Broker(BrokerLimits(), AccessList([]))
+        self.now_ns = SECOND
+        self.subscriber = self._connect("subscriber", 1)
+        self.publisher = self._connect("publisher", 2)
+
+    def _connect(self, name: str, connection: int) -> Session:
+        session, _ = self.broker.connect(name, "", True, 0, 100, None, connection, self.now_ns)
+        return session
+
+    def subscribe(self, topic_filter: str, *terms: tuple[str, str]) -> int:
+        subscription = to_subscription("subscriber", topic_filter, 1, False, False, 0, 5, terms)
+        return self.broker.subscribe(self.subscriber, subscription, self.now_ns)
+
+    def publish(self, topic: str, payload: bytes = b"x") -> list[Delivery]:
+        self.broker.route(Message(topic, payload, 0, False, self.now_ns, "publisher"), self.now_ns)
+        return self.taken()
+
+    def taken(self) -> list[Delivery]:
+        return self.broker.take_deliveries(self.subscriber, ANY_BYTES, self.now_ns)
+
+    def wait(self, seconds: float) -> list[Delivery]:
+        """Let time pass as a driver would: woken whenever the broker asked for it."""
+        end_ns = self.now_ns + int(seconds * SECOND)
+        got: list[Delivery] = []
+        while (wakeup_ns := self.broker.next_wakeup_ns()) is not None and wakeup_ns <= end_ns:
+            self.now_ns = max(wakeup_ns, self.now_ns)
+            self.broker.wake(self.now_ns)
+            got += self.taken()
+        self.now_ns = end_ns
+        return got
+
+
+def topics(deliveries: list[Delivery]) -> list[str]:
+    return [delivery.message.topic for delivery in deliveries]
+
+
+def test_all_delivers_its_parts_together_once_the_last_has_come() -> None:
+    scene = Scene()
+    scene.subscribe("#", ("correlate", "all(a/+, b/c)"))
+
+    assert scene.publish("a/1") == []
+    assert scene.publish("other") == []
+    together = scene.publish("b/c")
+
+    assert topics(together) == ["a/1", "b/c"]
+    assert [delivery.group for delivery in together] == ["1:1/2", "1:2/2"]
+    assert [delivery.subscription_ids for delivery in together] == [(5,), (5,)]
+    assert scene.publish("b/c") == []  # it starts over
+
+
+def test_parts_older_than_the_window_no_longer_count() -> None:
+    scene = Scene()
+    scene.subscribe("#", ("correlate", "all(a, b)"), ("within", "2s"))
+
+    scene.publish("a", b"old")
+    scene.wait(3)
+    assert scene.publish("b") == []
+    together = scene.publish("a", b"new")
+
+    assert [delivery.message.payload for delivery in together] == [b"new", b"x"]
+
+
+def test_the_topic_filter_limits_what_a_correlation_sees() -> None:
+    scene = Scene()
+    scene.subscribe("a/#", ("correlate", "all(a/1, b/1)"))
+
+    scene.publish("a/1")
+
+    assert scene.publish("b/1") == []
+
+
+def test_watchdog_speaks_up_in_silence_also_before_the_first_message() -> None:
+    scene = Scene()
+    scene.subscribe("pump/+", ("watchdog", "2s"))
+
+    (notice,) = scene.wait(2)
+
+    assert notice.message.topic == WATCHDOG_TOPIC
+    told = json.loads(notice.message.payload)
+    assert told == {"filter": "pump/+", "count": 1, "missed": 0, "silent_ms": 2000}
+
+
+def test_watchdog_is_quiet_while_messages_come_and_they_are_delivered() -> None:
+    scene = Scene()
+    scene.subscribe("pump/+", ("watchdog", "2s"))
+
+    for _ in range(3):
+        assert scene.wait(1.5) == []
+        assert topics(scene.publish("pump/1")) == ["pump/1"]
+    assert topics(scene.wait(2)) == [WATCHDOG_TOPIC]
+
+
+def test_every_beats_regularly_beside_the_messages() -> None:
+    scene = Scene()
+    scene.subscribe("pump/+", ("every", "1s"))
+
+    beats = scene.wait(3.5)
+
+    assert topics(beats) == [EVERY_TOPIC] * 3
+    assert [json.loads(beat.message.payload)["count"] for beat in beats] == [1, 2, 3]
+    assert topics(scene.publish("pump/1")) == ["pump/1"]
+
+
+def test_timers_end_with_the_subscription_and_with_the_session() -> None:
+    scene = Scene()
+    scene.subscribe("a", ("every", "1s"))
+    scene.subscribe("b", ("watchdog", "1s"))
+
+    scene.broker.unsubscribe(scene.subscriber, "a")
+    assert topics(scene.wait(1)) == [WATCHDOG_TOPIC]
+    scene.broker.disconnect(scene.subscriber, 1, False, scene.now_ns)
+
+    assert scene.broker.next_wakeup_ns() is None
+
+
+def test_a_changed_subscription_starts_its_wait_anew() -> None:
+    scene = Scene()
+    scene.subscribe("#", ("correlate", "all(a, b)"))
+    scene.publish("a")
+
+    scene.subscribe("#", ("correlate", "all(a, b)"))
+
+    assert scene.publish("b") == []
+
+
+def test_too_many_timers_are_refused_and_nothing_changes() -> None:
+    scene = Scene()
+    for number in range(TIMERS_MAX):
+        assert scene.subscribe(f"t/{number}", ("every", "1h")) == 1
+
+    assert scene.subscribe("one/more", ("every", "1h")) == QUOTA_EXCEEDED
+    assert topics(scene.publish("one/more")) == []
+    scene.broker._check()
+
+
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        ((("correlate", "all(a, b"),), "property 'correlate': "),
+        ((("correlate", "all(a/#/b, c)"),), "'#' before its last level"),
+        ((("within", "1s"),), "'within' is the window of 'correlate'"),
+        ((("every", "1ms"),), "the shortest is 10ms"),
+        ((("watchdog", "soon"),), "property 'watchdog'"),
+    ],
+)
+def test_bad_terms_are_refused_with_what_would_be_right(terms: UserProperties, message: str) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        to_subscription("c", "#", 0, False, False, 0, 0, terms)
+
+    assert caught.value.reason_code == 0x83
+    assert message in str(caught.value)
