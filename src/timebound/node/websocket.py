@@ -36,6 +36,7 @@ class WebSocketAdapter:
         self._make_connection = make_connection
         self._connection: Connection | None = None
         self._transport: Any = None
+        self._is_refused = False  # sent text; what follows is not looked at
         self._protocol = ServerProtocol(
             subprotocols=SUBPROTOCOLS,
             select_subprotocol=_select_subprotocol,
@@ -55,7 +56,7 @@ class WebSocketAdapter:
         for event in self._protocol.events_received():
             if isinstance(event, Request):
                 self._answer(event)
-            elif isinstance(event, Frame):
+            elif isinstance(event, Frame) and not self._is_refused:
                 self._take(event)
         self._send()
 
@@ -97,6 +98,7 @@ class WebSocketAdapter:
                 self._connection.data_received(bytes(frame.data))
         elif frame.opcode == Opcode.TEXT:
             # MQTT 5, 6.0.0-1: control packets come in binary frames.
+            self._is_refused = True
             self._protocol.fail(CloseCode.UNSUPPORTED_DATA, "MQTT needs binary frames")
 
     def _send(self) -> None:

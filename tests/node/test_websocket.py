@@ -1,0 +1,284 @@
+"""MQTT inside WebSocket frames, with a real WebSocket client and, where it has to be wrong, raw bytes."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+
+import pytest
+from tests.conftest import BrokerProcess, Certificates
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin, Subprotocol
+
+from timebound.wire.codec import Decoder, encode
+from timebound.wire.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Publish,
+    Suback,
+    Subscribe,
+    SubscribeEntry,
+    Will,
+)
+
+CONFIG = """\
+[[listeners]]
+port = 0
+[[listeners]]
+kind = "websocket"
+port = 0
+path = "/mqtt"
+origins = ["https://dashboard.example"]
+[[listeners]]
+kind = "websocket"
+port = 0
+[listeners.tls]
+certificate = "{certificates.certificate}"
+key = "{certificates.key}"
+[limits]
+connect_timeout = "2s"
+packet_size_max = "64KiB"
+"""
+MQTT = Subprotocol("mqtt")
+TIMEOUT_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def web_process(
+    tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
+) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path_factory.mktemp("web"), CONFIG.format(certificates=certificates))
+    yield process
+    process.check()
+    process.stop()
+
+
+@pytest.fixture
+def web(web_process: BrokerProcess) -> Iterator[BrokerProcess]:
+    yield web_process
+    web_process.check()
+
+
+class WebPeer:
+    """A WebSocket that carries MQTT packets."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+        self._decoder = Decoder(5, is_server=False)
+        self._received: list[Packet] = []
+
+    def send(self, *packets: Packet) -> None:
+        self.connection.send(b"".join(encode(packet, 5) for packet in packets))
+
+    def receive(self) -> Packet:
+        while not self._received:
+            data = self.connection.recv(TIMEOUT_S)
+            assert isinstance(data, bytes)
+            self._received += self._decoder.feed(data)
+            assert self._decoder.error is None
+        return self._received.pop(0)
+
+
+@pytest.fixture
+def peer(web: BrokerProcess) -> Iterator[WebPeer]:
+    with connect(web.urls[1], subprotocols=[MQTT], proxy=None) as connection:
+        found = WebPeer(connection)
+        found.send(Connect(""))
+        assert isinstance(found.receive(), Connack)
+        yield found
+
+
+def test_subprotocol_mqtt_is_chosen(web: BrokerProcess) -> None:
+    """[MQTT-6.0.0-3] [MQTT-6.0.0-4]"""
+    for offered in (["mqtt"], ["mqttv3.1"], ["other", "mqtt"]):
+        names = [Subprotocol(name) for name in offered]
+        with connect(web.urls[1], subprotocols=names, proxy=None) as connection:
+            assert connection.subprotocol == offered[-1]
+    with connect(web.urls[1], proxy=None) as connection:
+        assert connection.subprotocol is None
+
+
+def test_packets_may_be_cut_into_frames_anyhow(web: BrokerProcess) -> None:
+    """[MQTT-6.0.0-2]: packets are not aligned with frames."""
+    data = b"".join(
+        encode(packet, 5)
+        for packet in (
+            Connect(""),
+            Subscribe(1, [SubscribeEntry("web/#")]),
+            Publish("web/a", b"1"),
+            Pingreq(),
+        )
+    )
+    for size in (1, 7, len(data)):
+        with connect(web.urls[1], subprotocols=[MQTT], proxy=None) as connection:
+            for start in range(0, len(data), size):
+                connection.send(data[start : start + size])
+            found = WebPeer(connection)
+            kinds = [type(found.receive()).__name__ for _ in range(4)]
+            assert kinds[0] == "Connack"
+            assert sorted(kinds) == ["Connack", "Pingresp", "Publish", "Suback"]
+
+
+def test_fragmented_messages_are_joined(peer: WebPeer) -> None:
+    data = encode(Subscribe(1, [SubscribeEntry("web/fragments")]), 5)
+    peer.connection.send([data[:3], data[3:9], data[9:]])
+
+    assert isinstance(peer.receive(), Suback)
+
+
+def test_messages_pass_between_websocket_and_tcp(web: BrokerProcess, peer: WebPeer) -> None:
+    payload = b"x" * 60_000
+    peer.send(Subscribe(1, [SubscribeEntry("web/large")]))
+    assert isinstance(peer.receive(), Suback)
+    peer.send(Publish("web/large", payload))
+
+    packet = peer.receive()
+    assert isinstance(packet, Publish)
+    assert packet.payload == payload
+
+
+def test_text_frame_closes_the_connection(peer: WebPeer) -> None:
+    """[MQTT-6.0.0-1]"""
+    peer.connection.send("not binary")
+
+    with pytest.raises(ConnectionClosed) as caught:
+        peer.connection.recv(TIMEOUT_S)
+    assert caught.value.rcvd is not None
+    assert caught.value.rcvd.code == 1003
+
+
+def test_bytes_behind_a_text_frame_do_not_count(web: BrokerProcess) -> None:
+    with connect(web.urls[1], subprotocols=[MQTT], proxy=None) as connection:
+        connect_packet = encode(Connect("behind-text"), 5)
+        # A text message in two fragments: the second one looks like data of its own.
+        connection.send(["x", connect_packet.decode("latin-1")])
+        with pytest.raises(ConnectionClosed):
+            connection.recv(TIMEOUT_S)
+    assert "behind-text" not in web.log()
+
+
+def test_goodbye_just_before_the_close_frame_counts(web: BrokerProcess, peer: WebPeer) -> None:
+    will = Will("web/will", b"gone")
+    peer.send(Subscribe(1, [SubscribeEntry("web/will")]))
+    assert isinstance(peer.receive(), Suback)
+    with connect(web.urls[1], subprotocols=[MQTT], proxy=None) as connection:
+        leaving = WebPeer(connection)
+        leaving.send(Connect("", will=will))
+        assert isinstance(leaving.receive(), Connack)
+        # DISCONNECT and a close frame in one segment, masked with zeros.
+        connection.socket.sendall(b"\x82\x82\x00\x00\x00\x00\xe0\x00" + b"\x88\x80\x00\x00\x00\x00")
+        with pytest.raises(ConnectionClosed):
+            connection.recv(TIMEOUT_S)
+    peer.send(Pingreq())
+
+    assert isinstance(peer.receive(), Pingresp)
+
+
+def test_mistake_is_answered_before_the_close_frame(peer: WebPeer) -> None:
+    peer.connection.send(b"\x00\x00")
+
+    packet = peer.receive()
+    assert isinstance(packet, Disconnect)
+    assert packet.reason_code == 0x81
+    with pytest.raises(ConnectionClosed) as caught:
+        peer.connection.recv(TIMEOUT_S)
+    assert caught.value.rcvd is not None
+    assert caught.value.rcvd.code == 1000
+
+
+def test_message_beyond_the_packet_limit_is_refused(peer: WebPeer) -> None:
+    peer.connection.send(encode(Publish("web/a", b"x" * 70_000), 5))
+
+    with pytest.raises(ConnectionClosed) as caught:
+        peer.connection.recv(TIMEOUT_S)
+    assert caught.value.rcvd is not None
+    assert caught.value.rcvd.code == 1009
+
+
+def test_websocket_pings_are_answered(peer: WebPeer) -> None:
+    assert peer.connection.ping().wait(TIMEOUT_S)
+    peer.send(Pingreq())
+    assert isinstance(peer.receive(), Pingresp)
+
+
+@pytest.mark.parametrize(
+    ("path", "origin", "status"),
+    [
+        ("/mqtt", None, 101),
+        ("/mqtt?session=1", None, 101),
+        ("/mqtt", "https://dashboard.example", 101),
+        ("/", None, 404),
+        ("/mqtt/", None, 404),
+        ("/mqtt", "https://evil.example", 403),
+        ("/mqtt", "null", 403),
+    ],
+)
+def test_path_and_origin_decide(web: BrokerProcess, path: str, origin: str | None, status: int) -> None:
+    url = web.urls[1].removesuffix("/mqtt") + path
+    given = None if origin is None else Origin(origin)
+    if status == 101:
+        with connect(url, origin=given, subprotocols=[MQTT], proxy=None):
+            return
+    with pytest.raises(InvalidStatus) as caught, connect(url, origin=given, proxy=None):
+        pass
+    assert caught.value.response.status_code == status
+
+
+def test_encrypted_websocket(web: BrokerProcess, certificates: Certificates) -> None:
+    context = ssl.create_default_context(cafile=str(certificates.ca))
+    with connect(web.urls[2], ssl=context, subprotocols=[MQTT], proxy=None) as connection:
+        found = WebPeer(connection)
+        found.send(Connect(""))
+        assert isinstance(found.receive(), Connack)
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET /mqtt HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST /mqtt HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc",
+        b"\x10\x0d\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x00",
+        b"GET /mqtt HTTP/1.1\r\n" + b"A: b\r\n" * 500 + b"\r\n",
+        b"GET /" + b"x" * 20_000,
+        b"\xff\xfe\x00\x00\r\n\r\n",
+        b"GET /mqtt HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: short\r\n\r\n",
+    ],
+)
+def test_what_is_no_websocket_handshake_is_turned_away(web: BrokerProcess, request_bytes: bytes) -> None:
+    port = int(web.urls[1].split("/")[2].rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as raw:
+        raw.sendall(request_bytes)
+        answer = b""
+        while data := _read(raw):
+            answer += data
+
+    assert b" 101 " not in answer
+
+
+def _read(raw: socket.socket) -> bytes:
+    try:
+        return raw.recv(65_536)
+    except ConnectionResetError:
+        return b""
+
+
+def test_websocket_without_connect_is_closed_in_time(web: BrokerProcess) -> None:
+    with connect(web.urls[1], subprotocols=[MQTT], proxy=None) as connection, pytest.raises(ConnectionClosed):
+        connection.recv(TIMEOUT_S)
+
+
+@pytest.mark.parametrize(
+    "frame", [b"\x83\x00", b"\x82\x05abcde", b"\xf2\x80\x00\x00\x00\x00", b"\x88\x81\x00\x00\x00\x00\x01"]
+)
+def test_wrong_frames_close_the_connection(web: BrokerProcess, frame: bytes) -> None:
+    with connect(web.urls[1], subprotocols=[MQTT], proxy=None) as connection:
+        connection.socket.sendall(frame)
+        with pytest.raises(ConnectionClosed):
+            connection.recv(TIMEOUT_S)
