@@ -36,6 +36,7 @@ from timebound.core.session import ENCODED, PUBACK, PUBCOMP, PUBREC, PUBREL, Rea
 from timebound.core.stats import Counters, Statistics
 from timebound.core.subscription import Subscription
 from timebound.core.topic import split_share
+from timebound.core.waits import Waits
 from timebound.records import Reason
 
 # MQTT 5 reason codes that the broker itself decides on (2.4).
@@ -71,6 +72,7 @@ class Broker:
     __slots__ = (
         "_closes",
         "_durability",
+        "_groups",
         "_index",
         "_lifecycle",
         "_limits",
@@ -79,6 +81,7 @@ class Broker:
         "_retained",
         "_sequence",
         "_sessions",
+        "_waits",
         "account",
         "counters",
     )
@@ -91,11 +94,15 @@ class Broker:
         self._durability = Durability(self._ready, is_durable)
         self.account = Account()
         self._outbound = Outbound(limits, self._ready, self._durability, self.counters, self.account)
-        self._lifecycle = Lifecycle(limits, access, self._index, self._outbound, self._durability)
+        self._waits = Waits()
+        self._lifecycle = Lifecycle(
+            limits, access, self._index, self._outbound, self._durability, self._waits
+        )
         self._sessions = self._lifecycle.sessions
         self._retained = RetainedStore(limits.retained_messages_max, limits.retained_bytes_max)
         self._closes: list[Close] = []
         self._sequence = 0
+        self._groups = 0  # correlations completed
 
     # --- sessions -------------------------------------------------------------------
 
@@ -170,8 +177,12 @@ class Broker:
         if not session.access.may_subscribe(topic_filter):
             return NOT_AUTHORIZED
         old = session.subscriptions.get(topic_filter)
+        if not self._waits.start(subscription, now_ns):
+            return QUOTA_EXCEEDED
         if old is not None:
             self._index.remove(old)
+            self._waits.stop(old)
+            session.audiences.pop(topic_filter, None)
         elif len(session.subscriptions) >= self._limits.subscriptions_per_client_max:
             return QUOTA_EXCEEDED
         session.subscriptions[topic_filter] = subscription
@@ -191,6 +202,8 @@ class Broker:
         if subscription is None:
             return NO_SUBSCRIPTION_EXISTED
         self._index.remove(subscription)
+        self._waits.stop(subscription)
+        session.audiences.pop(topic_filter, None)
         if session.is_durable:
             self._durability.add(DropSubscription(session.client_id, topic_filter))
         return SUCCESS
@@ -285,8 +298,15 @@ class Broker:
         """As `route`, with content filters, shared groups, or several subscriptions of one session."""
         attributes = _attributes(message) if route.needs_attributes else None
         by_session: dict[str, list[Subscription]] = {}
+        waiting = 0
         for subscription in route.select(attributes):
-            if not (subscription.no_local and subscription.client_id == message.publisher):
+            if subscription.no_local and subscription.client_id == message.publisher:
+                continue
+            if subscription.correlator is not None:
+                together = self._waits.arrive(subscription, message, now_ns)
+                self._deliver_together(subscription, together, now_ns)
+                waiting += 1
+            else:
                 by_session.setdefault(subscription.client_id, []).append(subscription)
         for client_id, subscriptions in by_session.items():
             # MQTT 5, 3.3.4: one copy, at the highest QoS, with all identifiers.
@@ -298,10 +318,27 @@ class Broker:
             self._outbound.offer(
                 self._sessions[client_id], message, qos, retain, identifiers, first, others, now_ns
             )
-        count = len(by_session)
+        count = len(by_session) + waiting
         for group in route.groups:
             count += self._route_shared(group.candidates(attributes), message, now_ns)
         return count
+
+    def _deliver_together(self, subscription: Subscription, messages: list[Message], now_ns: int) -> None:
+        """Give a session the messages that its subscription waited for, one after the other."""
+        if not messages:
+            return
+        self._groups += 1
+        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        session = self._sessions[subscription.client_id]
+        for number, message in enumerate(messages):
+            if not message.sequence:
+                self._sequence += 1
+                message.sequence = self._sequence
+            group = f"{self._groups}:{number + 1}/{len(messages)}" if len(messages) > 1 else ""
+            qos = min(message.qos, subscription.qos)
+            self._outbound.offer(
+                session, message, qos, False, identifiers, subscription, NO_OTHERS, now_ns, group
+            )
 
     def _route_shared(self, candidates: list[Subscription], message: Message, now_ns: int) -> int:
         """Give the message to the first member that is connected, or else the first at all."""
@@ -388,8 +425,11 @@ class Broker:
         if session.has_work():
             self._ready.add(session)
 
-    def take_deliveries(self, session: Session, bytes_max: int, now_ns: int) -> list[Delivery]:
-        deliveries = self._outbound.take(session, bytes_max, now_ns)
+    def take_deliveries(
+        self, session: Session, bytes_max: int, now_ns: int, ahead_ns: int = 0
+    ) -> list[Delivery]:
+        """Deliveries to write now; `ahead_ns` is how long the link is busy with what it was given before."""
+        deliveries = self._outbound.take(session, bytes_max, now_ns, ahead_ns)
         if self.account.missed:
             self._tell_missed(now_ns)
         return deliveries
@@ -408,6 +448,8 @@ class Broker:
     def wake(self, now_ns: int) -> None:
         """The moment of `next_wakeup_ns` has come."""
         self._lifecycle.wake(now_ns)
+        for due in self._waits.wake(now_ns):
+            self._deliver_together(due.subscription, due.messages, now_ns)
         self._publish_due_wills(now_ns)
 
     def expire(self, now_ns: int) -> None:
@@ -449,7 +491,11 @@ class Broker:
                 self.route(_notice(DROPS_PREFIX, miss, now_ns), now_ns)
 
     def next_wakeup_ns(self) -> int | None:
-        return self._lifecycle.next_wakeup_ns()
+        first = self._lifecycle.next_wakeup_ns()
+        second = self._waits.next_wakeup_ns()
+        if first is None or second is None:
+            return second if first is None else first
+        return min(first, second)
 
     def session(self, client_id: str) -> Session | None:
         return self._sessions.get(client_id)

@@ -31,6 +31,8 @@ from timebound.records import Reason
 
 PACKET_ID_NOT_FOUND: Final = 0x92
 NO_OTHERS: Final[tuple[Subscription, ...]] = ()
+# The time at which a link gets to what it is given now may fall back by so much without notice.
+LINK_TIME_SLIP_NS: Final = 20_000_000
 
 
 class Outbound:
@@ -72,6 +74,7 @@ class Outbound:
         subscription: Subscription,
         others: tuple[Subscription, ...],
         now_ns: int,
+        group: str = "",
     ) -> bool:
         """Queue a copy for the session; False if it was dropped instead."""
         session.last_sequence += 1
@@ -87,6 +90,8 @@ class Outbound:
             now_ns,
         )
         self.account.matched += 1
+        if group:
+            delivery.group = group
         if others:
             delivery.others = others
             self.account.matched += len(others)
@@ -108,8 +113,13 @@ class Outbound:
             self._ready.add(session)
         return True
 
-    def take(self, session: Session, bytes_max: int, now_ns: int) -> list[Delivery]:
-        """Deliveries to write now, about `bytes_max` of them; what they leave behind is recorded."""
+    def take(self, session: Session, bytes_max: int, now_ns: int, ahead_ns: int = 0) -> list[Delivery]:
+        """Deliveries to write now, about `bytes_max` of them; what they leave behind is recorded.
+
+        What the link was given before takes it another `ahead_ns`: so much later than now do they
+        begin to be sent, and that is the time by which they are judged.
+        """
+        start_ns = now_ns + ahead_ns
         taken: list[Delivery] = []
         budget = bytes_max
         while session.outbox and budget > 0:
@@ -128,17 +138,17 @@ class Outbound:
         while session.waiting and session.send_quota > 0 and budget > 0:
             delivery = session.waiting.popleft()
             budget -= self._leave_queue(session, delivery)
-            if not self._drop_if_late(session, delivery, now_ns):
-                self._start(session, delivery, now_ns, taken)
+            if not self._drop_if_late(session, delivery, start_ns):
+                self._start(session, delivery, start_ns, taken)
         link = session.link
         if link is not None and (len(link) or session.queue_bytes > budget):
-            self._take_by_worth(session, link, budget, now_ns, taken)
+            self._take_by_worth(session, link, budget, start_ns, taken)
         else:
-            self._take_in_order(session, budget, now_ns, taken)
+            self._take_in_order(session, budget, start_ns, taken)
         self._counters.messages_sent += len(taken)
         return taken
 
-    def _take_in_order(self, session: Session, budget: int, now_ns: int, taken: list[Delivery]) -> None:
+    def _take_in_order(self, session: Session, budget: int, start_ns: int, taken: list[Delivery]) -> None:
         queue = session.queue
         account = self.account
         is_timed = session.link is not None
@@ -148,35 +158,41 @@ class Outbound:
                 session.waiting.append(delivery)
                 continue
             budget -= self._leave_queue(session, delivery)
-            if (is_timed or delivery.message.expires_ns) and self._drop_if_late(session, delivery, now_ns):
+            if (is_timed or delivery.message.expires_ns) and self._drop_if_late(session, delivery, start_ns):
                 continue
             if delivery.qos:
-                self._start(session, delivery, now_ns, taken)
+                self._start(session, delivery, start_ns, taken)
             else:
-                delivery.sent_ns = now_ns
-                account.delivered(session.client_id, delivery, now_ns)
+                delivery.sent_ns = start_ns
+                account.delivered(session.client_id, delivery, start_ns)
                 taken.append(delivery)
 
     def _take_by_worth(
-        self, session: Session, link: LinkQueue, budget: int, now_ns: int, taken: list[Delivery]
+        self, session: Session, link: LinkQueue, budget: int, start_ns: int, taken: list[Delivery]
     ) -> None:
-        self._compete(session, link, now_ns)
+        if start_ns < session.link_ns - LINK_TIME_SLIP_NS:
+            # The link is faster than it seemed, so it is earlier: all that is known of the queue changes.
+            session.link_ns = start_ns
+            link.set_link(session.delay, start_ns)
+        self._compete(session, link, start_ns)
         while budget > 0:
-            entry = link.pop(now_ns)
+            entry = link.pop(session.link_ns)
             if entry is None:
                 break
             delivery = cast(Delivery, entry.item)
             if delivery.qos and (session.send_quota <= 0 or session.waiting):
                 session.waiting.append(delivery)
                 continue
-            budget -= self._leave_queue(session, delivery)
+            size = self._leave_queue(session, delivery)
+            budget -= size
             if delivery.qos:
-                self._start(session, delivery, now_ns, taken)
+                self._start(session, delivery, session.link_ns, taken)
             else:
-                delivery.sent_ns = now_ns
-                self.account.delivered(session.client_id, delivery, now_ns)
+                delivery.sent_ns = session.link_ns
+                self.account.delivered(session.client_id, delivery, session.link_ns)
                 taken.append(delivery)
-        self._collect_dropped(session, link, now_ns)
+            session.link_ns += int(size * link.link.mean_ns_per_byte)
+        self._collect_dropped(session, link, session.link_ns)
 
     def expire(self, now_ns: int) -> None:
         """Drop what has timed out or become hopeless in any queue; called about once a second."""
@@ -189,6 +205,7 @@ class Outbound:
         """The session's link was measured: drop times and ranks follow."""
         session.delay = delay
         if session.link is not None:
+            session.link_ns = now_ns
             session.link.set_link(delay, now_ns)
             self._collect_dropped(session, session.link, now_ns)
 
@@ -359,15 +376,18 @@ class Outbound:
         session.link = session.scheduling.make_queue(
             session.delay, limits.queue_messages_per_client_max, limits.queue_bytes_per_client_max, now_ns
         )
+        session.link_ns = now_ns
         session.audiences.clear()
         self._linked[session.client_id] = session
 
     def _compete(self, session: Session, link: LinkQueue, now_ns: int) -> None:
         """Move what waits in order of arrival to where it is chosen by worth."""
+        if session.link_ns < now_ns:
+            session.link_ns = now_ns  # a queue's time never goes backwards
         while session.queue:
             delivery = session.queue.popleft()
-            link.push(make_entry(session, delivery), now_ns)
-        self._collect_dropped(session, link, now_ns)
+            link.push(make_entry(session, delivery), session.link_ns)
+        self._collect_dropped(session, link, session.link_ns)
 
     def _collect_dropped(self, session: Session, link: LinkQueue, now_ns: int) -> None:
         while True:

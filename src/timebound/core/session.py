@@ -69,6 +69,7 @@ class Session:
         "last_packet_id",
         "last_sequence",
         "link",
+        "link_ns",
         "listener",
         "outbox",
         "queue",
@@ -110,6 +111,7 @@ class Session:
         self.scheduling = DEFAULT_SCHEDULING
         self.delay = START_DELAY  # what is known of its link's speed
         self.link: LinkQueue | None = None  # made when something with a time limit waits
+        self.link_ns = 0  # the last time that `link` was told: when what leaves it would begin to be sent
         self.audiences: dict[str, Audience] = {}  # by topic filter; they belong to `link`
 
     def next_packet_id(self) -> int:
