@@ -61,6 +61,7 @@ async def test_the_words_of_the_readme_work(broker: BrokerProcess) -> None:
     assert message.topic == "client/readme/7/temp"
     assert ("timeout", "400ms") in message.user_properties
     assert ("priority", "5") in message.user_properties
+    assert message.age is not None
 
 
 async def test_properties_arrive_as_they_were_sent(broker: BrokerProcess) -> None:

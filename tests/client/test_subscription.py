@@ -351,3 +351,25 @@ async def test_kept_session_uses_the_same_identifier_for_a_filter_in_every_proce
             await client.disconnect()
 
     assert identifiers[0] == identifiers[1]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_unread_message_comes_again_when_a_durable_client_connects_again(qos: int) -> None:
+    async with ScriptedServer() as server:
+        client = durable(server)
+        peer = await server.connect(client)
+        first = client.subscribe("a", qos=qos)
+        await asyncio.gather(peer.grant(qos), first)
+        peer.send(Publish("a", b"unread", qos, packet_id=5))
+        await wait_until(lambda: first.waiting == 1)
+        await client.disconnect()
+
+        peer = await server.connect(client, Connack(session_present=True))
+        second = client.subscribe("a", qos=qos)
+        await asyncio.gather(peer.grant(qos), second)
+        peer.send(Publish("a", b"unread", qos, dup=True, packet_id=5))
+
+        assert (await anext(second)).payload == b"unread"
+        assert (await peer.expect(Ack)).packet_id == 5
+        assert first.waiting == 0
+        await client.disconnect()

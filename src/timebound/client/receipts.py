@@ -83,6 +83,10 @@ class Receipts:
         if receipt.connection is self._connection and self._open.get(receipt.packet_id) is receipt:
             self._acknowledge(receipt)
 
+    def give_back(self) -> None:
+        """Forget what nobody took: the server will send it again, and then it counts as new."""
+        self._open = {packet_id: one for packet_id, one in self._open.items() if one.is_taken}
+
     def handle_release(self, ack: Ack) -> None:
         """Answer a PUBREL; one we know nothing of belongs to an earlier life and is finished."""
         connection = self._connection
@@ -90,7 +94,7 @@ class Receipts:
         reason_code = 0
         if ack.packet_id in self._recorded:
             self._recorded.discard(ack.packet_id)
-            self._held -= 1
+            self._held = max(self._held - 1, 0)
         else:
             reason_code = _NOT_FOUND
         connection.write(encode_ack(types.PUBCOMP, ack.packet_id, reason_code, connection.version))

@@ -39,6 +39,7 @@ class Session:
         self.limits = ServerLimits()
         self.failure: ClientError | None = NotConnected("client is not connected; call connect() first")
         self._operation_timeout_s = options.operation_timeout_s
+        self._keeps_session = options.keeps_session
         self._ids = PacketIds(random.randrange(PACKET_ID_MAX))
         self._outbox = Outbox(self._ids)
         self._receipts = Receipts(options.receive_maximum)
@@ -105,6 +106,9 @@ class Session:
             self._router.remove(subscription)
             is_starting = subscription.state is State.STARTING
             subscription.end(self._gone() if is_starting or not is_wanted else None)
+            if self._keeps_session:
+                subscription.give_back()
+        self._receipts.give_back()
         self._router.take_unclaimed()
         self._to_unsubscribe.clear()
 

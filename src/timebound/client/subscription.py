@@ -166,6 +166,10 @@ class Subscription:
         self.settled.set()
         self._arrived.set()
 
+    def give_back(self) -> None:
+        """Drop what is queued and not acknowledged: the server will send it again."""
+        self._queue = deque(entry for entry in self._queue if entry[1] is None)
+
     def discard(self) -> None:
         """Give up what is queued, acknowledging it: nobody will read it."""
         while self._queue:

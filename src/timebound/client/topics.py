@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from timebound.wire.encode import encode_topic
 from timebound.wire.primitives import encode_string
 
 _SHARE_PREFIX: Final = "$share/"
@@ -19,7 +20,7 @@ def check_topic(topic: str, name: str = "topic") -> None:
         raise ValueError(f"{name} is empty")
     if "+" in topic or "#" in topic:
         raise ValueError(f"{name} {topic!r} has a wildcard; wildcards are for filters")
-    encode_string(topic)
+    encode_topic(topic)
 
 
 def check_filter(topic_filter: str) -> None:
