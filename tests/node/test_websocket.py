@@ -156,8 +156,9 @@ def test_text_frame_closes_the_connection(peer: WebPeer) -> None:
 def test_bytes_behind_a_text_frame_do_not_count(web: BrokerProcess) -> None:
     with connect(web.urls[1], subprotocols=[MQTT], proxy=None) as connection:
         connect_packet = encode(Connect("behind-text"), 5)
-        # A text message in two fragments: the second one looks like data of its own.
-        connection.send(["x", connect_packet.decode("latin-1")])
+        # A text message in two fragments, in one segment: the second one looks like data of its own.
+        head = bytes([0x80, 0x80 | len(connect_packet)])
+        connection.socket.sendall(b"\x01\x81\0\0\0\0x" + head + b"\0\0\0\0" + connect_packet)
         with pytest.raises(ConnectionClosed):
             connection.recv(TIMEOUT_S)
     assert "behind-text" not in web.log()
@@ -217,17 +218,51 @@ def test_websocket_pings_are_answered(peer: WebPeer) -> None:
         ("/mqtt/", None, 404),
         ("/mqtt", "https://evil.example", 403),
         ("/mqtt", "null", 403),
+        ("/mqtt", "http://HOST", 101),  # as paho does
+        ("/mqtt", "https://HOST", 101),
+        ("/mqtt", "http://127.0.0.1:1", 403),
     ],
 )
 def test_path_and_origin_decide(web: BrokerProcess, path: str, origin: str | None, status: int) -> None:
     url = web.urls[1].removesuffix("/mqtt") + path
-    given = None if origin is None else Origin(origin)
+    host = url.split("/")[2]
+    given = None if origin is None else Origin(origin.replace("HOST", host))
     if status == 101:
         with connect(url, origin=given, subprotocols=[MQTT], proxy=None):
             return
     with pytest.raises(InvalidStatus) as caught, connect(url, origin=given, proxy=None):
         pass
     assert caught.value.response.status_code == status
+
+
+@pytest.mark.parametrize(
+    ("host", "origins", "status"),
+    [
+        ("localhost", ["http://localhost"], b"101"),
+        ("[::1]", ["http://[::1]"], b"101"),
+        ("[::1", ["http://[::1"], b"403"),
+        ("rebound.example", ["http://rebound.example"], b"403"),
+        ("127.0.0.1", ["http://127.0.0.1", "https://evil.example"], b"403"),
+        ("127.0.0.1", ["https://dashboard.example"] * 2, b"403"),
+    ],
+)
+def test_origin_of_a_name_that_was_made_to_point_here_is_refused(
+    web: BrokerProcess, host: str, origins: list[str], status: bytes
+) -> None:
+    lines = [
+        "GET /mqtt HTTP/1.1",
+        f"Host: {host}",
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+        *[f"Origin: {origin}" for origin in origins],
+    ]
+    port = int(web.urls[1].split("/")[2].rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as raw:
+        raw.sendall("\r\n".join([*lines, "", ""]).encode())
+
+        assert raw.recv(1024).startswith(b"HTTP/1.1 " + status)
 
 
 def test_encrypted_websocket(web: BrokerProcess, certificates: Certificates) -> None:

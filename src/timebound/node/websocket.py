@@ -7,9 +7,11 @@ connection this looks like a transport; to the event loop it is the protocol.
 from __future__ import annotations
 
 import http
+import ipaddress
 import logging
 from collections.abc import Callable
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request
@@ -78,19 +80,26 @@ class WebSocketAdapter:
             self._connection.resume_writing()
 
     def _answer(self, request: Request) -> None:
-        origin = request.headers.get("Origin")
+        origins = request.headers.get_all("Origin")
         if request.path.partition("?")[0] != self._listener.path:
             response = self._protocol.reject(
                 http.HTTPStatus.NOT_FOUND, f"MQTT is served at {self._listener.path}\n"
             )
-        elif not self._listener.allows_origin(origin):
-            logger.warning("refused a web page of origin %s on %s", origin, self._listener.label)
+        elif not self._allows(origins, request.headers.get_all("Host")):
+            logger.warning("refused a web page of origin %s on %s", ", ".join(origins), self._listener.label)
             response = self._protocol.reject(
-                http.HTTPStatus.FORBIDDEN, f"origin {origin} is not in the listener's origins\n"
+                http.HTTPStatus.FORBIDDEN, f"origin {', '.join(origins)} is not in the listener's origins\n"
             )
         else:
             response = self._protocol.accept(request)
         self._protocol.send_response(response)
+
+    def _allows(self, origins: list[str], hosts: list[str]) -> bool:
+        if not origins:
+            return self._listener.allows_origin(None)
+        if len(origins) > 1 or len(hosts) != 1:
+            return False
+        return self._listener.allows_origin(origins[0]) or _is_own_origin(origins[0], hosts[0])
 
     def _take(self, frame: Frame) -> None:
         if frame.opcode in (Opcode.BINARY, Opcode.CONT):
@@ -138,6 +147,23 @@ class WebSocketAdapter:
 
     def get_extra_info(self, name: str) -> Any:
         return self._transport.get_extra_info(name)
+
+
+def _is_own_origin(origin: str, host: str) -> bool:
+    """Whether an origin is the address that is asked for: some clients that are no browsers say so.
+
+    No page comes from here, so no browser does. But a name could be made to point here by a
+    page's owner, to the same effect; so only addresses count, and `localhost`.
+    """
+    if origin not in (f"http://{host}", f"https://{host}"):
+        return False
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        if name != "localhost":
+            ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _select_subprotocol(protocol: ServerProtocol, offered: Any) -> Subprotocol | None:
