@@ -121,7 +121,7 @@ def test_load_is_raised_up_to_the_first_that_misses_at_every_try(monkeypatch: py
 
     steps = channel_utilisation.raise_load(burst, 0.1)
 
-    assert tried == [0.6, 0.8, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99, 0.99]
+    assert tried == [0.6, 0.8, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99, 0.99, 0.99]
     assert [step.low.misses for step in steps] == [0] * 6 + [1]
     assert channel_utilisation.reached(steps) == 0.9
 

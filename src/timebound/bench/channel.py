@@ -15,8 +15,16 @@ from typing import Final
 from timebound.bench import channel_federated, channel_utilisation
 from timebound.bench.channel_published import COLLOCATED, CONSUMERS, SUPPLIERS
 from timebound.bench.channel_results import ChannelResults, LatencyRow, SpacingStep, Speed, Spread
-from timebound.bench.channel_tools import Stopwatch, build, push_together, real_time_trouble, wait_for
+from timebound.bench.channel_tools import (
+    Stopwatch,
+    build,
+    push_together,
+    real_time_trouble,
+    run_threads,
+    wait_for,
+)
 from timebound.channel import ChannelBuilder, Event, any_of
+from timebound.channel.realtime import LANE_PRIORITY_MIN, become_real_time
 
 EXPERIMENTS: Final = ("speed", "collocated", "two-processes", "utilisation", "federated", "spacing")
 DISPATCHING: Final = ("reactive", "lanes")
@@ -32,9 +40,9 @@ _REPEATS: Final = 5
 class Plan:
     """How long to measure: events per supplier, pushes for the speed, seconds for each utilisation."""
 
-    events: int = 200
+    events: int = 150
     speed_events: int = 100_000
-    step_s: float = 2.0
+    step_s: float = 2.5
 
 
 QUICK: Final = Plan(events=20, speed_events=5_000, step_s=0.4)
@@ -170,13 +178,20 @@ def measure_spacing() -> list[SpacingStep]:
 
 def _spacing_ratio(dispatching: str, spacing_ns: int) -> float:
     watch = Stopwatch(SPACING_EVENTS)
-    with build("spacing", dispatching) as channel:
-        channel.connect(watch)
-        supplier = channel.supplier("supplier", "x")
+    begin_ns = 0
+
+    def push_all() -> None:
+        nonlocal begin_ns
+        become_real_time(LANE_PRIORITY_MIN)
         begin_ns = time.monotonic_ns()
         for number in range(SPACING_EVENTS):
             _wait_till(begin_ns + number * spacing_ns)
             supplier.push("x", number)
+
+    with build("spacing", dispatching) as channel:
+        channel.connect(watch)
+        supplier = channel.supplier("supplier", "x")
+        run_threads([push_all])
         wait_for(lambda: len(watch) == SPACING_EVENTS)
     expected_ns = (SPACING_EVENTS - 1) * spacing_ns
     return min(expected_ns / max(watch.last_ns - begin_ns, 1), 1.0)

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from timebound.bench.channel_published import CONSUMERS, SUPPLIERS, TWO_PROCESSES, UTILISATION_FEDERATED
 from timebound.bench.channel_results import LatencyRow, UtilisationRun, spread_of
-from timebound.bench.channel_tools import LIMIT_S, Stopwatch, build, push_together, wait_for
+from timebound.bench.channel_tools import LIMIT_S, Stopwatch, build, push_together, settle, wait_for
 from timebound.bench.channel_utilisation import (
     BURST_S,
     HIGH_PERIOD_NS,
@@ -107,9 +107,11 @@ def _read_line(child: subprocess.Popen[str]) -> dict[str, Any]:
 # --- in the child -----------------------------------------------------------------------
 
 
-def _join(channel: EventChannel, side: str, address: str) -> ListeningGateway | DiallingGateway:
+def _join(
+    channel: EventChannel, side: str, address: str, lane_priority_max: int = LANE_PRIORITY_MAX
+) -> ListeningGateway | DiallingGateway:
     gateway = ListeningGateway if side == SIDES[0] else DiallingGateway
-    return gateway(channel, address, real_time=True)
+    return gateway(channel, address, priority=lane_priority_max + 1)
 
 
 def _other(side: str) -> str:
@@ -161,9 +163,10 @@ def _child_utilisation(side: str, address: str, task: dict[str, Any]) -> None:
     priority_max = LANE_PRIORITY_MAX if is_high else _LOW_PRIORITY_MAX
     period_ns = HIGH_PERIOD_NS if is_high else LOW_PERIOD_NS
     channel = build_channel(side, real_time=task["real_time"], priority_max=priority_max)
-    with channel, _join(channel, side, address):
+    with channel, _join(channel, side, address, priority_max):
         channel.connect(_ignore, "low" if is_high else "high")
         _wait_ready(channel, side, task["pair"])
+        settle()
         pair = Pair(channel, task["pair"], period_ns, task["cost_ns"])
         time.sleep(BURST_S)
         _print_and_wait(asdict(pair.figures()))

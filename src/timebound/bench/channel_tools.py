@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Barrier, Thread
 from typing import Final
 
@@ -13,7 +14,7 @@ from timebound.channel import ChannelBuilder, Event, EventChannel, Lanes, Reacti
 from timebound.channel.realtime import LANE_PRIORITY_MIN, become_real_time, set_priority
 
 # Suppliers push together, this far apart: long enough for the slowest cell to finish.
-PERIOD_S: Final = 0.003
+PERIOD_S: Final = 0.005
 LIMIT_S: Final = 60.0
 
 
@@ -63,7 +64,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         if time.monotonic() > until:
             raise TimeoutError(f"events were not delivered within {LIMIT_S:.0f} s")
-        time.sleep(0.0005)
+        time.sleep(0.005)
 
 
 def push_together(channel: EventChannel, suppliers: int, events: int, period_s: float = PERIOD_S) -> None:
@@ -83,8 +84,19 @@ def push_together(channel: EventChannel, suppliers: int, events: int, period_s: 
             time.sleep(max(due_ns - time.monotonic_ns(), 0) / 1e9)
             connected[number].push("x", time.monotonic_ns())
 
-    threads = [Thread(target=push_all, args=(n,)) for n in range(suppliers)]
+    settle()
+    run_threads([partial(push_all, number) for number in range(suppliers)])
+
+
+def settle() -> None:
+    """Collect garbage now, so that it is not collected while time is measured."""
     gc.collect()
+    gc.freeze()
+
+
+def run_threads(works: Sequence[Callable[[], None]]) -> None:
+    """Run each in a thread of its own, and wait for all, without polling beside them."""
+    threads = [Thread(target=work) for work in works]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -94,7 +106,5 @@ def push_together(channel: EventChannel, suppliers: int, events: int, period_s: 
 def real_time_trouble() -> str:
     """Why real-time priorities are not to be had here; empty when they are."""
     found: list[str] = []
-    thread = Thread(target=lambda: found.append(set_priority(0, 1)))
-    thread.start()
-    thread.join(LIMIT_S)
+    run_threads([lambda: found.append(set_priority(0, LANE_PRIORITY_MIN))])
     return found[0]

@@ -18,6 +18,7 @@ from typing import Final
 
 from timebound.bench.channel_published import UTILISATION_SINGLE
 from timebound.bench.channel_results import Laxity, UtilisationRun, UtilisationStep
+from timebound.bench.channel_tools import settle
 from timebound.channel import ChannelBuilder, Event, EventChannel, Lanes, ThreadTiming, Timeout, every
 from timebound.units import MILLISECOND
 
@@ -30,8 +31,8 @@ SUPPLIER_COST_NS: Final = 20_000
 # Shorter than the 950 ms that real-time tasks may run on end (sched_rt_runtime_us).
 BURST_S: Final = 0.85
 PAUSE_S: Final = 0.3
-# A stop of the whole machine is no property of the channel: each load gets a second try.
-TRIES: Final = 2
+# A stop of the whole machine is no property of the channel: each load gets more than one try.
+TRIES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +100,9 @@ class Pair:
 def build_channel(name: str, *, real_time: bool, priority_max: int = 47) -> EventChannel:
     lanes = Lanes(real_time=real_time, priority_max=priority_max)
     builder = ChannelBuilder(name).filtering().dispatching(lanes)
+    timing = ThreadTiming(real_time=real_time, priority=priority_max + 1)
     # Overruns are the point of the experiment, so nobody is told of them.
-    return builder.timers(ThreadTiming(real_time=real_time)).on_report(lambda report: None).build()
+    return builder.timers(timing).on_report(lambda report: None).build()
 
 
 def costs_for(target: float) -> tuple[int, int]:
@@ -158,6 +160,7 @@ def reached(steps: list[UtilisationStep]) -> float:
 def _burst(target: float, real_time: bool) -> tuple[Figures, Figures]:
     high_ns, low_ns = costs_for(target)
     with build_channel("utilisation", real_time=real_time) as channel:
+        settle()
         high = Pair(channel, "high", HIGH_PERIOD_NS, high_ns)
         low = Pair(channel, "low", LOW_PERIOD_NS, low_ns)
         time.sleep(BURST_S)

@@ -19,7 +19,7 @@ from timebound.channel.errors import ChannelError
 from timebound.channel.event import Event
 from timebound.channel.filtering import Route
 from timebound.channel.lane import STALL_NS, THREADS_MAX, Lane, LaneContext, Worker
-from timebound.channel.realtime import LANE_PRIORITY_MAX, switch_interval
+from timebound.channel.realtime import LANE_PRIORITY_MAX, become_real_time, switch_interval
 from timebound.channel.reports import Kind, Report
 from timebound.units import MILLISECOND, SECOND
 
@@ -242,6 +242,10 @@ class Lanes(Dispatcher):
 
     def _watch_lanes(self) -> None:
         """Look after stuck consumers until the lanes are closed."""
+        if self._context.real_time:
+            # An ordinary thread could be kept from the processor while it has Python's lock, and then
+            # even the most urgent lane would wait for it.
+            become_real_time(self._context.priority_max + 1, self._context.cpu)
         while not self._watch_gate.acquire(True, STALL_NS / SECOND):
             now_ns = time.monotonic_ns()
             with self._lock:

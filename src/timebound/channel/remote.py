@@ -22,7 +22,7 @@ from timebound.channel.channel import EventChannel
 from timebound.channel.errors import ChannelError
 from timebound.channel.federation import CHANNELS_MAX, Frame
 from timebound.channel.gateway import Hub, hub_of
-from timebound.channel.realtime import TIMER_PRIORITY, become_real_time
+from timebound.channel.realtime import become_real_time
 from timebound.channel.reports import Kind, Report
 
 # A path (Unix socket) or a host and port. Nothing is encrypted or authenticated: stay on one machine.
@@ -37,6 +37,8 @@ RETRY_S_MIN: Final = 0.02
 RETRY_S_MAX: Final = 2.0
 NAME_LENGTH_MAX: Final = 1_024
 _JOIN_S: Final = 5.0
+# A writer with nothing to do; it is woken when there is.
+_IDLE_WAIT_S: Final = 60.0
 _LENGTH: Final = struct.Struct(">I")
 _READ_BYTES: Final = 256 * 1024
 
@@ -128,7 +130,7 @@ class SocketLink:
         while True:
             with self._condition:
                 while not self._backlog and not self._is_closed:
-                    self._condition.wait(1.0)
+                    self._condition.wait(_IDLE_WAIT_S)
                 if self._is_closed:
                     return
                 data = self._backlog[0]
@@ -184,10 +186,13 @@ def _exchange_names(connection: socket.socket, own: str) -> str:
 class RemoteGateway:
     """Base of both ends: runs connections of one channel until it is closed."""
 
-    def __init__(self, channel: EventChannel, address: Address, *, real_time: bool = False) -> None:
-        """With `real_time`, events are received at a priority above all lanes; not for reactive channels."""
+    def __init__(self, channel: EventChannel, address: Address, *, priority: int | None = None) -> None:
+        """With a real-time `priority`, best just above the lanes', events are received at that one.
+
+        Not for reactive channels: there the receiving thread runs the consumers.
+        """
         self.address = address
-        self._real_time = real_time
+        self._priority = priority
         self._hub = hub_of(channel)
         self._closing = Event()
         self._lock = Lock()
@@ -206,8 +211,8 @@ class RemoteGateway:
 
     def _serve(self, connection: socket.socket) -> None:
         """Join the peer at the other end, and carry frames until one side ends it."""
-        if self._real_time:
-            become_real_time(TIMER_PRIORITY)
+        if self._priority is not None:
+            become_real_time(self._priority)
         try:
             if connection.family != socket.AF_UNIX:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -248,8 +253,8 @@ class RemoteGateway:
 class ListeningGateway(RemoteGateway):
     """Lets channels of other processes join; with port 0 the system chooses, and `address` says which."""
 
-    def __init__(self, channel: EventChannel, address: Address, *, real_time: bool = False) -> None:
-        super().__init__(channel, address, real_time=real_time)
+    def __init__(self, channel: EventChannel, address: Address, *, priority: int | None = None) -> None:
+        super().__init__(channel, address, priority=priority)
         if isinstance(address, str):
             Path(address).unlink(missing_ok=True)
             self._listener = socket.socket(socket.AF_UNIX)
@@ -282,8 +287,8 @@ class ListeningGateway(RemoteGateway):
 class DiallingGateway(RemoteGateway):
     """Joins a channel of another process, and joins it again whenever the connection is lost."""
 
-    def __init__(self, channel: EventChannel, address: Address, *, real_time: bool = False) -> None:
-        super().__init__(channel, address, real_time=real_time)
+    def __init__(self, channel: EventChannel, address: Address, *, priority: int | None = None) -> None:
+        super().__init__(channel, address, priority=priority)
         self._dialler = Thread(target=self._dial, name="timebound-gateway", daemon=True)
         self._dialler.start()
 

@@ -43,10 +43,17 @@ class Timing:
 
 
 class ThreadTiming(Timing):
-    """One thread sleeps until the next timer is due; with real-time priority above all lanes if it may."""
+    """One thread sleeps until the next timer is due; with real-time priority above all lanes if it may.
 
-    def __init__(self, *, real_time: bool = True, cpu: int | None = None) -> None:
+    Where several processes share a processor, `priority` should be just above the lanes of this one: a
+    thread that waits for Python's lock wakes up often, and would disturb more urgent lanes of others.
+    """
+
+    def __init__(
+        self, *, real_time: bool = True, cpu: int | None = None, priority: int = TIMER_PRIORITY
+    ) -> None:
         self._real_time = real_time
+        self._priority = priority
         self._cpu = cpu
         self._condition = Condition()
         self._wake_thread: Thread | None = None
@@ -74,7 +81,7 @@ class ThreadTiming(Timing):
 
     def _run(self, notice: Callable[[str], None]) -> None:
         if self._real_time:
-            trouble = become_real_time(TIMER_PRIORITY, self._cpu)
+            trouble = become_real_time(self._priority, self._cpu)
             if trouble:
                 notice(f"timers run at normal priority: {trouble}")
         channel = self._channel
