@@ -10,8 +10,6 @@ import pytest
 from tests.conftest import BrokerProcess, Certificates
 from tests.peer import join
 
-from timebound.wire.packets import Publish
-
 pytestmark = pytest.mark.skipif(
     shutil.which("mosquitto_pub") is None, reason="needs mosquitto_pub (Debian: mosquitto-clients)"
 )
@@ -27,20 +25,23 @@ def pub(port: int, *arguments: str, payload: str | None = None) -> subprocess.Co
 
 
 class Subscriber:
-    """A running mosquitto_sub that says when it is subscribed."""
+    """A running mosquitto_sub, once it is subscribed."""
 
     def __init__(self, broker: BrokerProcess, client_id: str, *arguments: str) -> None:
-        command = ["mosquitto_sub", "-h", "127.0.0.1", "-p", str(broker.port), "-i", client_id, "-W", "15"]
-        self._process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True)
-        # Its subscription shows in the figures of the broker.
-        with join(broker.port) as peer:
-            peer.subscribe("$SYS/broker/subscriptions/count")
-            while int(peer.expect(Publish).payload) < 2:  # this one's and its own
-                pass
+        # It tells in its debug output that it is subscribed, and stdbuf that it tells at once.
+        command = ["stdbuf", "-oL", "mosquitto_sub", "-d", "-h", "127.0.0.1", "-p", str(broker.port)]
+        command += ["-i", client_id, "-W", "15", *arguments]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        for line in self._process.stdout:  # `-W` ends it, and so this loop, at last
+            if line.startswith("Subscribed"):
+                return
+        pytest.fail("mosquitto_sub ended without being subscribed")
 
     def lines(self) -> list[str]:
+        """What it printed besides its debug output."""
         out, _ = self._process.communicate(timeout=TIMEOUT_S)
-        return out.splitlines()
+        return [line for line in out.splitlines() if not line.startswith(("Client ", "Subscribed"))]
 
     def stop(self) -> None:
         self._process.kill()
@@ -141,16 +142,7 @@ def test_shared_subscription(opened: BrokerProcess, subscribers: list[Subscriber
     for name in ("one", "two"):
         arguments = ("-V", "5", "-q", "1", "-C", "2", "-t", "$share/team/mosquitto/shared")
         subscribers.append(Subscriber(opened, f"sub-shared-{name}", *arguments))
-    _wait_members(opened, 2)
     sent = pub(opened.port, "-q", "1", "-t", "mosquitto/shared", "-l", payload="1\n2\n3\n4\n")
 
     assert sent.returncode == 0
     assert sorted(line for subscriber in subscribers for line in subscriber.lines()) == ["1", "2", "3", "4"]
-
-
-def _wait_members(broker: BrokerProcess, count: int) -> None:
-    """Wait until so many clients besides this one have subscribed."""
-    with join(broker.port) as peer:
-        peer.subscribe("$SYS/broker/subscriptions/count")
-        while int(peer.expect(Publish).payload) < count + 1:
-            pass
