@@ -79,6 +79,7 @@ class BrokerProcess:
         return self._reap()
 
     def kill(self) -> None:
+        """End it at once; one that has ended already is only cleared away."""
         self.process.kill()
         self._reap()
 
@@ -142,8 +143,7 @@ def start_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
     yield start
     logs = []
     for process in started:
-        if process.process.poll() is None:
-            process.kill()
+        process.kill()
         logs.append(process.log())
     for log in logs:
         assert "Traceback" not in log, f"a broker logged a traceback:\n{log}"

@@ -86,6 +86,8 @@ def _greet(server: Server, config: Config, is_persistent: bool) -> None:
 
 def _url(listener: ListenerConfig, host: str, port: int) -> str:
     secure = listener.tls is not None
+    if ":" in host:  # an IPv6 address
+        host = f"[{host}]"
     if listener.kind == "websocket":
         scheme = "wss" if secure else "ws"
         return f"{scheme}://{host}:{port}{listener.path}"

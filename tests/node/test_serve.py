@@ -1,0 +1,187 @@
+"""`timebound serve` as a process: what it prints, how it ends, and what it tells its clients."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.conftest import BrokerProcess, StartBroker
+from tests.peer import Peer, join, props
+
+from timebound.node.config import ListenerConfig
+from timebound.node.config_values import TlsConfig
+from timebound.node.serve import _url
+from timebound.wire.packets import Publish
+
+TIMEOUT_S = 30.0
+
+
+def environment() -> dict[str, str]:
+    """This process's, with relative places to import from made absolute: it is used elsewhere."""
+    parts = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(str(Path(part).resolve()) for part in parts)}
+
+
+def serve(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a broker that is expected to end at once."""
+    return subprocess.run(
+        [sys.executable, "-m", "timebound", "serve", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        cwd=cwd,
+        env=environment(),
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_stops_cleanly_and_clients_are_told(start_broker: StartBroker, number: signal.Signals) -> None:
+    broker = start_broker()
+    with join(broker.port) as peer, join(broker.port, version=4) as old, Peer(broker.port) as silent:
+        peer.expect_silence()
+        broker.process.send_signal(number)
+
+        assert peer.expect_disconnect(0x8B) == "the broker is stopping"
+        assert old.expect_closed() == []
+        assert silent.expect_closed() == []
+    assert broker.process.wait(TIMEOUT_S) == 0
+    assert broker.process.stdout is not None
+    assert broker.process.stdout.read().endswith(b"stopped\n")
+
+
+def test_stop_does_not_wait_for_a_client_that_reads_nothing(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    with join(broker.port) as deaf, join(broker.port) as publisher:
+        deaf.subscribe("flood")
+        for _ in range(20):
+            publisher.publish("flood", b"x" * 1_000_000)
+        publisher.expect_silence()
+        began = time.monotonic()
+
+        assert broker.stop() == 0
+        assert time.monotonic() - began < 6.0
+
+
+def test_greeting_says_where_and_what_to_try(tmp_path: Path) -> None:
+    process = BrokerProcess(tmp_path, "")
+    try:
+        assert process.urls == [f"mqtt://127.0.0.1:{process.port}"]
+    finally:
+        assert process.stop() == 0
+    assert (tmp_path / "data").is_dir()
+
+
+def test_port_is_free_again_at_once(start_broker: StartBroker) -> None:
+    first = start_broker()
+    peer = join(first.port)
+    first.stop()
+    second = start_broker(f"[[listeners]]\nport = {first.port}\n")
+    assert second.port == first.port
+    peer.close()
+
+
+def test_used_port_is_an_error_in_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = serve("--port", str(port), "--data", str(tmp_path / "data"))
+
+    assert ended.returncode == 1
+    assert f"cannot listen on 127.0.0.1:{port}" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_data_of_a_running_broker_is_refused(broker: BrokerProcess) -> None:
+    ended = serve("--port", "0", "--data", str(broker.data))
+
+    assert ended.returncode == 1
+    assert "error: " in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("[limits]\nconnections_max = 0\n", "connections_max"),
+        ("[limits\n", "timebound.toml"),
+        ('[security]\npassword_file = "missing"\n', "missing"),
+        ('[[listeners]]\n[listeners.tls]\ncertificate = "a.pem"\nkey = "a.key"\n', "a.pem"),
+    ],
+)
+def test_wrong_configuration_is_an_error_with_exit_code_2(tmp_path: Path, config: str, said: str) -> None:
+    file = tmp_path / "timebound.toml"
+    file.write_text(config)
+    ended = serve("--config", str(file), "--data", str(tmp_path / "data"))
+
+    assert ended.returncode == 2
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_memory_leaves_no_trace_on_disk(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-m", "timebound", "serve", "--port", "0", "--memory"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=tmp_path / "home",
+        env=environment(),
+    ) as process:
+        assert process.stdout is not None
+        port = 0
+        for line in process.stdout:
+            if line.startswith("listening on "):
+                port = int(line.rpartition(":")[2])
+            if line.startswith("data in memory only"):
+                break
+        with join(port, "c", properties=props(session_expiry_interval=60)) as peer:
+            peer.subscribe("a", qos=2)
+        with Peer(port) as peer:
+            assert peer.connect("c", clean=False).session_present
+        process.terminate()
+        assert process.wait(TIMEOUT_S) == 0
+    assert list((tmp_path / "home").iterdir()) == []
+
+
+def test_log_may_be_json_lines(start_broker: StartBroker) -> None:
+    broker = start_broker('[log]\nformat = "json"\nlevel = "info"\n')
+    join(broker.port, 'quo"te\n').close()
+    broker.wait_logged("connected as")
+
+    entries = [json.loads(line) for line in broker.log().splitlines()]
+    assert any("quo" in entry["message"] and entry["level"] == "info" for entry in entries)
+
+
+def test_many_clients_connect_at_once(broker: BrokerProcess) -> None:
+    peers = [Peer(broker.port) for _ in range(300)]
+    for number, peer in enumerate(peers):
+        assert peer.connect(f"crowd-{number}").reason_code == 0
+    peers[0].subscribe("crowd/+")
+    for peer in peers:
+        peer.publish("crowd/a", b"1")
+    assert len([peers[0].expect(Publish) for _ in peers]) == 300
+    for peer in peers:
+        peer.close()
+
+
+@pytest.mark.parametrize(
+    ("listener", "host", "url"),
+    [
+        (ListenerConfig(), "127.0.0.1", "mqtt://127.0.0.1:1"),
+        (ListenerConfig(), "::1", "mqtt://[::1]:1"),
+        (ListenerConfig(kind="websocket", path="/x"), "::", "ws://[::]:1/x"),
+        (ListenerConfig(tls=TlsConfig(Path("a"), Path("b"))), "10.0.0.1", "mqtts://10.0.0.1:1"),
+        (ListenerConfig(kind="websocket", tls=TlsConfig(Path("a"), Path("b"))), "::1", "wss://[::1]:1/mqtt"),
+    ],
+)
+def test_urls_name_scheme_and_address(listener: ListenerConfig, host: str, url: str) -> None:
+    assert _url(listener, host, 1) == url
