@@ -7,29 +7,27 @@ here waits, reads a clock or knows a socket, so a simulator drives it as the net
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 from timebound.core.access import AccessList
-from timebound.core.account import Account, Missed
+from timebound.core.account import Account
 from timebound.core.delay import LinkDelay
+from timebound.core.distribution import Distribution
 from timebound.core.durability import Batch, Durability
 from timebound.core.effects import (
     DropInbound,
     DropRetained,
     DropSubscription,
     PutInbound,
-    PutRetained,
     PutSubscription,
     Snapshot,
     Will,
 )
-from timebound.core.index import Route, SubscriptionIndex
+from timebound.core.index import SubscriptionIndex
 from timebound.core.lifecycle import Lifecycle
 from timebound.core.limits import BrokerLimits
 from timebound.core.message import Delivery, Message
-from timebound.core.outbound import NO_OTHERS, Outbound
-from timebound.core.predicate import Attributes
+from timebound.core.outbound import Outbound
 from timebound.core.retained import RetainedStore
 from timebound.core.scheduling import Scheduling
 from timebound.core.session import ENCODED, PUBACK, PUBCOMP, PUBREC, PUBREL, ReadyList, Reply, Session
@@ -49,12 +47,6 @@ PACKET_ID_NOT_FOUND: Final = 0x92
 QUOTA_EXCEEDED: Final = 0x97
 
 
-# Notices about messages that were not delivered: to who missed it, and to whoever watches.
-NOTICE_PREFIX: Final = "$timebound/"
-MISSED_PREFIX: Final = "$timebound/missed/"
-DROPS_PREFIX: Final = "$timebound/drops/"
-
-
 class Close:
     """An order to end a connection, with the reason for its DISCONNECT."""
 
@@ -71,15 +63,14 @@ class Broker:
 
     __slots__ = (
         "_closes",
+        "_distribution",
         "_durability",
-        "_groups",
         "_index",
         "_lifecycle",
         "_limits",
         "_outbound",
         "_ready",
         "_retained",
-        "_sequence",
         "_sessions",
         "_waits",
         "account",
@@ -100,9 +91,16 @@ class Broker:
         )
         self._sessions = self._lifecycle.sessions
         self._retained = RetainedStore(limits.retained_messages_max, limits.retained_bytes_max)
+        self._distribution = Distribution(
+            self._sessions,
+            self._index,
+            self._retained,
+            self._outbound,
+            self._durability,
+            self._waits,
+            self.counters,
+        )
         self._closes: list[Close] = []
-        self._sequence = 0
-        self._groups = 0  # correlations completed
 
     # --- sessions -------------------------------------------------------------------
 
@@ -144,11 +142,11 @@ class Broker:
         if session.connection == connection:
             self._lifecycle.disconnect(session, keep_will, now_ns)
             self._publish_due_wills(now_ns)
-            self._tell_missed(now_ns)
+            self._distribution.tell_missed(now_ns)
 
     def restore(self, snapshot: Snapshot, now_ns: int) -> None:
         """Take up what an earlier run stored; once, before the first client."""
-        self._sequence = snapshot.sequence_max
+        self._distribution.sequence = snapshot.sequence_max
         # A retained message may be owed to sessions as well. It must stay one object, or its last
         # copy here would drop from storage what the copies there still refer to.
         owed = {
@@ -177,14 +175,14 @@ class Broker:
         if not session.access.may_subscribe(topic_filter):
             return NOT_AUTHORIZED
         old = session.subscriptions.get(topic_filter)
+        if old is None and len(session.subscriptions) >= self._limits.subscriptions_per_client_max:
+            return QUOTA_EXCEEDED
         if not self._waits.start(subscription, now_ns):
             return QUOTA_EXCEEDED
         if old is not None:
             self._index.remove(old)
             self._waits.stop(old)
             session.audiences.pop(topic_filter, None)
-        elif len(session.subscriptions) >= self._limits.subscriptions_per_client_max:
-            return QUOTA_EXCEEDED
         session.subscriptions[topic_filter] = subscription
         self._index.insert(subscription)
         if session.is_durable:
@@ -193,7 +191,7 @@ class Broker:
             subscription.retain_handling == 1 and old is None
         )
         if wants_retained and not group:
-            self._send_retained(session, subscription, now_ns)
+            self._distribution.send_retained(session, subscription, now_ns)
         return subscription.qos
 
     def unsubscribe(self, session: Session, topic_filter: str) -> int:
@@ -208,21 +206,6 @@ class Broker:
             self._durability.add(DropSubscription(session.client_id, topic_filter))
         return SUCCESS
 
-    def _send_retained(self, session: Session, subscription: Subscription, now_ns: int) -> None:
-        identifiers = (subscription.identifier,) if subscription.identifier else ()
-        for message in self._retained.match(subscription.topic_filter):
-            if message.is_expired(now_ns):
-                self._forget_retained(message.topic)
-                continue
-            if subscription.no_local and subscription.client_id == message.publisher:
-                continue
-            predicate = subscription.predicate
-            if predicate is None or predicate.matches(_attributes(message)):
-                qos = min(message.qos, subscription.qos)
-                self._outbound.offer(
-                    session, message, qos, True, identifiers, subscription, NO_OTHERS, now_ns
-                )
-
     # --- messages in ----------------------------------------------------------------
 
     def publish(self, session: Session, message: Message, packet_id: int, now_ns: int) -> None:
@@ -231,7 +214,7 @@ class Broker:
         qos = message.qos
         if qos == 0:
             if session.access.may_publish(message.topic):
-                self.route(message, now_ns)
+                self._distribution.route(message, now_ns)
             else:
                 self._refuse()
             return
@@ -246,13 +229,17 @@ class Broker:
             reason = f"{Reason.NOT_AUTHORIZED.value}: publishing to {message.topic!r} is not allowed"
             self._durability.reply(session, Reply(kind, packet_id, NOT_AUTHORIZED, reason), mark)
             return
-        count = self.route(message, now_ns)
+        count = self._distribution.route(message, now_ns)
         if qos == 2:
             session.inbound[packet_id] = True
             if session.is_durable:
                 self._durability.add(PutInbound(session.client_id, packet_id))
         reason_code = SUCCESS if count else NO_MATCHING_SUBSCRIBERS
         self._durability.reply(session, Reply(kind, packet_id, reason_code), mark)
+
+    def route(self, message: Message, now_ns: int) -> int:
+        """Give out a message of the broker's own, such as `$SYS`; the count of sessions it matched."""
+        return self._distribution.route(message, now_ns)
 
     def accept_request(self, session: Session, qos: int, packet_id: int) -> None:
         """Acknowledge a QoS 1 or 2 message that was a request to the broker itself.
@@ -270,111 +257,13 @@ class Broker:
         mark = self._durability.mark()
         self._durability.reply(session, Reply(kind, packet_id, reason_code, reason), mark)
 
-    def route(self, message: Message, now_ns: int) -> int:
-        """Give a message to everybody who wants it; the count of sessions it matched.
-
-        The shell calls this for messages of the broker's own, such as `$SYS` topics.
-        """
-        self._sequence += 1
-        message.sequence = self._sequence
-        if message.retain:
-            self._retain(message)
-        route = self._index.match(message.topic)
-        if not route.is_simple:
-            return self._route_selectively(route, message, now_ns)
-        count = 0
-        for subscription in route.plain:
-            if subscription.no_local and subscription.client_id == message.publisher:
-                continue
-            qos = subscription.qos if subscription.qos < message.qos else message.qos
-            identifiers = (subscription.identifier,) if subscription.identifier else ()
-            retain = message.retain and subscription.retain_as_published
-            session = self._sessions[subscription.client_id]
-            self._outbound.offer(session, message, qos, retain, identifiers, subscription, NO_OTHERS, now_ns)
-            count += 1
-        return count
-
-    def _route_selectively(self, route: Route, message: Message, now_ns: int) -> int:
-        """As `route`, with content filters, shared groups, or several subscriptions of one session."""
-        attributes = _attributes(message) if route.needs_attributes else None
-        by_session: dict[str, list[Subscription]] = {}
-        waiting = 0
-        for subscription in route.select(attributes):
-            if subscription.no_local and subscription.client_id == message.publisher:
-                continue
-            if subscription.correlator is not None:
-                together = self._waits.arrive(subscription, message, now_ns)
-                self._deliver_together(subscription, together, now_ns)
-                waiting += 1
-            else:
-                by_session.setdefault(subscription.client_id, []).append(subscription)
-        for client_id, subscriptions in by_session.items():
-            # MQTT 5, 3.3.4: one copy, at the highest QoS, with all identifiers.
-            qos = min(message.qos, max([subscription.qos for subscription in subscriptions]))
-            identifiers = tuple([one.identifier for one in subscriptions if one.identifier])
-            retain = message.retain and any([one.retain_as_published for one in subscriptions])
-            first = subscriptions[0]
-            others = tuple(subscriptions[1:])
-            self._outbound.offer(
-                self._sessions[client_id], message, qos, retain, identifiers, first, others, now_ns
-            )
-        count = len(by_session) + waiting
-        for group in route.groups:
-            count += self._route_shared(group.candidates(attributes), message, now_ns)
-        return count
-
-    def _deliver_together(self, subscription: Subscription, messages: list[Message], now_ns: int) -> None:
-        """Give a session the messages that its subscription waited for, one after the other."""
-        if not messages:
-            return
-        self._groups += 1
-        identifiers = (subscription.identifier,) if subscription.identifier else ()
-        session = self._sessions[subscription.client_id]
-        for number, message in enumerate(messages):
-            if not message.sequence:
-                self._sequence += 1
-                message.sequence = self._sequence
-            group = f"{self._groups}:{number + 1}/{len(messages)}" if len(messages) > 1 else ""
-            qos = min(message.qos, subscription.qos)
-            self._outbound.offer(
-                session, message, qos, False, identifiers, subscription, NO_OTHERS, now_ns, group
-            )
-
-    def _route_shared(self, candidates: list[Subscription], message: Message, now_ns: int) -> int:
-        """Give the message to the first member that is connected, or else the first at all."""
-        if not candidates:
-            return 0
-        chosen = candidates[0]
-        for subscription in candidates:
-            if self._sessions[subscription.client_id].connection:
-                chosen = subscription
-                break
-        identifiers = (chosen.identifier,) if chosen.identifier else ()
-        retain = message.retain and chosen.retain_as_published
-        session = self._sessions[chosen.client_id]
-        qos = min(message.qos, chosen.qos)
-        self._outbound.offer(session, message, qos, retain, identifiers, chosen, NO_OTHERS, now_ns)
-        return 1
-
-    def _retain(self, message: Message) -> None:
-        if not message.payload:
-            self._forget_retained(message.topic)
-        elif not self._retained.put(message):
-            self.counters.drop(Reason.QUOTA)
-        elif not message.topic.startswith("$SYS/"):
-            self._durability.add(PutRetained(message))
-
-    def _forget_retained(self, topic: str) -> None:
-        if self._retained.remove(topic) and not topic.startswith("$SYS/"):
-            self._durability.add(DropRetained(topic))
-
     def _refuse(self) -> None:
         self.counters.publishes_refused += 1
         self.counters.drop(Reason.NOT_AUTHORIZED)
 
     def _publish_due_wills(self, now_ns: int) -> None:
         while self._lifecycle.due_wills:
-            self.route(_published_will(self._lifecycle.due_wills.pop(0), now_ns), now_ns)
+            self._distribution.route(_published_will(self._lifecycle.due_wills.pop(0), now_ns), now_ns)
 
     # --- acknowledgements -----------------------------------------------------------
 
@@ -431,7 +320,7 @@ class Broker:
         """Deliveries to write now; `ahead_ns` is how long the link is busy with what it was given before."""
         deliveries = self._outbound.take(session, bytes_max, now_ns, ahead_ns)
         if self.account.missed:
-            self._tell_missed(now_ns)
+            self._distribution.tell_missed(now_ns)
         return deliveries
 
     def abandon(self, session: Session, delivery: Delivery, reason: Reason, now_ns: int) -> None:
@@ -449,13 +338,13 @@ class Broker:
         """The moment of `next_wakeup_ns` has come."""
         self._lifecycle.wake(now_ns)
         for due in self._waits.wake(now_ns):
-            self._deliver_together(due.subscription, due.messages, now_ns)
+            self._distribution.deliver_together(due.subscription, due.messages, now_ns)
         self._publish_due_wills(now_ns)
 
     def expire(self, now_ns: int) -> None:
         """Drop what waits in vain, also for links that take nothing; about once a second."""
         self._outbound.expire(now_ns)
-        self._tell_missed(now_ns)
+        self._distribution.tell_missed(now_ns)
 
     # --- scheduling -----------------------------------------------------------------
 
@@ -471,24 +360,6 @@ class Broker:
                 self._outbound.set_scheduling(session, scheduling, now_ns)
                 count += 1
         return count
-
-    def _tell_missed(self, now_ns: int) -> None:
-        """Send the notices that were asked for about pairs that were not delivered."""
-        missed = self.account.missed
-        self.account.missed = []
-        for miss in missed:
-            topic = miss.message.topic
-            if topic.startswith(NOTICE_PREFIX):
-                continue  # a lost notice is no news
-            subscription = miss.subscription
-            session = self._sessions.get(miss.client_id)
-            if subscription is not None and subscription.notify_missed and session is not None:
-                notice = _notice(MISSED_PREFIX, miss, now_ns)
-                self._sequence += 1
-                notice.sequence = self._sequence
-                self._outbound.offer(session, notice, 0, False, (), subscription, NO_OTHERS, now_ns)
-            if self._index.match(DROPS_PREFIX + topic).has_any():
-                self.route(_notice(DROPS_PREFIX, miss, now_ns), now_ns)
 
     def next_wakeup_ns(self) -> int | None:
         first = self._lifecycle.next_wakeup_ns()
@@ -541,21 +412,3 @@ def _published_will(will: Message, now_ns: int) -> Message:
         will.timeout_ns,
         will.priority,
     )
-
-
-def _attributes(message: Message) -> Attributes:
-    return Attributes(message.user_properties, message.payload, message.topic)
-
-
-def _notice(prefix: str, missed: Missed, now_ns: int) -> Message:
-    message = missed.message
-    subscription = missed.subscription
-    fields = {
-        "topic": message.topic,
-        "publisher": message.publisher,
-        "subscriber": missed.client_id,
-        "topic_filter": subscription.topic_filter if subscription is not None else "",
-        "reason": missed.reason.value,
-        "age_ms": (now_ns - message.published_ns) / 1_000_000,
-    }
-    return Message(prefix + message.topic, json.dumps(fields).encode(), 0, False, now_ns)

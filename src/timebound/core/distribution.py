@@ -1,0 +1,213 @@
+"""Who gets a message: everybody whose subscriptions select it, once each.
+
+From the index comes a route; where that is simple, each of its subscriptions gets a copy. Else
+content filters, shared groups, waits and several subscriptions of one session are sorted out
+here. Retained messages and notices about what was missed are given out here too.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from timebound.core.account import Missed
+from timebound.core.durability import Durability
+from timebound.core.effects import DropRetained, PutRetained
+from timebound.core.index import Route, SubscriptionIndex
+from timebound.core.message import Message
+from timebound.core.outbound import NO_OTHERS, Outbound
+from timebound.core.predicate import Attributes
+from timebound.core.retained import RetainedStore
+from timebound.core.session import Session
+from timebound.core.stats import Counters
+from timebound.core.subscription import Subscription
+from timebound.core.waits import Waits
+from timebound.records import Reason
+
+# Notices about messages that were not delivered: to who missed it, and to whoever watches.
+NOTICE_PREFIX: Final = "$timebound/"
+MISSED_PREFIX: Final = "$timebound/missed/"
+DROPS_PREFIX: Final = "$timebound/drops/"
+
+
+class Distribution:
+    """Gives messages to sessions."""
+
+    __slots__ = (
+        "_counters",
+        "_durability",
+        "_groups",
+        "_index",
+        "_outbound",
+        "_retained",
+        "_sessions",
+        "_waits",
+        "sequence",
+    )
+
+    def __init__(
+        self,
+        sessions: dict[str, Session],
+        index: SubscriptionIndex,
+        retained: RetainedStore,
+        outbound: Outbound,
+        durability: Durability,
+        waits: Waits,
+        counters: Counters,
+    ) -> None:
+        self._sessions = sessions
+        self._index = index
+        self._retained = retained
+        self._outbound = outbound
+        self._durability = durability
+        self._waits = waits
+        self._counters = counters
+        self._groups = 0  # correlations completed
+        self.sequence = 0  # of the last message
+
+    def route(self, message: Message, now_ns: int) -> int:
+        """Give a message to everybody who wants it; the count of sessions it matched."""
+        self.sequence += 1
+        message.sequence = self.sequence
+        if message.retain:
+            self._retain(message)
+        route = self._index.match(message.topic)
+        if not route.is_simple:
+            return self._route_selectively(route, message, now_ns)
+        count = 0
+        for subscription in route.plain:
+            if subscription.no_local and subscription.client_id == message.publisher:
+                continue
+            qos = subscription.qos if subscription.qos < message.qos else message.qos
+            identifiers = (subscription.identifier,) if subscription.identifier else ()
+            retain = message.retain and subscription.retain_as_published
+            session = self._sessions[subscription.client_id]
+            self._outbound.offer(session, message, qos, retain, identifiers, subscription, NO_OTHERS, now_ns)
+            count += 1
+        return count
+
+    def _route_selectively(self, route: Route, message: Message, now_ns: int) -> int:
+        """As `route`, with content filters, shared groups, or several subscriptions of one session."""
+        attributes = _attributes(message) if route.needs_attributes else None
+        by_session: dict[str, list[Subscription]] = {}
+        waiting = 0
+        for subscription in route.select(attributes):
+            if subscription.no_local and subscription.client_id == message.publisher:
+                continue
+            if subscription.correlator is not None:
+                together = self._waits.arrive(subscription, message, now_ns)
+                self.deliver_together(subscription, together, now_ns)
+                waiting += 1
+            else:
+                by_session.setdefault(subscription.client_id, []).append(subscription)
+        for client_id, subscriptions in by_session.items():
+            # MQTT 5, 3.3.4: one copy, at the highest QoS, with all identifiers.
+            qos = min(message.qos, max([subscription.qos for subscription in subscriptions]))
+            identifiers = tuple([one.identifier for one in subscriptions if one.identifier])
+            retain = message.retain and any([one.retain_as_published for one in subscriptions])
+            first = subscriptions[0]
+            others = tuple(subscriptions[1:])
+            self._outbound.offer(
+                self._sessions[client_id], message, qos, retain, identifiers, first, others, now_ns
+            )
+        count = len(by_session) + waiting
+        for group in route.groups:
+            count += self._route_shared(group.candidates(attributes), message, now_ns)
+        return count
+
+    def deliver_together(self, subscription: Subscription, messages: list[Message], now_ns: int) -> None:
+        """Give a session the messages that its subscription waited for, one after the other."""
+        if not messages:
+            return
+        self._groups += 1
+        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        session = self._sessions[subscription.client_id]
+        for number, message in enumerate(messages):
+            if not message.sequence:
+                self.sequence += 1
+                message.sequence = self.sequence
+            group = f"{self._groups}:{number + 1}/{len(messages)}" if len(messages) > 1 else ""
+            qos = min(message.qos, subscription.qos)
+            self._outbound.offer(
+                session, message, qos, False, identifiers, subscription, NO_OTHERS, now_ns, group
+            )
+
+    def _route_shared(self, candidates: list[Subscription], message: Message, now_ns: int) -> int:
+        """Give the message to the first member that is connected, or else the first at all."""
+        if not candidates:
+            return 0
+        chosen = candidates[0]
+        for subscription in candidates:
+            if self._sessions[subscription.client_id].connection:
+                chosen = subscription
+                break
+        identifiers = (chosen.identifier,) if chosen.identifier else ()
+        retain = message.retain and chosen.retain_as_published
+        session = self._sessions[chosen.client_id]
+        qos = min(message.qos, chosen.qos)
+        self._outbound.offer(session, message, qos, retain, identifiers, chosen, NO_OTHERS, now_ns)
+        return 1
+
+    def _retain(self, message: Message) -> None:
+        if not message.payload:
+            self._forget_retained(message.topic)
+        elif not self._retained.put(message):
+            self._counters.drop(Reason.QUOTA)
+        elif not message.topic.startswith("$SYS/"):
+            self._durability.add(PutRetained(message))
+
+    def _forget_retained(self, topic: str) -> None:
+        if self._retained.remove(topic) and not topic.startswith("$SYS/"):
+            self._durability.add(DropRetained(topic))
+
+    def send_retained(self, session: Session, subscription: Subscription, now_ns: int) -> None:
+        """Give a new subscription the retained messages it selects."""
+        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        for message in self._retained.match(subscription.topic_filter):
+            if message.is_expired(now_ns):
+                self._forget_retained(message.topic)
+                continue
+            if subscription.no_local and subscription.client_id == message.publisher:
+                continue
+            predicate = subscription.predicate
+            if predicate is None or predicate.matches(_attributes(message)):
+                qos = min(message.qos, subscription.qos)
+                self._outbound.offer(
+                    session, message, qos, True, identifiers, subscription, NO_OTHERS, now_ns
+                )
+
+    def tell_missed(self, now_ns: int) -> None:
+        """Send the notices that were asked for about pairs that were not delivered."""
+        missed = self._outbound.account.missed
+        self._outbound.account.missed = []
+        for miss in missed:
+            topic = miss.message.topic
+            if topic.startswith(NOTICE_PREFIX):
+                continue  # a lost notice is no news
+            subscription = miss.subscription
+            session = self._sessions.get(miss.client_id)
+            if subscription is not None and subscription.notify_missed and session is not None:
+                notice = _notice(MISSED_PREFIX, miss, now_ns)
+                self.sequence += 1
+                notice.sequence = self.sequence
+                self._outbound.offer(session, notice, 0, False, (), subscription, NO_OTHERS, now_ns)
+            if self._index.match(DROPS_PREFIX + topic).has_any():
+                self.route(_notice(DROPS_PREFIX, miss, now_ns), now_ns)
+
+
+def _attributes(message: Message) -> Attributes:
+    return Attributes(message.user_properties, message.payload, message.topic)
+
+
+def _notice(prefix: str, missed: Missed, now_ns: int) -> Message:
+    message = missed.message
+    subscription = missed.subscription
+    fields = {
+        "topic": message.topic,
+        "publisher": message.publisher,
+        "subscriber": missed.client_id,
+        "topic_filter": subscription.topic_filter if subscription is not None else "",
+        "reason": missed.reason.value,
+        "age_ms": (now_ns - message.published_ns) / 1_000_000,
+    }
+    return Message(prefix + message.topic, json.dumps(fields).encode(), 0, False, now_ns)
