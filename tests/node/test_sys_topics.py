@@ -1,0 +1,73 @@
+"""`$SYS` topics: names others use, and only what has changed."""
+
+from __future__ import annotations
+
+from tests.conftest import BrokerProcess
+from tests.peer import join
+
+from timebound.core.access import AccessList
+from timebound.core.broker import Broker
+from timebound.core.limits import BrokerLimits
+from timebound.node.sys_topics import SysTopics
+from timebound.node.translate import to_subscription
+from timebound.records import Reason
+from timebound.units import SECOND
+from timebound.version import VERSION
+from timebound.wire.packets import Publish
+
+
+def test_figures_follow_the_broker() -> None:
+    broker = Broker(BrokerLimits(), AccessList([]))
+    figures = SysTopics(broker, "plant-7", 0)
+    broker.connect("a", "", True, 0, 10, None, 1, 0)
+    session, _ = broker.connect("b", "", True, 60, 10, None, 2, 0)
+    broker.disconnect(session, 2, False, 0)
+    broker.counters.drop(Reason.QUEUE_FULL, 3)
+
+    found = figures.figures(90 * SECOND)
+
+    assert found["$SYS/broker/version"] == f"timebound version {VERSION}"
+    assert found["$SYS/broker/node"] == "plant-7"
+    assert found["$SYS/broker/uptime"] == "90"
+    assert found["$SYS/broker/clients/connected"] == "1"
+    assert found["$SYS/broker/clients/disconnected"] == "1"
+    assert found["$SYS/broker/clients/total"] == "2"
+    assert found["$SYS/broker/connections/total"] == "2"
+    assert found["$SYS/broker/dropped/queue_full"] == "3"
+    assert found["$SYS/broker/publish/messages/dropped"] == "3"
+    assert {f"$SYS/broker/dropped/{reason.value}" for reason in Reason} <= set(found)
+
+
+def test_only_changed_figures_are_published_again() -> None:
+    broker = Broker(BrokerLimits(), AccessList([]))
+    figures = SysTopics(broker, "plant-7", 0)
+    session, _ = broker.connect("watcher", "", True, 0, 10, None, 1, 0)
+    broker.subscribe(session, to_subscription("watcher", "$SYS/#", 0, False, False, 2, 0, ()), 0)
+    figures.publish(0)
+    broker.take_deliveries(session, 1_000_000, 0)
+    figures.publish(0)
+    broker.take_deliveries(session, 1_000_000, 0)
+
+    figures.publish(SECOND)
+
+    changed = [one.message.topic for one in broker.take_deliveries(session, 1_000_000, SECOND)]
+    assert "$SYS/broker/uptime" in changed
+    assert "$SYS/broker/messages/sent" in changed
+    assert "$SYS/broker/version" not in changed
+    assert "$SYS/broker/clients/connected" not in changed
+
+
+def test_subscriber_gets_all_figures_at_once_and_then_the_changes(broker: BrokerProcess) -> None:
+    with join(broker.port) as peer:
+        peer.subscribe("$SYS/#")
+        seen: dict[str, bytes] = {}
+        while len(seen) < 25 or "$SYS/broker/uptime" not in seen:
+            packet = peer.expect(Publish)
+            seen[packet.topic] = packet.payload
+        # Receiving all that has itself changed what was sent.
+        before = int(seen["$SYS/broker/bytes/sent"])
+        while (packet := peer.expect(Publish)).topic != "$SYS/broker/bytes/sent" or packet.retain:
+            pass
+
+    assert seen["$SYS/broker/version"].startswith(b"timebound version ")
+    assert int(packet.payload) > before
