@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.node.doubles import Build
 
-from timebound.core.access import AccessList
-from timebound.core.broker import Broker
-from timebound.core.effects import StoreOrder
-from timebound.core.limits import BrokerLimits
 from timebound.core.message import Message
-from timebound.node.config_values import Config, Limits, ListenerConfig
-from timebound.node.connection import UNREAD_REPLIES_MAX, Connection
-from timebound.node.driver import Driver
-from timebound.node.handshake import Door
+from timebound.node.config_values import Limits
+from timebound.node.connection import UNREAD_REPLIES_MAX
 from timebound.node.passwords import PasswordFile
-from timebound.wire.codec import Decoder, encode
+from timebound.wire.codec import encode
 from timebound.wire.packets import (
     Ack,
     Connack,
     Connect,
     Disconnect,
-    Packet,
     Pingreq,
     Pingresp,
     Publish,
@@ -34,107 +26,6 @@ from timebound.wire.packets import (
     SubscribeEntry,
 )
 from timebound.wire.properties import Properties
-
-
-class RecordingTransport:
-    """Remembers what was written and asked of it."""
-
-    def __init__(self) -> None:
-        self.written = bytearray()
-        self.is_reading = True
-        self.is_closed = False
-        self.is_aborted = False
-        self.settled = asyncio.Event()  # read again, or closed
-
-    def write(self, data: bytes) -> None:
-        assert not self.is_closed, "written after close"
-        self.written += data
-
-    def packets(self, version: int = 5) -> list[Packet]:
-        decoder = Decoder(version, is_server=False)
-        found = decoder.feed(bytes(self.written))
-        assert decoder.error is None, decoder.error
-        return found
-
-    def close(self) -> None:
-        self.is_closed = True
-        self.settled.set()
-
-    def abort(self) -> None:
-        self.is_aborted = True
-        self.close()
-
-    def pause_reading(self) -> None:
-        self.is_reading = False
-
-    def resume_reading(self) -> None:
-        self.is_reading = True
-        self.settled.set()
-
-    def set_write_buffer_limits(self, high: int) -> None:
-        assert high > 0
-
-    def get_extra_info(self, name: str) -> object:
-        return ("127.0.0.1", 5000) if name == "peername" else None
-
-
-class HeldStorage:
-    """A storage that finishes when the test says so."""
-
-    def __init__(self) -> None:
-        self.waiting: list[Callable[[], None]] = []
-        self.pending_orders = 0
-
-    def submit(self, orders: list[StoreOrder], done: Callable[[], None]) -> None:
-        self.waiting.append(done)
-
-    def finish(self) -> None:
-        waiting, self.waiting = self.waiting, []
-        for done in waiting:
-            done()
-
-
-class House:
-    """A broker with its driver and one door, and connections through it."""
-
-    def __init__(
-        self, limits: Limits, passwords: PasswordFile | None = None, is_durable: bool = False
-    ) -> None:
-        self.storage = HeldStorage()
-        self.broker = Broker(BrokerLimits(), AccessList([]), is_durable)
-        self.driver = Driver(self.broker, self.storage, limits, asyncio.get_running_loop())
-        self.checkers = ThreadPoolExecutor(1)
-        config = Config(limits=limits)
-        self.door = Door(ListenerConfig(), config, self.driver, AccessList([]), passwords, self.checkers)
-
-    def open(self, *packets: Packet) -> tuple[Connection, RecordingTransport]:
-        transport = RecordingTransport()
-        connection = Connection(self.driver, self.door)
-        connection.connection_made(transport)
-        if packets:
-            self.send(connection, *packets)
-        return connection, transport
-
-    def send(self, connection: Connection, *packets: Packet) -> None:
-        connection.data_received(b"".join(encode(packet, 5) for packet in packets))
-
-
-Build = Callable[..., House]
-
-
-@pytest.fixture
-async def build() -> AsyncIterator[Build]:
-    houses: list[House] = []
-
-    def make(limits: Limits | None = None, **more: object) -> House:
-        house = House(limits or Limits(), **more)  # type: ignore[arg-type]  # passed on as they are
-        houses.append(house)
-        return house
-
-    yield make
-    for house in houses:
-        house.driver.stop()
-        house.checkers.shutdown()
 
 
 def lasting(client_id: str) -> Connect:
@@ -176,6 +67,7 @@ async def test_answers_of_a_new_connection_never_go_to_the_one_it_took_over(buil
 
 async def test_two_connects_with_one_client_id_in_one_turn_leave_the_later(build: Build) -> None:
     house = build()
+    house.driver.schedule()  # a turn is coming, and both are read before it
     first, first_transport = house.open(Connect("twin"))
     _, second_transport = house.open(Connect("twin"))
     house.driver.turn()

@@ -1,0 +1,105 @@
+"""A broker with its driver in process, and doubles for what surrounds them: transport and storage."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from timebound.core.access import AccessList
+from timebound.core.broker import Broker
+from timebound.core.effects import StoreOrder
+from timebound.core.limits import BrokerLimits
+from timebound.node.config_values import Config, Limits, ListenerConfig
+from timebound.node.connection import Connection
+from timebound.node.driver import Driver
+from timebound.node.handshake import Door
+from timebound.node.passwords import PasswordFile
+from timebound.wire.codec import Decoder, encode
+from timebound.wire.packets import Packet
+
+
+class RecordingTransport:
+    """Remembers what was written and asked of it."""
+
+    def __init__(self) -> None:
+        self.written = bytearray()
+        self.is_reading = True
+        self.is_closed = False
+        self.is_aborted = False
+        self.settled = asyncio.Event()  # read again, or closed
+
+    def write(self, data: bytes) -> None:
+        assert not self.is_closed, "written after close"
+        self.written += data
+
+    def packets(self, version: int = 5) -> list[Packet]:
+        decoder = Decoder(version, is_server=False)
+        found = decoder.feed(bytes(self.written))
+        assert decoder.error is None, decoder.error
+        return found
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.settled.set()
+
+    def abort(self) -> None:
+        self.is_aborted = True
+        self.close()
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+        self.settled.set()
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        assert high > 0
+
+    def get_extra_info(self, name: str) -> object:
+        return ("127.0.0.1", 5000) if name == "peername" else None
+
+
+class HeldStorage:
+    """A storage that finishes when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []
+        self.pending_orders = 0
+
+    def submit(self, orders: list[StoreOrder], done: Callable[[], None]) -> None:
+        self.waiting.append(done)
+
+    def finish(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for done in waiting:
+            done()
+
+
+class House:
+    """A broker with its driver and one door, and connections through it."""
+
+    def __init__(
+        self, limits: Limits, passwords: PasswordFile | None = None, is_durable: bool = False
+    ) -> None:
+        self.storage = HeldStorage()
+        self.broker = Broker(BrokerLimits(), AccessList([]), is_durable)
+        self.driver = Driver(self.broker, self.storage, limits, asyncio.get_running_loop())
+        self.checkers = ThreadPoolExecutor(1)
+        config = Config(limits=limits)
+        self.door = Door(ListenerConfig(), config, self.driver, AccessList([]), passwords, self.checkers)
+
+    def open(self, *packets: Packet) -> tuple[Connection, RecordingTransport]:
+        transport = RecordingTransport()
+        connection = Connection(self.driver, self.door)
+        connection.connection_made(transport)
+        if packets:
+            self.send(connection, *packets)
+        return connection, transport
+
+    def send(self, connection: Connection, *packets: Packet) -> None:
+        connection.data_received(b"".join(encode(packet, 5) for packet in packets))
+
+
+Build = Callable[..., House]
