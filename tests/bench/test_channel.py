@@ -32,7 +32,7 @@ SPREAD = spread_of([1_000, 2_000, 9_000])
 
 def example() -> ChannelResults:
     good, late = Laxity(5, 1.0, 2.0, 3.0, 0), Laxity(5, -1.0, 0.5, 1.0, 2)
-    steps = [UtilisationStep(0.9, 0.9, good, good), UtilisationStep(1.0, 0.995, good, late)]
+    steps = [UtilisationStep(0.9, 0.9, good, good), UtilisationStep(1.0, 0.995, good, late, 2, (7,))]
     return ChannelResults(
         True,
         2,
@@ -40,7 +40,10 @@ def example() -> ChannelResults:
         Speed(0.4, 12.0, SPREAD),
         [LatencyRow("lanes", 1, 5, SPREAD, SPREAD, *COLLOCATED[(1, 5)])],
         [LatencyRow("lanes", 10, 20, SPREAD, SPREAD, *TWO_PROCESSES[(10, 20)])],
-        [UtilisationRun(False, True, 0.9, 0.99, steps), UtilisationRun(True, True, 0.9, 0.96, steps)],
+        [
+            UtilisationRun(False, True, 0.9, 0.8, 0.99, steps),
+            UtilisationRun(True, True, 0.9, 0.8, 0.96, steps),
+        ],
         [SpacingStep("reactive", 10.0, 1.0), SpacingStep("lanes", 10.0, 0.5)],
     )
 
@@ -123,7 +126,11 @@ def test_load_is_raised_up_to_the_first_that_misses_at_every_try(monkeypatch: py
 
     assert tried == [0.6, 0.8, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99, 0.99, 0.99]
     assert [step.low.misses for step in steps] == [0] * 6 + [1]
+    assert [step.tries for step in steps] == [1, 2, 1, 1, 1, 1, 3]
+    assert [step.discarded_misses for step in steps if step.tries > 1] == [(1,), (1, 1)]
     assert channel_utilisation.reached(steps) == 0.9
+    # The second load passed only at its second try, and that shows.
+    assert channel_utilisation.reached(steps, tries_max=1) == 0.6
 
 
 def test_spacing_is_measured_for_each_dispatching(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,21 +61,32 @@ class Laxity:
 
 @dataclass(frozen=True, slots=True)
 class UtilisationStep:
-    """One load: what the consumers really used, and what was left to each pair."""
+    """One load: what the consumers really used, and what was left to each pair.
+
+    It is the best of `tries`; `discarded_misses` has the missed deadlines of each try that was thrown away,
+    so that nobody takes a load that passed at the third attempt for one that always passes.
+    """
 
     target: float
     utilisation: float
     high: Laxity
     low: Laxity
+    tries: int = 1
+    discarded_misses: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class UtilisationRun:
-    """Loads of rising utilisation; `reached` is the highest one at which nobody missed a deadline."""
+    """Loads of rising utilisation.
+
+    `reached` is the highest one that some try passed without a miss, `reached_at_once` the highest up to
+    which every load passed at its first try.
+    """
 
     federated: bool
     real_time: bool
     reached: float
+    reached_at_once: float
     published: float
     steps: list[UtilisationStep]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Final
 
@@ -116,19 +116,22 @@ Burst = Callable[[float], tuple[Figures, Figures]]
 def measure(step_s: float, *, real_time: bool) -> UtilisationRun:
     """Raise the load until somebody misses a deadline."""
     steps = raise_load(lambda target: _burst(target, real_time), step_s)
-    return UtilisationRun(False, real_time, reached(steps), UTILISATION_SINGLE, steps)
+    return UtilisationRun(
+        False, real_time, reached(steps), reached(steps, tries_max=1), UTILISATION_SINGLE, steps
+    )
 
 
 def raise_load(burst: Burst, step_s: float) -> list[UtilisationStep]:
     """Measure one load after the other, up to the first at which somebody misses a deadline each time."""
     steps: list[UtilisationStep] = []
     for target in TARGETS:
-        step = _measure_step(burst, target, step_s)
-        for _ in range(TRIES - 1):
-            if misses(step):
-                step = min(step, _measure_step(burst, target, step_s), key=misses)
-        steps.append(step)
-        if misses(step):
+        tries = [_measure_step(burst, target, step_s)]
+        while misses(tries[-1]) and len(tries) < TRIES:
+            tries.append(_measure_step(burst, target, step_s))
+        best = min(tries, key=misses)
+        discarded = tuple(misses(other) for other in tries if other is not best)
+        steps.append(replace(best, tries=len(tries), discarded_misses=discarded))
+        if misses(best):
             break
     return steps
 
@@ -147,11 +150,11 @@ def misses(step: UtilisationStep) -> int:
     return step.high.misses + step.low.misses
 
 
-def reached(steps: list[UtilisationStep]) -> float:
-    """The highest utilisation before the first miss."""
+def reached(steps: list[UtilisationStep], *, tries_max: int = TRIES) -> float:
+    """The highest utilisation before the first load that missed a deadline in so many tries."""
     best = 0.0
     for step in steps:
-        if misses(step):
+        if misses(step) or step.tries > tries_max:
             break
         best = max(best, step.utilisation)
     return best
