@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from timebound.core.limits import BrokerLimits
-from timebound.core.message import RELEASED
+from timebound.core.message import RELEASED, Message
 from timebound.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL
 from timebound.records import Reason
+from timebound.units import SECOND
 
 from .broker_doubles import Node, Packet, Peer
 
@@ -171,6 +172,22 @@ def test_a_receiver_that_never_completes_does_not_use_up_the_packet_ids() -> Non
     assert len(pair.payloads()) == 4
 
 
+def test_what_expired_while_away_leaves_the_quota_to_what_was_released() -> None:
+    pair = Pair(2, receive_maximum=2)
+    pair.publish(b"kept", qos=2)
+    pair.publish(b"late", qos=1, expiry_s=5)
+    first, second = pair.received()
+    pair.node.acknowledge(pair.receiver, PUBREC, first.packet_id)
+    pair.publish(b"3", b"4", qos=1)
+    pair.node.advance(5)
+
+    pair.reconnect(receive_maximum=2)
+
+    assert second.payload == b"late"
+    assert pair.payloads() == [b"3"]
+    assert pair.receiver.session.send_quota == 0
+
+
 # --- acknowledgements that do not fit ----------------------------------------------------
 
 
@@ -324,6 +341,19 @@ def test_a_full_queue_drops_what_comes_and_keeps_what_it_has() -> None:
     pair.receiver = pair.node.connect("receiver")
     assert pair.payloads() == [b"1", b"2"]
     assert pair.dropped(Reason.QUEUE_FULL) == 1
+
+
+def test_a_receiver_of_timed_messages_that_never_answers_is_bounded_too() -> None:
+    # Messages with a time limit compete for the link; what won waits for the client's answers.
+    pair = Pair(1, receive_maximum=1, queue_messages_per_client_max=3)
+
+    for _ in range(10):
+        message = Message("t", b"x", 1, False, pair.node.now_ns, timeout_ns=60 * SECOND)
+        pair.node.broker.publish(pair.publisher.session, message, 1, pair.node.now_ns)
+        pair.node.settle()
+
+    assert pair.receiver.session.queued_messages() <= 3
+    assert pair.dropped(Reason.QUEUE_FULL) == 6
 
 
 def test_a_queue_is_bounded_in_bytes() -> None:

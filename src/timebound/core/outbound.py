@@ -256,6 +256,7 @@ class Outbound:
         What is past its limit is not sent again. Of QoS 2 the receiver may know the packet id:
         releasing it frees the id on both sides, whether it does or not (4.3.3).
         """
+        released = 0
         for delivery in list(session.inflight.values()):
             if delivery.state != RELEASED and self._is_late(session, delivery, now_ns):
                 self._settle(session, delivery, Reason.TIMED_OUT, now_ns)
@@ -266,14 +267,15 @@ class Outbound:
                 if delivery.stored:
                     self._durability.add(PutDelivery(session.client_id, delivery))
             if delivery.state == RELEASED:
-                # It counts although MQTT would start anew (4.9): a client that never completes
-                # would otherwise use up all packet ids by connecting again and again.
-                session.send_quota -= 1
+                released += 1
                 mark = self._durability.mark()
                 self._durability.reply(session, Reply(PUBREL, delivery.packet_id), mark)
             else:
                 delivery.dup = True
                 session.resend.append(delivery)
+        # Those count although MQTT would start anew (4.9): a client that never completes would
+        # otherwise use up all packet ids by connecting again and again.
+        session.send_quota = session.receive_maximum - released
         if session.has_work():
             self._ready.add(session)
 
@@ -363,13 +365,19 @@ class Outbound:
                 session.queue_bytes + size <= limits.queue_bytes_per_client_max
                 and len(session.queue) + len(session.waiting) < limits.queue_messages_per_client_max
             )
-        if (
-            session.queue_bytes + size > limits.queue_bytes_per_client_max
-            or session.queued_messages() >= limits.queue_messages_per_client_max
-        ):
+        if self._is_full(session, size):
             # What is worth least leaves, which may be what came last.
             self._compete(session, link, now_ns)
+            # What waits for the client's answers has been chosen, and makes no room any more.
+            if session.waiting and self._is_full(session, size):
+                return False
         return size <= limits.queue_bytes_per_client_max
+
+    def _is_full(self, session: Session, size: int) -> bool:
+        return (
+            session.queue_bytes + size > self._limits.queue_bytes_per_client_max
+            or session.queued_messages() >= self._limits.queue_messages_per_client_max
+        )
 
     def _make_link(self, session: Session, now_ns: int) -> None:
         limits = self._limits
