@@ -92,6 +92,7 @@ class RecordingStorage:
         self.retained: dict[str, Message] = {}
         self.wills: dict[str, Will] = {}
         self.sequence_max = 0
+        self.generations: dict[str, int] = {}  # how often each client's session was dropped
 
     def apply(self, orders: Iterable[StoreOrder]) -> None:
         for order in orders:
@@ -107,6 +108,7 @@ class RecordingStorage:
             self.sessions[order.client_id] = order
         elif isinstance(order, DropSession):
             self.sessions.pop(order.client_id, None)
+            self.generations[order.client_id] = self.generations.get(order.client_id, 0) + 1
             for table in (self.subscriptions, self.deliveries, self.inbound):
                 for key in [key for key in table if key[0] == order.client_id]:  # type: ignore[attr-defined]
                     del table[key]  # type: ignore[attr-defined]
