@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from tests.client.scripted_server import wait_until
 from tests.conftest import BrokerProcess, Certificates, StartBroker
@@ -412,6 +413,15 @@ async def test_clean_session_is_made_again_after_a_broker_restart(start_broker: 
 
     assert [message.text() for message in received] == ["before", "after"]
     assert client.reconnects == 1
+
+
+def test_client_runs_on_uvloop_as_well(broker: BrokerProcess) -> None:
+    async def publish_and_read() -> list[str]:
+        async with Client(port=broker.port) as client, client.subscribe("client/uvloop", qos=2) as messages:
+            await client.publish("client/uvloop", "x", qos=2)
+            return [message.text() for message in await take(messages, 1)]
+
+    assert uvloop.run(publish_and_read()) == ["x"]
 
 
 def test_importing_the_package_loads_neither_client_nor_asyncio() -> None:

@@ -8,7 +8,7 @@ together, so a single message is not delayed and a burst does not cost a system 
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from timebound.client.refusals import explain
 from timebound.errors import ClientError, ConnectError, NotConnected, ProtocolError
@@ -75,8 +75,8 @@ class Connection(asyncio.Protocol):
     # What asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not an assertion: the transports of uvloop are none of asyncio's classes.
+        self._transport = cast(asyncio.Transport, transport)
         self.is_open = True
         self._received_at = self._sent_at = self._loop.time()
 
