@@ -38,18 +38,25 @@ START_WEIGHT_KB: Final = 4.0
 
 
 class LinkDelay:
-    """Seconds to send one KB over one link: mean μ and variance σ²."""
+    """Seconds to send one KB over one link: mean μ and variance σ².
 
-    __slots__ = ("mean_s_per_kb", "variance")
+    `jitter_s` is a deviation that does not depend on the size, for what happens to a message after it
+    has left the queue: buffers and hosts on the way. The larger of it and size·σ counts.
+    """
 
-    def __init__(self, mean_s_per_kb: float, variance: float) -> None:
-        if not (0.0 <= mean_s_per_kb < math.inf and 0.0 <= variance < math.inf):
+    __slots__ = ("jitter_s", "mean_s_per_kb", "variance")
+
+    def __init__(self, mean_s_per_kb: float, variance: float, jitter_s: float = 0.0) -> None:
+        if not (
+            0.0 <= mean_s_per_kb < math.inf and 0.0 <= variance < math.inf and 0.0 <= jitter_s < math.inf
+        ):
             raise ValueError(
-                f"link delay is out of range (mean_s_per_kb={mean_s_per_kb}, variance={variance}); "
-                "both must be finite and not negative"
+                f"link delay is out of range (mean_s_per_kb={mean_s_per_kb}, variance={variance}, "
+                f"jitter_s={jitter_s}); all must be finite and not negative"
             )
         self.mean_s_per_kb = mean_s_per_kb
         self.variance = variance
+        self.jitter_s = jitter_s
 
 
 class Path:

@@ -434,8 +434,9 @@ class Outbound:
             needed_ns = 0.0
             if link is not None:
                 state = link.link
-                deviation = math.sqrt(state.variance)
-                needed_ns = message.size() * (state.mean_ns_per_byte + state.z_epsilon * deviation)
+                size = message.size()
+                deviation = max(size * math.sqrt(state.variance), state.jitter)
+                needed_ns = size * state.mean_ns_per_byte + state.z_epsilon * deviation
             if age_ns + max(needed_ns, 0.0) < allowed_ns:
                 return False
         return True

@@ -355,7 +355,15 @@ class Connection:
                 frames.append(outgoing.encode_reply(reply))
             session.replies.clear()
         now_ns = self.driver.now_ns()
-        for delivery in self.broker.take_deliveries(session, self._budget(session, now_ns), now_ns):
+        budget = FLUSH_BYTES_MAX
+        ahead_ns = 0
+        if session.link is not None:
+            # Little at once where messages have time limits, to stay in control of them.
+            meter = self._link_meter(session)
+            meter.written(now_ns)
+            budget = meter.budget()
+            ahead_ns = meter.ahead_ns()
+        for delivery in self.broker.take_deliveries(session, budget, now_ns, ahead_ns):
             frame = outgoing.encode(delivery, now_ns)
             if frame:
                 frames.append(frame)
@@ -367,14 +375,10 @@ class Connection:
             self.broker.put_ready(session)
         self._limit_reading(session)
 
-    def _budget(self, session: Session, now_ns: int) -> int:
-        """How much to write at once: little where messages have time limits, to stay in control of them."""
-        if session.link is None:
-            return FLUSH_BYTES_MAX
+    def _link_meter(self, session: Session) -> LinkMeter:
         if self._meter is None:
             self._meter = LinkMeter(self._transport, session.delay)
-        self._meter.written(now_ns)
-        return self._meter.budget()
+        return self._meter
 
     def _may_write(self, session: Session) -> bool:
         """Whether CONNACK is written or is among the answers, and then first [MQTT-3.2.0-1].

@@ -8,16 +8,26 @@ seconds per KB from the bytes acknowledged while there was always more to send (
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import socket
+import sys
+import termios
 from typing import Any, Final
 
-from timebound.core.delay import DelayEstimator, LinkDelay
+from timebound.core.delay import KILOBYTE, DelayEstimator, LinkDelay
 from timebound.units import MILLISECOND, SECOND
 
 # Handed to the socket at once, at least and at most; in between what the link carries in this time.
-BUDGET_BYTES_MIN: Final = 2_048
+BUDGET_BYTES_MIN: Final = 512
 BUDGET_BYTES_MAX: Final = 256 * 1024
 BUDGET_NS: Final = 10 * MILLISECOND
+# Before anything was measured.
+START_BUDGET_BYTES: Final = 8_192
+# What is written goes through buffers that nobody tells about. How late that may make it is guessed from
+# those that are seen, when they are full (a running mean): this part of the time they take.
+JITTER_SHARE: Final = 0.5
+JITTER_MOVE: Final = 0.25
+FULL_STEP: Final = 0.125
 # Shorter intervals say more about the kernel's timers than about the link.
 INTERVAL_NS_MIN: Final = MILLISECOND
 
@@ -27,6 +37,7 @@ _UNACKED_AT: Final = 24
 _BYTES_ACKED_AT: Final = 120
 _NOTSENT_AT: Final = 144
 _INFO_BYTES: Final = 160
+_NO_COUNT: Final = bytes(4)
 
 
 class TcpState:
@@ -46,16 +57,19 @@ class LinkMeter:
 
     __slots__ = (
         "_estimator",
+        "_full_bytes",
         "_given",
         "_lowat",
         "_paused_acked",
         "_paused_ns",
         "_socket",
+        "_transport",
         "_written_acked",
         "_written_ns",
     )
 
     def __init__(self, transport: Any, start: LinkDelay) -> None:
+        self._transport = transport
         self._socket = transport.get_extra_info("socket")
         self._estimator = DelayEstimator(start)
         self._given = start
@@ -64,15 +78,20 @@ class LinkMeter:
         self._written_ns = 0
         self._written_acked = 0
         self._lowat = 0
+        self._full_bytes = 0.0
         transport.set_write_buffer_limits(0)
         self._limit_unsent()
 
     def budget(self) -> int:
         """Bytes to hand over at once."""
         if not self._estimator.samples:
-            return 4 * BUDGET_BYTES_MIN
+            return START_BUDGET_BYTES
         carried = int(self._estimator.rate_bytes_per_s() * BUDGET_NS / SECOND)
         return min(max(carried, BUDGET_BYTES_MIN), BUDGET_BYTES_MAX)
+
+    def ahead_ns(self) -> int:
+        """How long the link is still busy with what it was given: unsent, or sent and not acknowledged."""
+        return int(self._time_for_s(self._waiting_bytes()) * SECOND)
 
     def written(self, now_ns: int) -> None:
         """Something is about to be written; a link that kept up is at least as fast as it was used."""
@@ -93,6 +112,7 @@ class LinkMeter:
         if state is not None:
             self._paused_ns = now_ns
             self._paused_acked = state.bytes_acked
+            self._full_bytes += FULL_STEP * (self._waiting_bytes() - self._full_bytes)
 
     def resumed(self, now_ns: int) -> LinkDelay | None:
         """The socket has room again; gives the delay where it has moved enough to matter."""
@@ -104,11 +124,26 @@ class LinkMeter:
         if took_ns < INTERVAL_NS_MIN:
             return None
         self._estimator.add(state.bytes_acked - self._paused_acked, took_ns)
-        if not self._estimator.has_moved(self._given):
+        jitter_s = JITTER_SHARE * self._time_for_s(self._full_bytes)
+        has_jitter_moved = abs(jitter_s - self._given.jitter_s) > JITTER_MOVE * jitter_s
+        if not has_jitter_moved and not self._estimator.has_moved(self._given):
             return None
-        self._given = self._estimator.link_delay()
+        found = self._estimator.link_delay()
+        self._given = LinkDelay(found.mean_s_per_kb, found.variance, jitter_s)
         self._limit_unsent()
         return self._given
+
+    def _waiting_bytes(self) -> int:
+        """What was written and the other side has not acknowledged yet."""
+        waiting = int(self._transport.get_write_buffer_size())
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                unsent = fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, _NO_COUNT)
+                waiting += int.from_bytes(unsent, sys.byteorder)
+        return waiting
+
+    def _time_for_s(self, count: float) -> float:
+        return count * self._estimator.mean_s_per_kb() / KILOBYTE
 
     def _limit_unsent(self) -> None:
         lowat = self.budget()

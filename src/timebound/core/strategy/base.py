@@ -13,7 +13,7 @@ import math
 from typing import Final
 
 from timebound.core.delay import phi
-from timebound.core.strategy.entry import NEVER_NS, SCALE_FLOOR_NS, Entry, Link
+from timebound.core.strategy.entry import NEVER_NS, Entry, Link
 
 # How a value moves with time.
 STATIC: Final = 0  # never changes
@@ -75,8 +75,8 @@ def success(entry: Entry, index: int, age: float) -> float:
     term = entry.audience.terms[index]
     allowed = term.allowed if term.allowed < entry.timeout else entry.timeout
     scale = entry.size * term.deviation
-    if scale < SCALE_FLOOR_NS:
-        scale = SCALE_FLOOR_NS
+    if scale < entry.deviation_min:
+        scale = entry.deviation_min
     return phi((allowed - term.fixed - entry.size * term.mean - age) / scale)
 
 
@@ -95,8 +95,8 @@ def benefit(entry: Entry, age: float) -> float:
         term = terms[index]
         allowed = term.allowed if term.allowed < timeout else timeout
         scale = size * term.deviation
-        if scale < SCALE_FLOOR_NS:
-            scale = SCALE_FLOOR_NS
+        if scale < entry.deviation_min:
+            scale = entry.deviation_min
         total += term.price * phi((allowed - term.fixed - size * term.mean - age) / scale)
     return total
 
@@ -133,8 +133,8 @@ def benefit_and_cost(entry: Entry, age: float, later: float, weight: float) -> f
         term = terms[index]
         allowed = term.allowed if term.allowed < timeout else timeout
         scale = size * term.deviation
-        if scale < SCALE_FLOOR_NS:
-            scale = SCALE_FLOOR_NS
+        if scale < entry.deviation_min:
+            scale = entry.deviation_min
         spare = allowed - term.fixed - size * term.mean
         first += term.price * phi((spare - age) / scale)
         second += term.price * phi((spare - later) / scale)

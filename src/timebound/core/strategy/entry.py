@@ -42,6 +42,7 @@ class Link:
     __slots__ = (
         "epsilon",
         "first_ns",
+        "jitter",
         "mean_ns_per_byte",
         "origin_ns",
         "processing_ns",
@@ -63,11 +64,13 @@ class Link:
         self.version = 0
         self.mean_ns_per_byte = 0.0
         self.variance = 0.0
+        self.jitter = 0.0  # ns
         self.set_delay(delay)
 
     def set_delay(self, delay: LinkDelay) -> None:
         self.mean_ns_per_byte = delay.mean_s_per_kb * _NS_PER_BYTE
         self.variance = delay.variance * _NS_PER_BYTE * _NS_PER_BYTE
+        self.jitter = delay.jitter_s * NS_PER_S
         self.version += 1
 
 
@@ -209,6 +212,7 @@ class Entry:
         "audience",
         "chain",
         "conflation",
+        "deviation_min",
         "drop_ns",
         "drop_reason",
         "flow",
@@ -268,6 +272,7 @@ class Entry:
         self.sure_margin = 0.0  # a term allowed more than age + this is sure to arrive
         self.lost_margin = 0.0  # a term allowed less than age + this is lost
         self.slowest = 0.0  # mean delay of the slowest path, ns
+        self.deviation_min = SCALE_FLOOR_NS  # of its time to arrive, whatever its size, ns
         self.state = NEW
         self.reason: Reason | None = None  # why it was dropped
         # The rest is the queue's.
@@ -287,8 +292,9 @@ class Entry:
         """Work out all that follows from the link's delay: margins, drop time and its reason."""
         audience = self.audience
         audience.fit(link)
-        self.sure_margin = audience.fixed_max + self.size * audience.doubt_max + _DOUBT * SCALE_FLOOR_NS
-        self.lost_margin = audience.fixed_min + self.size * audience.doubt_min - _DOUBT * SCALE_FLOOR_NS
+        self.deviation_min = max(link.jitter, SCALE_FLOOR_NS)
+        self.sure_margin = audience.fixed_max + self.size * audience.doubt_max + _DOUBT * self.deviation_min
+        self.lost_margin = audience.fixed_min + self.size * audience.doubt_min - _DOUBT * self.deviation_min
         self.slowest = audience.fixed_max + self.size * audience.delay_max
         self._set_drop_time(link)
 
@@ -312,13 +318,15 @@ class Entry:
         """Set when this entry is to be dropped, and why (docs/model.md, early drop).
 
         A term is lost when its time allowed has passed, or before, once its success is down to ε:
-        at published + allowed - fixed - size·μ - z(ε)·size·σ. The entry is lost with its last term.
+        at published + allowed - fixed - size·μ - z(ε)·max(size·σ, jitter). The entry is lost with its
+        last term.
         """
         latest = -1.0
         timed_out = False
         for term in self.audience.terms:
             allowed = term.allowed if term.allowed < self.timeout else self.timeout
-            hopeless = allowed - term.fixed - self.size * (term.mean + link.z_epsilon * term.deviation)
+            scale = max(self.size * term.deviation, link.jitter)
+            hopeless = allowed - term.fixed - self.size * term.mean - link.z_epsilon * scale
             if hopeless < allowed:
                 if hopeless > latest:
                     latest = hopeless
