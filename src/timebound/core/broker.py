@@ -202,6 +202,7 @@ class Broker:
         self._index.remove(subscription)
         self._waits.stop(subscription)
         session.audiences.pop(topic_filter, None)
+        self._outbound.relax(session)
         if session.is_durable:
             self._durability.add(DropSubscription(session.client_id, topic_filter))
         return SUCCESS

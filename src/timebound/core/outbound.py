@@ -201,6 +201,16 @@ class Outbound:
             if link is not None and session.queue_bytes:
                 self._compete(session, link, now_ns)
 
+    def relax(self, session: Session) -> None:
+        """Go back to order of arrival where no subscription of the session asks for more any longer."""
+        if session.link is None:
+            return
+        for subscription in session.subscriptions.values():
+            if subscription.deadline_ns or subscription.keep_last:
+                return
+        if len(session.link) == 0:
+            self._return_to_queue(session)
+
     def set_delay(self, session: Session, delay: LinkDelay, now_ns: int) -> None:
         """The session's link was measured: drop times and ranks follow."""
         session.delay = delay
@@ -213,7 +223,7 @@ class Outbound:
         """Choose by other settings from now on; what waits is kept."""
         session.scheduling = scheduling
         if session.link is not None:
-            self._return_to_queue(session, now_ns)
+            self._return_to_queue(session)
             self._make_link(session, now_ns)
 
     def acknowledge(self, session: Session, kind: int, packet_id: int, reason_code: int, now_ns: int) -> bool:
@@ -285,7 +295,7 @@ class Outbound:
         session.outbox.clear()
         session.resend.clear()
         session.held = 0
-        self._return_to_queue(session, now_ns)
+        self._return_to_queue(session)
         kept = [delivery for delivery in session.queue if delivery.qos]
         for delivery in session.queue:
             if delivery.qos == 0:
@@ -298,7 +308,7 @@ class Outbound:
 
     def discard(self, session: Session, reason: Reason, now_ns: int) -> None:
         """The session ends: everything still owed to it is dropped."""
-        self._return_to_queue(session, now_ns)
+        self._return_to_queue(session)
         for delivery in list(session.queue) + list(session.waiting):
             self._leave_queue(session, delivery)
             self._drop(session, delivery, reason, now_ns)
@@ -408,7 +418,7 @@ class Outbound:
             assert reason is not None
             self._drop(session, delivery, reason, now_ns)
 
-    def _return_to_queue(self, session: Session, now_ns: int) -> None:
+    def _return_to_queue(self, session: Session) -> None:
         """Undo `_compete`: what is left waits in order of arrival again, before what came since."""
         link = session.link
         if link is None:

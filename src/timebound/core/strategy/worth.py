@@ -77,5 +77,18 @@ class Worth(Strategy):
         allowed = entry.timeout
         if index < last and audience.allowed[index] < allowed:
             allowed = audience.allowed[index]
-        start_by = self.patience if allowed == math.inf else allowed - entry.slowest
+        start_by = allowed - entry.slowest
+        if allowed == math.inf:
+            start_by = self.patience
+            # Not before what is limited and comes first, else a loss would make the rest urgent.
+            limited = first_at_least(audience.allowed, math.inf)
+            if limited > 0 and audience.allowed[limited - 1] - entry.slowest > start_by:
+                start_by = audience.allowed[limited - 1] - entry.slowest
+            # Its turn is put off by steps that double, not by each moment: between two steps the value
+            # of all that is patient stands still, or every choice would have to value all of it anew.
+            step = start_by if start_by > 1.0 else 1.0
+            while start_by < age:
+                start_by += step
+                step += step
+            return start_by
         return start_by if start_by > age else age
