@@ -84,3 +84,45 @@ def bench(
     Console().print(load_table(result))
     for warning in warnings(result):
         screen.print(f"[yellow]note:[/yellow] {warning}")
+
+
+@app.command(
+    epilog="Examples:  timebound bench channel  ·  timebound bench channel --only speed --json  ·  "
+    "timebound bench channel --plot plots"
+)
+def channel(
+    only: Annotated[
+        str,
+        typer.Option(
+            help="Experiments, by commas: speed, collocated, two-processes, utilisation, federated, spacing."
+        ),
+    ] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="Measure briefly: a try, no result.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Write pictures into this folder.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")] = False,
+) -> None:
+    """Repeat the published experiments of the event channel on this machine."""
+    from timebound.bench import channel as experiments
+    from timebound.bench import channel_report
+
+    chosen = [name.strip() for name in only.split(",")] if only else list(experiments.EXPERIMENTS)
+    screen = Console(stderr=True)
+    try:
+        with screen.status("event channel") as status:
+            results = experiments.run(
+                chosen,
+                plan=experiments.QUICK if quick else experiments.Plan(),
+                progress=lambda name: status.update(f"event channel: {name}"),
+            )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    if as_json:
+        typer.echo(channel_report.to_json(results))
+    else:
+        for table in channel_report.tables(results):
+            Console().print(table)
+        for note in channel_report.notes(results):
+            screen.print(f"[dim]{note}[/dim]")
+    if plot is not None:
+        for path in channel_report.plot(results, plot):
+            screen.print(f"wrote {path}")
