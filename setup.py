@@ -21,10 +21,22 @@ HERE = Path(__file__).parent
 COMPILED = ("wire", "core")
 COMPILED_FILES = (
     "units.py",
+    "channel/aio.py",
+    "channel/channel.py",
+    "channel/consumer.py",
+    "channel/dependency.py",
+    "channel/dispatching.py",
+    "channel/event.py",
+    "channel/filtering.py",
+    "channel/lane.py",
+    "channel/lanes.py",
+    "channel/measure.py",
     "node/connection.py",
     "node/driver.py",
+    "node/input.py",
     "node/link.py",
     "node/outgoing.py",
+    "node/publisher.py",
     "node/translate.py",
     "bench/counting.py",
 )
