@@ -176,6 +176,17 @@ def test_worth_gives_messages_without_limit_their_patience() -> None:
     )
 
 
+def test_worth_does_not_grow_when_a_minor_loss_leaves_only_the_patient() -> None:
+    # Seen once: with the first term gone the second is no longer noticed, and patience is shorter.
+    link = published_link()
+    strategy = strategy_named("worth", lookahead=1.0, patience_ns=7 * SECOND)
+    entry = entry_of(link, Term(5 * SECOND, 5.0), Term(30 * SECOND, 6.0), Term(0, 95.0))
+
+    values = [strategy.value(entry, second * SECOND, link) for second in range(40)]
+
+    assert values == sorted(values, reverse=True)
+
+
 def test_worth_of_what_is_lost_is_least() -> None:
     link = published_link()
 
