@@ -1,0 +1,79 @@
+"""`timebound demo`: experiments to watch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+# Of a table that is written to a file or a pipe.
+FILE_WIDTH = 110
+
+app = typer.Typer(help="Experiments to watch, with real brokers on this machine.", no_args_is_help=True)
+
+
+@app.callback()
+def _demo() -> None:
+    """Experiments to watch, with real brokers on this machine."""
+
+
+@app.command(
+    epilog="Examples:  timebound demo overload  ·  timebound demo overload --plot .  ·  "
+    "timebound demo overload --rate 256kbit/s --load 2 --strategies fifo,eb,worth --json"
+)
+def overload(
+    seconds: Annotated[float, typer.Option(min=1, max=600, help="How long each run publishes.")] = 6.0,
+    rate: Annotated[str, typer.Option(help="What the link carries, such as 1Mbit/s.")] = "1Mbit/s",
+    load: Annotated[str, typer.Option(help="What is offered, in times of that.")] = "1.5,3",
+    strategies: Annotated[
+        str, typer.Option(help="Strategies of this broker to run, with commas.", show_default="fifo,worth")
+    ] = "",
+    seed: Annotated[int, typer.Option(min=0, help="Chooses when messages are published.")] = 1,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw a picture into this folder; needs matplotlib.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")] = False,
+) -> None:
+    """Offer a slow link more than it carries: what arrives in time, and what is it worth?
+
+    Alerts, telemetry and bulk go through a real broker to a subscriber behind a slow link, by each
+    strategy in turn, and by Mosquitto where it is installed.
+    """
+    from rich.progress import Progress
+
+    from timebound.demo.options import DEFAULT_STRATEGIES, contenders, parse_loads, parse_rate
+    from timebound.demo.overload import Setting, run
+    from timebound.demo.report import as_values, table, warnings
+
+    try:
+        setting = Setting(parse_rate(rate), seconds, seed)
+        loads = parse_loads(load)
+        brokers, note = contenders(strategies or DEFAULT_STRATEGIES)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    screen = Console(stderr=True, highlight=False)
+    if note:
+        screen.print(f"[yellow]note:[/yellow] {note}")
+    outcomes = []
+    with Progress(console=screen, transient=True) as progress:
+        task = progress.add_task("", total=setting.run_s * len(loads) * len(brokers))
+        for times in loads:
+            for broker in brokers:
+                progress.update(task, description=f"{broker.label} at {times:g}x")
+                outcomes.append(
+                    run(broker, times, setting, lambda passed_s: progress.advance(task, passed_s))
+                )
+    if as_json:
+        typer.echo(json.dumps(as_values(outcomes), indent=2))
+    else:
+        paper = Console()
+        Console(width=None if paper.is_terminal else FILE_WIDTH).print(table(outcomes))
+        for warning in warnings(outcomes):
+            screen.print(f"[yellow]note:[/yellow] {warning}")
+    if plot is not None:
+        from timebound.demo.plot import draw
+
+        screen.print(f"picture: {draw(outcomes, plot)}")

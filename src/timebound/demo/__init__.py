@@ -1,0 +1,1 @@
+"""Experiments to watch: what happens when a link cannot carry everything."""

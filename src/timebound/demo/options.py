@@ -1,0 +1,71 @@
+"""What the demo can be asked for, read from what people write."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from timebound.core.scheduling import DEFAULT_SCHEDULING
+from timebound.demo.brokers import MOSQUITTO, Contender, mosquitto_program, ours
+from timebound.errors import UnitError
+from timebound.units import parse_number
+
+# Bytes a second in one unit; longest names first, so that "kbit/s" is not read as "bit/s".
+_RATE_UNITS: Final = (
+    ("Mbit/s", 125_000.0),
+    ("kbit/s", 125.0),
+    ("MB/s", 1_000_000.0),
+    ("kB/s", 1_000.0),
+    ("bit/s", 0.125),
+    ("B/s", 1.0),
+)
+RATE_BYTES_PER_S_MIN: Final = 1_000.0
+# One process makes the traffic and judges it: beyond this it, not the link, would be the limit.
+RATE_BYTES_PER_S_MAX: Final = 1_250_000.0
+LOAD_MAX: Final = 10.0
+
+
+def parse_rate(text: str) -> float:
+    """Read `1Mbit/s`, `500kbit/s`, `64kB/s` as bytes per second.
+
+    Raises:
+        ValueError: the text is no rate, or one that the demo cannot make.
+    """
+    for unit, factor in _RATE_UNITS:
+        if text.strip().endswith(unit):
+            try:
+                rate = parse_number(text.strip().removesuffix(unit)) * factor
+            except UnitError:
+                break
+            if not RATE_BYTES_PER_S_MIN <= rate <= RATE_BYTES_PER_S_MAX:
+                raise ValueError(f"rate {text!r} is out of range (8kbit/s to 10Mbit/s)")
+            return rate
+    raise ValueError(f"{text!r} is not a rate; write it like 1Mbit/s, 500kbit/s or 64kB/s")
+
+
+def parse_loads(text: str) -> list[float]:
+    """Read `1.5,3`: what is offered, in times of what the link carries."""
+    loads = []
+    for part in text.split(","):
+        try:
+            load = parse_number(part)
+        except UnitError as error:
+            raise ValueError(f"load {text!r} has {part!r} in it; write it like 1.5,3") from error
+        if not 0 < load <= LOAD_MAX:
+            raise ValueError(f"load {part!r} is not above 0 and at most {LOAD_MAX:g}")
+        loads.append(load)
+    return loads
+
+
+def contenders(strategies: str) -> tuple[list[Contender], str]:
+    """The brokers to run, Mosquitto where it is installed; and a note where it is not.
+
+    Raises:
+        ValueError: a strategy does not exist.
+    """
+    found = [ours(name.strip()) for name in strategies.split(",")]
+    if mosquitto_program() is None:
+        return found, "mosquitto is not installed (Debian: mosquitto); it is left out"
+    return [*found, Contender(MOSQUITTO, "")], ""
+
+
+DEFAULT_STRATEGIES: Final = f"fifo,{DEFAULT_SCHEDULING.name}"

@@ -1,0 +1,131 @@
+"""The overload experiment: more offered than a slow link carries, to a real broker process.
+
+Three publishers send alerts, telemetry and bulk; one subscriber sits behind a relay of a fixed
+rate and says what is worth how much and until when. Every broker is offered the same plan. The
+receiver judges by the time in the payload; both ends share this process and so one clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from timebound.client import Client, Subscription
+from timebound.demo.best import Best, best_possible
+from timebound.demo.brokers import Contender, running
+from timebound.demo.relay import ShapingRelay
+from timebound.demo.traffic import CLASSES, Traffic, plan
+from timebound.units import SECOND, format_duration
+
+# The subscriber keeps all that has come; the queue of the client is only a hand-over.
+_QUEUE_SIZE: Final = 100_000
+_TICK_S: Final = 0.1
+# After the last message the link is watched for as long as one can still be in time.
+AFTER_S: Final = max(kind.deadline_ns for kind in CLASSES) / SECOND
+
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is the same for every broker."""
+
+    rate_bytes_per_s: float
+    seconds: float
+    seed: int = 1
+
+    @property
+    def run_s(self) -> float:
+        return self.seconds + AFTER_S
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One broker under one load."""
+
+    contender: Contender
+    load: float
+    setting: Setting
+    started_ns: int
+    traffics: list[Traffic]
+    best: list[Best]
+    link_used: float  # share of what the link could have carried, bytes of any kind
+
+    @property
+    def value(self) -> float:
+        return sum(traffic.in_time() * traffic.kind.price for traffic in self.traffics)
+
+    @property
+    def value_best(self) -> float:
+        return sum(best.value for best in self.best)
+
+    @property
+    def share_of_best(self) -> float:
+        return self.value / self.value_best if self.value_best else 0.0
+
+
+def run(contender: Contender, load: float, setting: Setting, progress: Progress) -> Outcome:
+    """Run one broker under one load; `progress` is told the seconds that have passed."""
+    with running(contender) as port, ShapingRelay(port, setting.rate_bytes_per_s) as relay:
+        return asyncio.run(_drive(contender, load, setting, port, relay, progress))
+
+
+async def _drive(
+    contender: Contender, load: float, setting: Setting, port: int, relay: ShapingRelay, progress: Progress
+) -> Outcome:
+    traffics = [Traffic(kind) for kind in CLASSES]
+    # Aliases would shorten the topics for one broker and not for the other.
+    async with Client(port=relay.port, client_id="subscriber", topic_alias_maximum=0) as subscriber:
+        subscriptions = [await _subscribe(subscriber, traffic) for traffic in traffics]
+        carried_before = relay.bytes_carried
+        started_ns = time.monotonic_ns()
+        async with asyncio.TaskGroup() as tasks:
+            readers = [
+                tasks.create_task(_receive(subscription, traffic), name=f"read {traffic.kind.name}")
+                for subscription, traffic in zip(subscriptions, traffics, strict=True)
+            ]
+            for traffic in traffics:
+                due_s = plan(traffic.kind, load * setting.rate_bytes_per_s, setting.seconds, setting.seed)
+                tasks.create_task(
+                    _publish(port, traffic, due_s, started_ns), name=f"publish {traffic.kind.name}"
+                )
+            await _watch(started_ns, setting.run_s, progress)
+            until_ns = time.monotonic_ns()
+            carried = relay.bytes_carried - carried_before
+            for reader in readers:
+                reader.cancel()
+    best = best_possible(traffics, setting.rate_bytes_per_s, until_ns)
+    could_carry = setting.rate_bytes_per_s * (until_ns - started_ns) / SECOND
+    return Outcome(contender, load, setting, started_ns, traffics, best, carried / could_carry)
+
+
+async def _subscribe(client: Client, traffic: Traffic) -> Subscription:
+    kind = traffic.kind
+    deadline = format_duration(kind.deadline_ns) if kind.deadline_ns else None
+    return await client.subscribe(kind.topic, deadline=deadline, price=kind.price, queue_size=_QUEUE_SIZE)
+
+
+async def _receive(subscription: Subscription, traffic: Traffic) -> None:
+    async for message in subscription:
+        traffic.arrive(message.payload, time.monotonic_ns())
+
+
+async def _publish(port: int, traffic: Traffic, due_s: list[float], started_ns: int) -> None:
+    async with Client(port=port, client_id=traffic.kind.name) as client:
+        for at_s in due_s:
+            wait_s = at_s - (time.monotonic_ns() - started_ns) / SECOND
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+            await client.publish(traffic.kind.topic, traffic.publish(time.monotonic_ns()))
+
+
+async def _watch(started_ns: int, seconds: float, progress: Progress) -> None:
+    passed_s = 0.0
+    while passed_s < seconds:
+        await asyncio.sleep(min(_TICK_S, seconds - passed_s))
+        now_s = (time.monotonic_ns() - started_ns) / SECOND
+        progress(now_s - passed_s)
+        passed_s = now_s

@@ -1,0 +1,118 @@
+"""Short runs of the demo with a real broker, and what is printed and drawn of them.
+
+How much is in time depends on the machine, so only what must hold on any is asserted here.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from timebound.demo import brokers
+from timebound.demo.brokers import Contender, ours
+from timebound.demo.overload import Outcome, Setting, run
+from timebound.demo.plot import draw
+from timebound.demo.report import as_values, over_time, table, warnings
+from timebound.errors import TimeboundError
+
+RATE = 125_000.0
+
+
+@pytest.fixture(scope="module")
+def outcome() -> Outcome:
+    passed: list[float] = []
+    found = run(ours("worth"), 2.0, Setting(RATE, 1.0), passed.append)
+    assert sum(passed) == pytest.approx(found.setting.run_s, rel=0.2)
+    return found
+
+
+def test_every_message_offered_is_judged(outcome: Outcome) -> None:
+    offered = sum(len(traffic.fates) * traffic.kind.frame_bytes for traffic in outcome.traffics)
+
+    assert offered == pytest.approx(2 * RATE * 1.0, rel=0.25)
+    for traffic in outcome.traffics:
+        arrived = sum(fate.arrived_ns > 0 for fate in traffic.fates)
+        assert arrived == traffic.in_time() + traffic.late()
+        assert all(fate.arrived_ns >= fate.published_ns for fate in traffic.fates if fate.arrived_ns)
+    assert outcome.traffics[0].in_time() > 0
+
+
+def test_nothing_earns_more_than_the_best(outcome: Outcome) -> None:
+    assert 0 < outcome.value <= outcome.value_best * 1.001
+    assert outcome.link_used < 1.05
+
+
+def test_the_table_shows_each_broker_beside_the_best(outcome: Outcome) -> None:
+    text = StringIO()
+    Console(file=text, width=110).print(table([outcome]))
+
+    assert "timebound worth" in text.getvalue()
+    assert "best possible" in text.getvalue()
+    assert "Link of 1 Mbit/s" in text.getvalue()
+
+
+def test_values_for_programs_add_up(outcome: Outcome) -> None:
+    values = as_values([outcome])
+
+    [row] = json.loads(json.dumps(values))["runs"]
+    assert sum(each["value"] for each in row["classes"]) == pytest.approx(row["value"])
+    assert sum(each["value_best"] for each in row["classes"]) == pytest.approx(row["value_best"])
+
+
+def test_bins_hold_every_message(outcome: Outcome) -> None:
+    for traffic in outcome.traffics:
+        times, _, values = over_time(outcome, traffic)
+        assert times == [0.25, 0.75]
+        assert sum(values) * 0.5 == pytest.approx(traffic.in_time() * traffic.kind.price)
+
+
+def test_a_link_that_was_idle_is_told(outcome: Outcome) -> None:
+    starved = Outcome(
+        outcome.contender, 2.0, outcome.setting, outcome.started_ns, outcome.traffics, outcome.best, 0.5
+    )
+
+    assert "used only 50%" in warnings([starved])[0]
+
+
+def test_the_picture_is_written(outcome: Outcome, tmp_path: Path) -> None:
+    path = draw([outcome], tmp_path / "new")
+
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_broker_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(brokers, "_TIMEBOUND_CONFIG", "nonsense = 1\n")
+
+    with pytest.raises(TimeboundError, match=r"(?s)did not start.*nonsense"), brokers.running(ours("fifo")):
+        pass
+
+
+@pytest.mark.skipif(brokers.mosquitto_program() is None, reason="mosquitto is not installed")
+def test_the_command_prints_json_and_draws(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "timebound", "demo", "overload", "--seconds", "1", "--load", "0.5"]
+    done = subprocess.run(
+        [*command, "--strategies", "fifo", "--json", "--plot", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    labels = [row["broker"] for row in json.loads(done.stdout)["runs"]]
+    assert labels == ["timebound fifo", Contender("mosquitto", "").label]
+    assert (tmp_path / "overload.png").exists()
+
+
+def test_a_wrong_rate_is_refused_by_the_command() -> None:
+    command = [sys.executable, "-m", "timebound", "demo", "overload", "--rate", "fast"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+
+    assert done.returncode == 2
+    assert "is not a rate" in done.stderr

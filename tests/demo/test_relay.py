@@ -1,0 +1,152 @@
+"""The relay is a link of the rate it was told, small buffers included."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from timebound.demo.relay import ShapingRelay
+
+RATE = 200_000
+TIMEOUT_S = 10.0
+
+
+@pytest.fixture
+def server() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(TIMEOUT_S)
+        yield listener
+
+
+def connect(relay: ShapingRelay, server: socket.socket) -> tuple[socket.socket, socket.socket]:
+    """A client behind the relay, and the server's end."""
+    client = socket.create_connection(("127.0.0.1", relay.port), TIMEOUT_S)
+    accepted, _ = server.accept()
+    accepted.settimeout(TIMEOUT_S)
+    return client, accepted
+
+
+def read(source: socket.socket, count: int) -> bytes:
+    found = b""
+    while len(found) < count:
+        piece = source.recv(65_536)
+        assert piece, f"closed after {len(found)} of {count} bytes"
+        found += piece
+    return found
+
+
+def measured_rate(source: socket.socket, sink: socket.socket, count: int) -> float:
+    """Bytes a second, from the first piece on."""
+    source.setblocking(False)
+    left = count
+    received = 0
+    started_s = 0.0
+    sink.settimeout(TIMEOUT_S)
+    while received < count:
+        if left:
+            with contextlib.suppress(BlockingIOError):
+                left -= source.send(b"x" * min(left, 65_536))
+        received += len(sink.recv(65_536))
+        if not started_s:
+            started_s = time.monotonic() - received / RATE
+    return count / (time.monotonic() - started_s)
+
+
+def test_it_carries_at_its_rate_and_follows_a_change(server: socket.socket) -> None:
+    with ShapingRelay(server.getsockname()[1], RATE) as relay:
+        client, accepted = connect(relay, server)
+        with client, accepted:
+            slow = measured_rate(accepted, client, RATE // 2)
+            relay.rate_bytes_per_s = 4 * RATE
+            fast = measured_rate(accepted, client, RATE)
+
+    assert relay.bytes_carried == RATE // 2 + RATE
+    assert slow == pytest.approx(RATE, rel=0.15)
+    # What was still on the way at the old rate counts in.
+    assert fast == pytest.approx(4 * RATE, rel=0.25)
+
+
+def test_the_other_direction_is_not_limited_and_bytes_stay_as_they_are(server: socket.socket) -> None:
+    data = bytes(range(256)) * 400
+    with ShapingRelay(server.getsockname()[1], RATE) as relay:
+        client, accepted = connect(relay, server)
+        with client, accepted:
+            started_s = time.monotonic()
+            client.sendall(data)
+            got = read(accepted, len(data))
+            took_s = time.monotonic() - started_s
+            accepted.sendall(data[:1_000])
+
+            assert read(client, 1_000) == data[:1_000]
+    assert got == data
+    assert took_s < len(data) / RATE
+
+
+def test_an_idle_link_delays_a_message_by_its_sending_time_only(server: socket.socket) -> None:
+    with ShapingRelay(server.getsockname()[1], RATE) as relay:
+        client, accepted = connect(relay, server)
+        with client, accepted:
+            took = []
+            for _ in range(5):
+                started_s = time.monotonic()
+                accepted.sendall(b"x" * 200)
+                read(client, 200)
+                took.append(time.monotonic() - started_s)
+
+    assert 0.001 <= min(took) < 0.01
+
+
+def test_little_is_taken_ahead_of_the_link(server: socket.socket) -> None:
+    with ShapingRelay(server.getsockname()[1], 1_000) as relay:
+        client, accepted = connect(relay, server)
+        with client, accepted:
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+            accepted.settimeout(0.3)
+            taken = 0
+            with contextlib.suppress(TimeoutError):
+                while taken < 1_000_000:
+                    taken += accepted.send(b"x" * 512)
+
+    assert taken < 32_768
+
+
+def test_an_end_is_passed_on_both_ways(server: socket.socket) -> None:
+    with ShapingRelay(server.getsockname()[1], RATE) as relay:
+        first, first_end = connect(relay, server)
+        second, second_end = connect(relay, server)
+        with first, first_end, second, second_end:
+            first.close()
+            assert first_end.recv(1) == b""
+            second_end.close()
+            assert second.recv(1) == b""
+
+
+def test_cut_breaks_connections_and_new_ones_work(server: socket.socket) -> None:
+    with ShapingRelay(server.getsockname()[1], RATE) as relay:
+        client, accepted = connect(relay, server)
+        with client, accepted:
+            relay.cut()
+            assert client.recv(1) == b""
+        client, accepted = connect(relay, server)
+        with client, accepted:
+            accepted.sendall(b"back")
+            assert read(client, 4) == b"back"
+
+
+def test_a_server_that_is_not_there_closes_the_client() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with (
+        ShapingRelay(port, RATE) as relay,
+        socket.create_connection(("127.0.0.1", relay.port), TIMEOUT_S) as client,
+    ):
+        assert client.recv(1) == b""
+
+
+def test_a_rate_of_zero_is_refused() -> None:
+    with pytest.raises(ValueError, match="above zero"):
+        ShapingRelay(1, 0)
