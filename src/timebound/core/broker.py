@@ -369,6 +369,9 @@ class Broker:
             return second if first is None else first
         return min(first, second)
 
+    def session_count(self) -> int:
+        return len(self._sessions)
+
     def session(self, client_id: str) -> Session | None:
         return self._sessions.get(client_id)
 

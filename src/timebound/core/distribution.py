@@ -153,6 +153,10 @@ class Distribution:
             self._forget_retained(message.topic)
         elif not self._retained.put(message):
             self._counters.drop(Reason.QUOTA)
+            self._counters.alert(
+                f"{message.topic!r} is not retained: {len(self._retained)} messages, "
+                f"{self._retained.size_bytes} bytes are"
+            )
         elif not message.topic.startswith("$SYS/"):
             self._durability.add(PutRetained(message))
 

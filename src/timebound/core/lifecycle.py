@@ -12,7 +12,15 @@ from typing import Final
 
 from timebound.core.access import AccessList
 from timebound.core.durability import Durability
-from timebound.core.effects import DropSession, DropWill, PutSession, PutWill, Snapshot, Will
+from timebound.core.effects import (
+    DropSession,
+    DropSubscription,
+    DropWill,
+    PutSession,
+    PutWill,
+    Snapshot,
+    Will,
+)
 from timebound.core.index import SubscriptionIndex
 from timebound.core.limits import SESSION_NEVER_EXPIRES_S, BrokerLimits
 from timebound.core.message import Message
@@ -181,10 +189,18 @@ class Lifecycle:
                 self._arm(will.due_ns, will.client_id)
 
     def set_access(self, access: AccessList) -> None:
-        """Apply new access rules to everything from now on; what is queued stays owed."""
+        """Apply new access rules, also to subscriptions made before; what is queued stays owed."""
         self._access = access
         for session in self.sessions.values():
             session.access = access.for_client(session.user, session.client_id)
+            for topic_filter in list(session.subscriptions):
+                if session.access.may_subscribe(topic_filter):
+                    continue
+                subscription = session.subscriptions.pop(topic_filter)
+                self._index.remove(subscription)
+                self._waits.stop(subscription)
+                if session.is_durable:
+                    self._durability.add(DropSubscription(session.client_id, topic_filter))
 
     def wake(self, now_ns: int) -> None:
         """End the sessions and fire the wills that are due."""

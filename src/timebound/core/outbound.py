@@ -102,6 +102,12 @@ class Outbound:
             self._make_link(session, now_ns)
         size = message.size()
         if not self._has_room(session, size, now_ns):
+            if not session.is_full:
+                session.is_full = True
+                self._counters.alert(
+                    f"the queue of {session.client_id!r} is full at {session.queued_messages()} messages "
+                    f"({session.queue_bytes} bytes), {self.queued_bytes} bytes in all"
+                )
             self._drop(session, delivery, Reason.QUEUE_FULL, now_ns)
             return False
         session.queue.append(delivery)
@@ -120,6 +126,7 @@ class Outbound:
         begin to be sent, and that is the time by which they are judged.
         """
         start_ns = now_ns + ahead_ns
+        session.is_full = False
         taken: list[Delivery] = []
         budget = bytes_max
         while session.outbox and budget > 0:

@@ -65,6 +65,7 @@ class Session:
         "inbound",
         "inflight",
         "is_durable",
+        "is_full",
         "is_ready",
         "last_packet_id",
         "last_sequence",
@@ -103,6 +104,7 @@ class Session:
         self.queue_bytes = 0  # of queue, link and waiting
         self.held = 0  # replies that wait for storage
         self.is_ready = False  # stands in the ready list
+        self.is_full = False  # something did not fit since it was last served
         self.receive_maximum = PACKET_ID_MAX
         self.send_quota = PACKET_ID_MAX
         self.last_packet_id = 0

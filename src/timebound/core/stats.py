@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from timebound.records import Reason
+
+ALERTS_MAX: Final = 100
 
 
 class Counters:
     """Totals since start. The shell reads them and never writes, but for what only it sees (bytes)."""
 
     __slots__ = (
+        "alerts",
         "bytes_received",
         "bytes_sent",
         "connections_refused",
@@ -28,6 +33,12 @@ class Counters:
         self.connections_total = 0
         self.connections_refused = 0
         self.dropped: dict[str, int] = {reason.value: 0 for reason in Reason}
+        self.alerts: list[str] = []
+
+    def alert(self, text: str) -> None:
+        """Leave a line for the shell's log: a limit was reached. Beyond a few a turn, nobody reads them."""
+        if len(self.alerts) < ALERTS_MAX:
+            self.alerts.append(text)
 
     def drop(self, reason: Reason, count: int = 1) -> None:
         self.dropped[reason.value] += count

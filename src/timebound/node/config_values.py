@@ -319,6 +319,12 @@ class Limits:
     connections_per_address_max: int = setting(
         "count", 0, "off (0), because many devices may stand behind one address; set it on open networks"
     )
+    sessions_max: int = setting(
+        "count",
+        100_000,
+        "sessions, connected or not: one that outlasts its client costs some kB for as long as it lasts",
+        minimum=1,
+    )
     packet_size_max: int = setting(
         "size",
         MEBIBYTE,

@@ -201,8 +201,12 @@ def decide_with_password(
 
 def _check_form(packet: Connect, door: Door) -> Refused | None:
     limits = door.limits
-    if door.driver.authenticated >= limits.connections_max:
+    known = door.driver.broker.session(packet.client_id)
+    is_take_over = known is not None and known.connection != 0
+    if door.driver.authenticated >= limits.connections_max and not is_take_over:
         return Refused(ReasonCode.QUOTA_EXCEEDED, f"connections_max ({limits.connections_max}) is reached")
+    if known is None and door.driver.broker.session_count() >= limits.sessions_max:
+        return Refused(ReasonCode.QUOTA_EXCEEDED, f"sessions_max ({limits.sessions_max}) is reached")
     if packet.properties.authentication_method is not None:
         method = packet.properties.authentication_method
         return Refused(
