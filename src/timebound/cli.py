@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from timebound.commands import bench, demo, pubsub
+from timebound.commands import bench, control, demo, pubsub
 from timebound.errors import ConfigError, TimeboundError
 from timebound.version import VERSION
 
@@ -32,6 +32,7 @@ app = typer.Typer(
 app.add_typer(bench.app, name="bench")
 app.add_typer(demo.app, name="demo")
 app.add_typer(pubsub.app)
+app.add_typer(control.app, name="strategy")
 err = Console(stderr=True, highlight=False)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]

@@ -1,6 +1,7 @@
 """Requests of clients to the broker itself: what is published under `$timebound/`.
 
     $timebound/control/strategy/<listener>     payload: the name of a strategy, and its weight in percent
+    $timebound/control/strategy                the same for all listeners
 
 The answer is the acknowledgement: 0x00, or a reason code with a reason string that says what would
 be right. So a request needs QoS 1 to be answered; with QoS 0 a wrong one closes the connection.
@@ -12,7 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from timebound.core.scheduling import STRATEGY_NAMES, Scheduling
+from timebound.core.scheduling import Scheduling
 from timebound.core.session import Session
 from timebound.errors import ProtocolError
 from timebound.wire.packets import Publish
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("timebound.node")
 
 PREFIX: Final = "$timebound/"
-STRATEGY_PREFIX: Final = "$timebound/control/strategy/"
+STRATEGY_TOPIC: Final = "$timebound/control/strategy"
 
 
 def handle(connection: Connection, session: Session, packet: Publish, topic: str, now_ns: int) -> None:
@@ -35,34 +36,44 @@ def handle(connection: Connection, session: Session, packet: Publish, topic: str
     """
     if not session.access.may_publish(topic):
         raise ProtocolError(ReasonCode.NOT_AUTHORIZED, f"not_authorized: publishing to {topic!r}")
-    if topic.startswith(STRATEGY_PREFIX):
-        _set_strategy(connection, topic[len(STRATEGY_PREFIX) :], packet.payload, now_ns)
+    if topic == STRATEGY_TOPIC or topic.startswith(STRATEGY_TOPIC + "/"):
+        _set_strategy(connection, topic[len(STRATEGY_TOPIC) + 1 :], packet.payload, now_ns)
     else:
         raise ProtocolError(
-            ReasonCode.TOPIC_NAME_INVALID, f"{topic!r} is no request; {STRATEGY_PREFIX}<listener> is one"
+            ReasonCode.TOPIC_NAME_INVALID, f"{topic!r} is no request; {STRATEGY_TOPIC} is one"
         )
     if packet.qos:
         connection.broker.accept_request(session, packet.qos, packet.packet_id)
 
 
 def _set_strategy(connection: Connection, listener: str, payload: bytes, now_ns: int) -> None:
+    doors = [door for door in connection.driver.doors if listener in ("", door.listener.label)]
+    if not doors:
+        known = ", ".join([repr(door.listener.label) for door in connection.driver.doors])
+        raise ProtocolError(
+            ReasonCode.TOPIC_NAME_INVALID, f"there is no listener {listener!r}; there are {known}"
+        )
+    name, weight = _read_strategy(payload)
+    for door in doors:
+        try:
+            scheduling = Scheduling(name, weight, door.scheduling.untimed_share)
+        except ValueError as error:
+            raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from error
+        door.scheduling = scheduling
+        label = door.listener.label
+        count = connection.broker.set_scheduling(label, scheduling, now_ns)
+        logger.info("listener %s: strategy %s for %d sessions", label, name, count)
+
+
+def _read_strategy(payload: bytes) -> tuple[str, float]:
+    """The name of a strategy and its weight, -1 for its default."""
     words = payload.decode("utf-8", "replace").split()
-    try:
-        if not 1 <= len(words) <= 2:
-            raise ValueError(
-                f"the payload is a strategy and perhaps its weight, such as {STRATEGY_NAMES[0]!r}"
-            )
-        weight = int(words[1]) / 100 if len(words) == 2 else -1.0
-        for door in connection.driver.doors:
-            if door.listener.label == listener:
-                scheduling = Scheduling(words[0], weight, door.scheduling.untimed_share)
-                door.scheduling = scheduling
-                count = connection.broker.set_scheduling(listener, scheduling, now_ns)
-                logger.info("listener %s: strategy %s for %d sessions", listener, words[0], count)
-                return
-    except ValueError as error:
-        raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, f"strategy: {error}") from error
-    known = ", ".join([repr(door.listener.label) for door in connection.driver.doors])
-    raise ProtocolError(
-        ReasonCode.TOPIC_NAME_INVALID, f"there is no listener {listener!r}; there are {known}"
-    )
+    if not 1 <= len(words) <= 2:
+        reason = f"the payload has {len(words)} words; write a strategy and perhaps its weight in percent"
+        raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, reason)
+    if len(words) == 1:
+        return words[0], -1.0
+    if not words[1].isdecimal() or len(words[1]) > 3 or int(words[1]) > 100:
+        reason = f"weight {words[1][:20]!r} is not a whole number of percent from 0 to 100"
+        raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, reason)
+    return words[0], int(words[1]) / 100

@@ -1,0 +1,149 @@
+"""Requests under `$timebound/`: what is done, what is refused and with which words."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import BrokerProcess, StartBroker
+from tests.peer import Peer, join
+from timebound.wire.packets import Ack
+
+TOPIC = "$timebound/control/strategy"
+CONFIG = """
+[[listeners]]
+name = "field"
+host = "127.0.0.1"
+port = 0
+[[listeners]]
+name = "office"
+host = "127.0.0.1"
+port = 0
+"""
+RULES = """
+[[acl]]
+user = "*"
+filter = "data/#"
+"""
+
+
+@pytest.fixture(scope="module")
+def field_and_office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path_factory.mktemp("control"), CONFIG)
+    yield process
+    process.check()
+    assert process.stop() == 0
+
+
+@pytest.fixture
+def peer(field_and_office: BrokerProcess) -> Iterator[Peer]:
+    with join(field_and_office.port, "operator") as peer:
+        yield peer
+
+
+def ask(peer: Peer, topic: str, payload: bytes, qos: int = 1) -> Ack:
+    peer.publish(topic, payload, qos)
+    return peer.expect(Ack)
+
+
+def test_a_strategy_is_set_for_one_listener(field_and_office: BrokerProcess, peer: Peer) -> None:
+    answer = ask(peer, f"{TOPIC}/office", b"ebpc 70")
+
+    assert answer.reason_code == 0
+    field_and_office.wait_logged("listener office: strategy ebpc for 0 sessions")
+
+
+def test_a_strategy_is_set_for_all_listeners(field_and_office: BrokerProcess, peer: Peer) -> None:
+    assert ask(peer, TOPIC, b"mtep").reason_code == 0
+
+    field_and_office.wait_logged("listener field: strategy mtep for 1 sessions")
+    field_and_office.wait_logged("listener office: strategy mtep for 0 sessions")
+
+
+def test_a_request_with_qos_two_is_completed(peer: Peer) -> None:
+    packet_id = peer.publish(TOPIC, b"fifo", 2)
+    received = peer.expect(Ack)
+    peer.send(Ack(6, packet_id))
+    completed = peer.expect(Ack)
+
+    assert (received.kind, received.reason_code) == (5, 0)
+    assert completed.kind == 7
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "reason_code", "words"),
+    [
+        (f"{TOPIC}/attic", b"fifo", 0x90, "no listener 'attic'; there are 'field', 'office'"),
+        (TOPIC, b"best", 0x83, "strategy 'best' is unknown; choose one of fifo"),
+        (TOPIC, b"", 0x83, "0 words"),
+        (TOPIC, b"ebpc 7 7", 0x83, "3 words"),
+        (TOPIC, b"ebpc 101", 0x83, "weight '101' is not a whole number of percent"),
+        (TOPIC, b"ebpc half", 0x83, "weight 'half'"),
+        (TOPIC, b"\xff\xfe", 0x83, "unknown"),
+        ("$timebound/control/colour", b"red", 0x90, "is no request"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_what_would_be_right(
+    peer: Peer, topic: str, payload: bytes, reason_code: int, words: str
+) -> None:
+    answer = ask(peer, topic, payload)
+
+    assert answer.reason_code == reason_code
+    assert words in answer.reason_string
+    peer.expect_silence()
+
+
+def test_a_wrong_request_without_an_answer_closes_the_connection(field_and_office: BrokerProcess) -> None:
+    with join(field_and_office.port) as peer:
+        peer.publish(TOPIC, b"best", 0)
+
+        assert "unknown" in peer.expect_disconnect(0x83)
+
+
+def test_requests_do_not_reach_subscribers(peer: Peer) -> None:
+    peer.subscribe("$timebound/#")
+
+    assert ask(peer, TOPIC, b"worth").reason_code == 0
+
+    peer.expect_silence()
+
+
+def test_a_request_needs_the_right_to_publish(start_broker: StartBroker) -> None:
+    rules = RULES + '[[acl]]\nuser = "*"\nfilter = "$timebound/control/#"\nallow = false\n'
+    with join(start_broker(rules).port) as peer:
+        answer = ask(peer, TOPIC, b"fifo")
+
+    assert answer.reason_code == 0x87
+
+
+def strategy(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "timebound", "strategy", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+
+
+def test_the_command_sets_a_strategy(field_and_office: BrokerProcess) -> None:
+    done = strategy(
+        "set", "ebpc", "--weight", "60", "--listener", "field", "--port", str(field_and_office.port)
+    )
+
+    assert (done.returncode, done.stdout) == (0, "field: ebpc 60\n"), done.stderr
+    field_and_office.wait_logged("listener field: strategy ebpc for 1 sessions")
+
+
+def test_the_command_says_what_was_wrong(field_and_office: BrokerProcess) -> None:
+    done = strategy("set", "best", "--port", str(field_and_office.port))
+
+    assert done.returncode == 1
+    assert "choose one of fifo" in done.stderr
+
+
+def test_the_command_lists_every_strategy() -> None:
+    done = strategy("list", "--json")
+
+    rows = json.loads(done.stdout)
+    assert [row["name"] for row in rows if row["default"]] == ["worth"]
+    assert len(rows) == 8
