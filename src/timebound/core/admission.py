@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from timebound.core.bounds import NEVER, UNBOUNDED, Bound, Rotation, flow_bound
+from timebound.core.bounds import NEVER, OUTSIDE, UNBOUNDED, Bound, Rotation, flow_bound
 from timebound.core.cells import EVEN, SLOTS_MAX, WEIGHT_MAX, check_order, check_weight
-from timebound.core.offers import Contract, Decision, Offer, accept, refuse, refuse_full
+from timebound.core.offers import Contract, Decision, Offer, accept, refuse, refuse_full, refuse_share
 
 # Each advertisement looks at every flow, while messages wait: docs/bounds.md has the times.
 FLOWS_MAX: Final = 1_000
@@ -54,7 +54,9 @@ class Admission:
 
     `quantum_ns` is the longest that a quantum takes, as measured. A contract without a delay
     gets `delay_default_ns`; if that is 0 too, only its rate is promised. `jitter_ns` is how far
-    a message may come early, which reading from a socket in batches makes unavoidable.
+    a message may come early, which reading from a socket in batches makes unavoidable, and
+    `outside_ns` what a message waits before its queue and after its quantum: it is part of every bound.
+    Flows are promised at most `reserved` of the service rate in all, so that others keep the rest.
     """
 
     def __init__(
@@ -65,6 +67,8 @@ class Admission:
         order: str = EVEN,
         delay_default_ns: int = 0,
         jitter_ns: int = 0,
+        outside_ns: int = 0,
+        reserved: float = 1.0,
         flows_max: int = FLOWS_MAX,
     ) -> None:
         check_order(order)
@@ -75,6 +79,8 @@ class Admission:
         self.quantum_bytes = quantum_bytes
         self.delay_default_ns = delay_default_ns
         self.jitter_ns = jitter_ns
+        self.outside_ns = outside_ns
+        self.reserved = reserved
         self.flows_max = flows_max
         self._topics: dict[str, _Planned] = {}
         self._released: list[_Released] = []
@@ -102,6 +108,28 @@ class Admission:
         del self._topics[name]
         return refuse(broken[0], broken[1], self.limit_ns(broken[0]))
 
+    def set_background(self, name: str, weight: int, now_ns: int) -> Decision:
+        """Give a background topic another weight, or refuse and change nothing.
+
+        Raises:
+            ValueError: the topic is not planned, or the weight is out of range.
+        """
+        check_weight(weight)
+        previous = self._topics.get(name)
+        if previous is None:
+            raise ValueError(f"background topic {name!r} is not planned")
+        self._forget_released(now_ns)
+        if weight == previous.weight:
+            return accept(None, UNBOUNDED, weight, previous.slot)
+        topic = _Planned(name, weight, self._free_slot(weight), previous.background)
+        topic.flows = previous.flows
+        self._topics[name] = topic
+        broken = self._first_broken(self.bounds(), None)
+        if broken is None:
+            return accept(None, UNBOUNDED, weight, topic.slot)
+        self._restore(name, previous)
+        return refuse(broken[0], broken[1], self.limit_ns(broken[0]))
+
     def advertise(self, contract: Contract, now_ns: int) -> Decision:
         """Admit a flow if every admitted one, and it, keeps its delay; else change nothing.
 
@@ -113,6 +141,9 @@ class Admission:
         is_new = topic is None or contract.client not in topic.flows
         if is_new and self._flow_count >= self.flows_max:
             return refuse_full(contract, self.flows_max)
+        taken = self.share_taken(contract)
+        if taken + self._share_of(contract) > self.reserved:
+            return refuse_share(contract, self._share_of(contract), taken, self.reserved)
         previous = self._place(contract, contract.weight)
         bounds = self.bounds()
         broken = self._first_broken(bounds, contract)
@@ -145,6 +176,20 @@ class Admission:
         self.quantum_ns = quantum_ns
         return [contract for contract, bound in self.bounds() if not self._keeps(contract, bound)]
 
+    def share_taken(self, without: Contract | None = None) -> float:
+        """Return the part of the service rate that is promised, but for the flow that `without` names."""
+        taken = 0.0
+        for topic in self._topics.values():
+            for flow in topic.flows.values():
+                is_left_out = (
+                    without is not None and flow.topic == without.topic and flow.client == without.client
+                )
+                taken += 0.0 if is_left_out else self._share_of(flow)
+        return taken
+
+    def _share_of(self, contract: Contract) -> float:
+        return contract.parts(self.quantum_bytes) * self.quantum_ns / contract.interval_ns
+
     def contract(self, client: str, topic_name: str) -> Contract | None:
         topic = self._topics.get(topic_name)
         return None if topic is None else topic.flows.get(client)
@@ -158,6 +203,10 @@ class Admission:
         """Return the slot that the scheduler must give the topic, or -1."""
         topic = self._topics.get(topic_name)
         return -1 if topic is None else topic.slot
+
+    def topics(self) -> list[tuple[str, int, int]]:
+        """Return every topic of the rotation: its name, its weight, and the quanta of its cells."""
+        return [(topic.name, topic.weight, topic.quanta()) for topic in self._topics.values()]
 
     def limit_ns(self, contract: Contract) -> int:
         """Return the delay promised to a flow, or 0 if only its rate is."""
@@ -194,7 +243,7 @@ class Admission:
         return Rotation(weights, quanta, self.order, slots)
 
     def _bound_in(self, rotation: Rotation, index: int, contract: Contract) -> Bound:
-        return flow_bound(
+        bound = flow_bound(
             rotation,
             index,
             burst=contract.burst,
@@ -204,6 +253,11 @@ class Admission:
             parts=contract.parts(self.quantum_bytes),
             jitter_ns=self.jitter_ns,
         )
+        if bound.delay_ns != UNBOUNDED:
+            if self.outside_ns * 2 > bound.delay_ns + self.outside_ns:
+                bound.dominating = OUTSIDE
+            bound.delay_ns += self.outside_ns
+        return bound
 
     def _keeps(self, contract: Contract, bound: Bound) -> bool:
         if bound.delay_ns == UNBOUNDED:

@@ -158,6 +158,23 @@ def refuse_full(contract: Contract, flows_max: int) -> Decision:
     return Decision(False, UNBOUNDED, f"{_name(contract)} is one too many (flows_max={flows_max})")
 
 
+def refuse_share(contract: Contract, share: float, taken: float, reserved: float) -> Decision:
+    """Refuse because the flows together would take more than is reserved for them."""
+    left = reserved - taken
+    interval_ns = int(contract.interval_ns * share / left) + 1 if left > 0 else 0
+    offer = Offer(interval_ns, 0)
+    decision = Decision(
+        False,
+        UNBOUNDED,
+        f"{_name(contract)} needs {share:.1%} of the service rate and {max(left, 0):.1%} of the "
+        f"{reserved:.0%} for advertised flows are left; {offer.text()}",
+    )
+    decision.broken_client = contract.client
+    decision.broken_topic = contract.topic
+    decision.offer = offer
+    return decision
+
+
 def _name(contract: Contract) -> str:
     return f"flow {contract.topic!r} of client {contract.client!r}"
 

@@ -268,6 +268,14 @@ class InputScheduler(Generic[ItemT]):
     def is_empty(self) -> bool:
         return self._queues_waiting == 0
 
+    def waits_only_for(self, client: ClientInput[ItemT]) -> bool:
+        """Tell whether nobody but this client has anything waiting."""
+        waiting = 0
+        for queue in client.queues.values():
+            if len(queue) > 0:
+                waiting += 1
+        return waiting == self._queues_waiting
+
     def take_resumed(self) -> list[ClientInput[ItemT]]:
         """Return the clients that were refused a push and have room again."""
         resumed = self._resumed

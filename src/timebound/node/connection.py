@@ -3,6 +3,12 @@
 This is the hot path between socket and core, compiled where a compiler is at hand. It is
 an asyncio protocol by its methods. CONNECT is decided in `handshake`, SUBSCRIBE and the
 other seldom packets in `requests`; a mistake of the peer ends this connection and nothing else.
+
+What was read waits in `_packets` for the turn (`input.py`). Alone, this publisher's packets pass
+straight through; else its PUBLISHes go into the input queues, and whatever depends on their order
+(SUBSCRIBE, DISCONNECT, PINGREQ, requests, the end of the connection) waits until none is left there.
+
+Longer than most files, since a call inside one compiled class is a jump, and all of this is hot.
 """
 
 from __future__ import annotations
@@ -11,6 +17,7 @@ import logging
 from typing import Any, Final
 
 from timebound.core.message import Message
+from timebound.core.offers import LOWER
 from timebound.core.session import Session
 from timebound.errors import ProtocolError
 from timebound.node import control, requests
@@ -18,6 +25,7 @@ from timebound.node.driver import Driver
 from timebound.node.handshake import Accepted, Door, Refused, decide, decide_with_password
 from timebound.node.link import LinkMeter
 from timebound.node.outgoing import Outgoing
+from timebound.node.publisher import Arrival, Publisher
 from timebound.node.translate import to_message
 from timebound.records import Reason
 from timebound.units import SECOND
@@ -49,14 +57,31 @@ UNREAD_REPLIES_MAX: Final = 1_000
 # A client that was told to go and does not read the news is cut off after this.
 CLOSE_TIMEOUT_NS: Final = 5 * SECOND
 
+# Why a socket is not read; it is read again when none of these is left.
+STOP_PASSWORD: Final = 1  # nobody fills the memory before it is known who it is
+STOP_ANSWERS: Final = 2  # the client does not read its answers
+STOP_TURN: Final = 4  # it has brought enough for this turn, or storage is behind
+STOP_INPUT: Final = 8  # its input queues are full, or it waits for them
+
+# Packets between two looks at the clock, and packets taken in at once: bounds on what one
+# publisher can do in a turn before the others are looked at.
+CLOCK_EVERY: Final = 32
+TAKEN_IN_MAX: Final = 1_024
+
+# Where several publishers are read in one turn, less of each: together they should fit the cache.
+SHARED_READ_BYTES: Final = 16 * 1024
+
 _READ_BUFFER: Final = memoryview(bytearray(READ_BYTES_MAX))
+_SHARED_READ_BUFFER: Final = _READ_BUFFER[:SHARED_READ_BYTES]
 
 
-class Connection:
+class Connection(Publisher):
     """One client of the broker, from accept to close."""
 
     def __init__(self, driver: Driver, door: Door) -> None:
+        super().__init__()
         self.driver = driver
+        self.input = driver.input
         self.broker = driver.broker
         self.door = door
         self.number = driver.next_number()
@@ -71,11 +96,14 @@ class Connection:
         self._is_greeted = False  # CONNACK is written
         self._decoder = Decoder(is_server=True, packet_size_max=driver.limits.packet_size_max)
         self._transport: Any = None
-        self._pending: list[Packet] = []
+        self._packets: list[Packet] = []  # read, and from `_next` on not yet handled
+        self._next = 0
+        self._arrived_ns = 0
+        self._generation = 0  # of the input's weights that `queues` goes by
+        self._is_lost = False  # the transport is gone, but not all it brought is taken in
         self._aliases: dict[int, str] = {}
         self._is_paused = False
-        self._is_reading = True
-        self._is_throttled = False
+        self._stops = 0
         self._silence_max_ns = int(driver.limits.connect_timeout_s * SECOND)
         self._last_heard_ns = 0
         # A shorter topic is within the limits whatever it is made of: a character takes up to four
@@ -106,7 +134,7 @@ class Connection:
 
     def get_buffer(self, size_hint: int) -> memoryview:
         """Where the event loop puts what it reads; all connections share it, one read at a time."""
-        return _READ_BUFFER
+        return _SHARED_READ_BUFFER if self.input.is_contended else _READ_BUFFER
 
     def buffer_updated(self, count: int) -> None:
         self.data_received(bytes(_READ_BUFFER[:count]))
@@ -124,12 +152,17 @@ class Connection:
         if self._rate_max and not self._is_within_rate(len(received), now_ns):
             self.close(reasons.ReasonCode.MESSAGE_RATE_TOO_HIGH, "packets_per_second_max was exceeded")
             return
-        if self.state == DECIDING:
-            self._pending.extend(received)
+        if self._packets:
+            self._packets.extend(received)
         else:
-            self._handle(received, now_ns)
-        if len(data) >= READ_BYTES_MAX or self.driver.is_storage_behind():
-            self._throttle()
+            self._packets = received
+            self._arrived_ns = now_ns
+        self.input.begin(now_ns)
+        if not self.is_arrived and self.state != DECIDING:
+            self._handle_first(now_ns)
+        bytes_max = SHARED_READ_BYTES if self.input.is_contended else READ_BYTES_MAX
+        if len(data) >= bytes_max or self.driver.is_storage_behind():
+            self._stop_reading(STOP_TURN)
         if len(data) <= SMALL_READ_BYTES:
             self.driver.turn_now()
         else:
@@ -139,12 +172,23 @@ class Connection:
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self.session is not None and (self._packets or self.client_input.waiting > 0):
+            # What the client said counts, and before its will; its place among the others too.
+            self._is_lost = True
+            self.input.arrive(self)
+            self.driver.schedule()
+            return
+        self._vanish()
+
+    def _vanish(self) -> None:
+        """The transport is gone, and all it brought is taken in."""
+        self._is_lost = False
         self.driver.remove(self.number)
         if self.peer:
             self.door.leave(self.peer)
         self._leave(keep_will=True)
         self.state = CLOSED
-        self._transport = None
 
     def pause_writing(self) -> None:
         self._is_paused = True
@@ -164,67 +208,236 @@ class Connection:
 
     # --- packets in -----------------------------------------------------------------
 
-    def _handle(self, received: list[Packet], now_ns: int) -> None:
-        for number, packet in enumerate(received):
+    def _handle_first(self, now_ns: int) -> None:
+        """Handle what nothing has to wait for: the packets before the first PUBLISH."""
+        packets = self._packets
+        count = min(len(packets), TAKEN_IN_MAX)
+        index = 0
+        while index < count and not isinstance(packets[index], Publish) and self.state != DECIDING:
+            packet = packets[index]
+            index += 1
             session = self.session
-            if session is None:
-                if self.state != NEW or not isinstance(packet, Connect):
-                    return
+            if session is not None:
+                self._on_other(session, packet, now_ns)
+            elif self.state == NEW and isinstance(packet, Connect):
                 self._open(packet, now_ns)
-                if self.state == DECIDING:
-                    self._pending.extend(received[number + 1 :])
-                    return
-            elif isinstance(packet, Publish):
-                self._on_publish(session, packet, now_ns)
-            elif isinstance(packet, Ack):
-                if not self.broker.acknowledge(
-                    session, packet.kind, packet.packet_id, packet.reason_code, now_ns
-                ):
-                    self.close(
-                        reasons.ReasonCode.PROTOCOL_ERROR,
-                        f"packet id {packet.packet_id} is not acknowledged by packet type {packet.kind}",
-                    )
-            elif isinstance(packet, Pingreq):
-                self.broker.answer(session, PINGRESP_FRAME)
             else:
-                requests.handle(self, session, packet, now_ns)
+                index = len(packets)
+        self._next = index
+        if self.session is None and self.state != DECIDING:
+            self._next = len(packets)
+        if self._next < len(packets):
+            if self.state != DECIDING:
+                self.input.arrive(self)
+        elif not self._end_packets():
+            self.input.arrive(self)
+
+    def has_packets(self) -> bool:
+        return len(self._packets) > 0
+
+    def pass_through(self, now_ns: int, until_ns: int) -> int:
+        packets = self._packets
+        count = len(packets)
+        index = self._next
+        started = index
+        look_at = index + CLOCK_EVERY
+        while index < count:
+            if index >= look_at:
+                now_ns = self.driver.now_ns()
+                if now_ns >= until_ns:
+                    break
+                look_at = index + CLOCK_EVERY
+            session = self.session
+            # After a take-over the session belongs to another connection.
+            if session is None or session.connection != self.number:
+                index = count
+                break
+            packet = packets[index]
+            index += 1
+            if isinstance(packet, Publish):
+                self._on_publish(session, packet, now_ns)
+            else:
+                self._on_other(session, packet, now_ns)
+        self._next = index
+        if index < count:
+            self._stop_reading(STOP_INPUT)
+        else:
+            self._end_packets()
+        return index - started
+
+    def take_in(self, now_ns: int) -> bool:
+        client = self.client_input
+        predecessor = self.predecessor
+        if predecessor is not None:
+            if predecessor.waiting > 0:
+                return False
+            self.predecessor = None
+        packets = self._packets
+        count = len(packets)
+        index = self._next
+        limit = min(count, index + TAKEN_IN_MAX)
+        waiting_max = self.input.scheduler.client_quanta_max
+        while index < limit and client.waiting < waiting_max:
+            session = self.session
+            if session is None or session.connection != self.number:
+                index = count
+                break
+            packet = packets[index]
+            if isinstance(packet, Publish):
+                if not self._queue_publish(session, packet, now_ns):
+                    break
+            elif isinstance(packet, Ack) or client.waiting == 0:
+                self._on_other(session, packet, now_ns)
+            else:
+                break
+            index += 1
+        self._next = index
+        if index < count or not self._end_packets():
+            self._stop_reading(STOP_INPUT)
+            return False
+        return True
+
+    def _end_packets(self) -> bool:
+        """All packets are handled or wait in queues; False if something has to be done after those."""
+        self._packets = []
+        self._next = 0
         error = self._decoder.error
-        if error is not None and self.state != CLOSED:
+        has_end = self._is_lost or error is not None
+        if has_end and self.session is not None and self.client_input.waiting > 0:
+            return False
+        if self._is_lost:
+            self._vanish()
+        elif error is not None and self.state != CLOSED:
             self.refuse(error)
+        else:
+            self._read_on(STOP_INPUT)
+        return True
+
+    def _on_other(self, session: Session, packet: Packet, now_ns: int) -> None:
+        if isinstance(packet, Ack):
+            if not self.broker.acknowledge(
+                session, packet.kind, packet.packet_id, packet.reason_code, now_ns
+            ):
+                self.close(
+                    reasons.ReasonCode.PROTOCOL_ERROR,
+                    f"packet id {packet.packet_id} is not acknowledged by packet type {packet.kind}",
+                )
+        elif isinstance(packet, Pingreq):
+            self.broker.answer(session, PINGRESP_FRAME)
+        else:
+            requests.handle(self, session, packet, now_ns)
 
     def _on_publish(self, session: Session, packet: Publish, now_ns: int) -> None:
-        topic = packet.topic
-        if packet.topic_alias:
-            topic = self._resolve_alias(packet)
-            if not topic:
-                return
-        if len(topic) > self._topic_unchecked_max and not self._is_topic_within_limits(packet, topic):
+        """Take in a message at once."""
+        topic = self._topic_of(packet)
+        if not topic:
             return
         if topic[0] == "$" and topic.startswith(control.PREFIX):
             self._on_request(session, packet, topic, now_ns)
             return
+        if self.policers and not self._police(session, packet, topic):
+            return
+        message = self._message_of(session, packet, topic)
+        if message is not None:
+            self._publish(session, message, packet.packet_id, now_ns)
+
+    def _queue_publish(self, session: Session, packet: Publish, now_ns: int) -> bool:
+        """Put a message into its queue; False if it has to wait until the queues are empty."""
+        input_ = self.input
+        if self._generation != input_.flows.generation:
+            # Messages of a topic may belong elsewhere now, and must not overtake those before.
+            if self.client_input.waiting > 0:
+                return False
+            self._generation = input_.flows.generation
+            input_.flows.forget_queues(self)
+        topic = self._topic_of(packet)
+        if not topic:
+            return True
+        if topic[0] == "$" and topic.startswith(control.PREFIX):
+            if self.client_input.waiting > 0:
+                return False
+            self._on_request(session, packet, topic, now_ns)
+            return True
+        is_excess = False
+        if self.policers:
+            excess_before = input_.excess_lowered
+            if not self._police(session, packet, topic):
+                return True
+            is_excess = input_.excess_lowered != excess_before
+        message = self._message_of(session, packet, topic)
+        if message is not None:
+            queue = self.queues.get(topic)
+            if queue is None:
+                queue = input_.flows.queue_for(self, topic)
+            arrival = Arrival(self, session, message, packet.packet_id)
+            input_.scheduler.push(queue, arrival, len(message.payload), is_excess)
+        return True
+
+    def publish_arrival(self, arrival: Arrival, now_ns: int) -> None:
+        self._publish(arrival.session, arrival.message, arrival.packet_id, now_ns)
+
+    def _publish(self, session: Session, message: Message, packet_id: int, now_ns: int) -> None:
+        self.broker.publish(session, message, packet_id, now_ns)
+        if (
+            message.qos == 2
+            and len(session.inbound) > self.driver.limits.inflight_max
+            and self.session is session
+        ):
+            self.close(
+                reasons.ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
+                f"more than {self.driver.limits.inflight_max} QoS 2 messages are not released",
+            )
+
+    def _police(self, session: Session, packet: Publish, topic: str) -> bool:
+        """Count a message against its flow's contract; False if it is beyond it and refused."""
+        policer = self.policers.get(topic)
+        if policer is None or policer.conforms(len(packet.payload), self._arrived_ns):
+            return True
+        if policer.mode == LOWER:
+            self.input.excess_lowered += 1
+            return True
+        self.input.excess_refused += 1
+        self.broker.counters.publishes_refused += 1
+        self.broker.counters.drop(Reason.NOT_ADMITTED)
+        if packet.qos:
+            reason = f"{Reason.NOT_ADMITTED.value}: {topic!r} exceeds what was advertised"
+            self.broker.refuse_publish(
+                session, packet.qos, packet.packet_id, reasons.ReasonCode.QUOTA_EXCEEDED, reason
+            )
+        return False
+
+    def _topic_of(self, packet: Publish) -> str:
+        """The topic, with its alias resolved; empty where the packet was refused for it."""
+        topic = packet.topic
+        if packet.topic_alias:
+            topic = self._resolve_alias(packet)
+            if not topic:
+                return ""
+        if len(topic) > self._topic_unchecked_max and not self._is_topic_within_limits(packet, topic):
+            return ""
+        return topic
+
+    def _message_of(self, session: Session, packet: Publish, topic: str) -> Message | None:
+        """The message of a packet, dated when it was read; None where it was refused."""
         if packet.passed_on or packet.message_expiry_interval >= 0:
             if len(packet.user_properties) > self.driver.limits.user_properties_max:
                 self.refuse_publish(packet, reasons.ReasonCode.QUOTA_EXCEEDED, "too many user properties")
-                return
+                return None
             try:
-                message = to_message(packet, topic, session.client_id, now_ns)
+                message = to_message(packet, topic, session.client_id, self._arrived_ns)
             except ProtocolError as error:
                 self.refuse_publish(packet, error.reason_code, str(error))
-                return
+                return None
         else:
-            message = Message(topic, packet.payload, packet.qos, packet.retain, now_ns, session.client_id)
+            message = Message(
+                topic, packet.payload, packet.qos, packet.retain, self._arrived_ns, session.client_id
+            )
         if packet.frame:
             if self.version == 5:
                 message.frame_v5 = packet.frame
             else:
                 message.frame_v4 = packet.frame
-        self.broker.publish(session, message, packet.packet_id, now_ns)
-        if packet.qos == 2 and len(session.inbound) > self.driver.limits.inflight_max:
-            self.close(
-                reasons.ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
-                f"more than {self.driver.limits.inflight_max} QoS 2 messages are not released",
-            )
+        return message
 
     def _on_request(self, session: Session, packet: Publish, topic: str, now_ns: int) -> None:
         try:
@@ -281,9 +494,7 @@ class Connection:
         decision = decide(packet, self.door, self._transport)
         if decision is None:
             self.state = DECIDING
-            # Nobody fills the memory before it is known who it is.
-            self._is_reading = False
-            self._transport.pause_reading()
+            self._stop_reading(STOP_PASSWORD)
             decide_with_password(packet, self.door, self._on_decided)
         elif isinstance(decision, Accepted):
             self._accept(packet, decision, now_ns)
@@ -296,15 +507,14 @@ class Connection:
             return
         now_ns = self.driver.now_ns()
         self.state = NEW
-        self._is_reading = True
-        self._transport.resume_reading()
+        self._read_on(STOP_PASSWORD)
         if isinstance(decision, Accepted):
             self._accept(packet, decision, now_ns)
         else:
             self._turn_away(decision)
-        pending = self._pending
-        self._pending = []
-        self._handle(pending, now_ns)
+        del self._packets[: self._next]
+        self._arrived_ns = now_ns
+        self._handle_first(now_ns)
         self.driver.schedule()
 
     def _accept(self, packet: Connect, accepted: Accepted, now_ns: int) -> None:
@@ -321,6 +531,7 @@ class Connection:
         )
         self.broker.bind(session, self.door.listener.label, self.door.scheduling, self.door.delay, now_ns)
         self.session = session
+        self.input.join(session.client_id, self)
         self.state = OPEN
         self._last_heard_ns = now_ns
         self.driver.authenticated += 1
@@ -409,28 +620,30 @@ class Connection:
         """Stop reading from a client that does not read its answers; go on when it does."""
         if session is None or self._transport is None:
             return
-        unread = len(session.replies) + session.held
-        if self._is_reading and unread > UNREAD_REPLIES_MAX:
-            self._is_reading = False
-            if not self._is_throttled:
-                self._transport.pause_reading()
-        elif not self._is_reading and unread <= UNREAD_REPLIES_MAX:
-            self._is_reading = True
-            if not self._is_throttled:
-                self._transport.resume_reading()
+        if len(session.replies) + session.held > UNREAD_REPLIES_MAX:
+            self._stop_reading(STOP_ANSWERS)
+        else:
+            self._read_on(STOP_ANSWERS)
 
-    def _throttle(self) -> None:
-        """Read no more before the turn is over and storage keeps up."""
-        if self._is_reading and not self._is_throttled and self._transport is not None:
-            self._is_throttled = True
+    def _stop_reading(self, reason: int) -> None:
+        """Read no more from the socket, until `_read_on` was called for every reason."""
+        if self._stops & reason or self._transport is None:
+            return
+        if self._stops == 0:
             self._transport.pause_reading()
+        self._stops |= reason
+        if reason == STOP_TURN:
             self.driver.throttled.append(self)
 
+    def _read_on(self, reason: int) -> None:
+        if self._stops & reason:
+            self._stops &= ~reason
+            if self._stops == 0 and self._transport is not None and self.state != CLOSED:
+                self._transport.resume_reading()
+
     def read_again(self) -> None:
-        """The turn is over: a connection that was throttled may be read again."""
-        self._is_throttled = False
-        if self._is_reading and self._transport is not None and self.state != CLOSED:
-            self._transport.resume_reading()
+        """The turn is over, and storage keeps up."""
+        self._read_on(STOP_TURN)
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None:
@@ -498,7 +711,7 @@ class Connection:
         elif self._silence_max_ns and now_ns - self._last_heard_ns > self._silence_max_ns:
             if self.state == OPEN:
                 # Data that waits unread here is no silence of the client.
-                if self._is_reading and not self._is_throttled:
+                if self._stops == 0:
                     self.close(reasons.ReasonCode.KEEP_ALIVE_TIMEOUT, "keep alive timed out")
             elif self.state == NEW:
                 self.close(reasons.ReasonCode.UNSPECIFIED_ERROR, "no CONNECT arrived in time")
@@ -508,13 +721,15 @@ class Connection:
         if session is not None:
             self.session = None
             self.driver.authenticated -= 1
+            self.input.leave(session.client_id, self)
             self.broker.disconnect(session, self.number, keep_will, self.driver.now_ns())
             self.driver.schedule()
 
     def _finish(self) -> None:
         self._leave(keep_will=True)
         self.state = CLOSED
-        self._pending.clear()
         self._last_heard_ns = self.driver.now_ns()
         if self._transport is not None:
             self._transport.close()
+        elif self._is_lost:
+            self._vanish()

@@ -1,9 +1,10 @@
 """Drives the core on an event loop: one turn of decisions, writes and storage at a time.
 
-Connections feed what they read into the broker and ask for a turn. The turn runs once all
-sockets that were readable have been read: it closes what the core wants closed, writes to
-every session that became ready, hands the storage orders over as one batch, and arms the one
-timer. So work is batched under load and nothing waits when there is none.
+Connections hand what they read to the input and ask for a turn. The turn runs once all sockets
+that were readable have been read: it takes in messages, by weight and for a limited time
+(`input.py`), closes what the core wants closed, writes to every session that became ready,
+hands the storage orders over as one batch, and arms the one timer. So work is batched under load
+and nothing waits when there is none.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from timebound.core.account import TraceRun
 from timebound.core.broker import Broker
 from timebound.core.durability import Batch
 from timebound.core.effects import StoreOrder
-from timebound.node.config_values import Limits
+from timebound.node.config_values import InputConfig, Limits
+from timebound.node.input import Input
 
 logger = logging.getLogger("timebound.node")
 
@@ -61,7 +63,13 @@ class Driver:
     """The event loop's side of one broker."""
 
     def __init__(
-        self, broker: Broker, storage: BatchStorage, limits: Limits, loop: asyncio.AbstractEventLoop
+        self,
+        broker: Broker,
+        storage: BatchStorage,
+        limits: Limits,
+        loop: asyncio.AbstractEventLoop,
+        input_config: InputConfig | None = None,
+        quantum_ns: int = 0,
     ) -> None:
         self.broker = broker
         self.limits = limits
@@ -79,6 +87,9 @@ class Driver:
         self._timer_ns = 0
         # Monotonic inside the process, close to the wall clock across restarts: expiries are stored.
         self._clock_offset_ns = time.time_ns() - time.monotonic_ns()
+        self.input = Input(input_config or InputConfig(), self._clock_offset_ns, quantum_ns)
+        self._window_ns = 0  # when the immediate turns that count together began
+        self._immediate_ns = 0  # what they took
 
     def now_ns(self) -> int:
         return self._clock_offset_ns + time.monotonic_ns()
@@ -101,14 +112,31 @@ class Driver:
             self._loop.call_soon(self.turn)
 
     def turn_now(self) -> None:
-        """Act at once, unless a turn is coming anyway: then this joins it."""
-        if not self._is_scheduled:
-            self.turn()
+        """Act at once, unless a turn is coming anyway: then this joins it.
+
+        Immediate turns go by who was read first, not by weight. Where they add up to more than
+        half of the time, those that follow are therefore put together in one turn.
+        """
+        if self._is_scheduled:
+            return
+        started_ns = time.monotonic_ns()
+        turn_ns = self.input.turn_ns
+        if started_ns - self._window_ns > turn_ns:
+            self._window_ns = started_ns
+            self._immediate_ns = 0
+        elif self._immediate_ns * 2 > turn_ns:
+            self.schedule()
+            return
+        self.turn()
+        self._immediate_ns += time.monotonic_ns() - started_ns
 
     def turn(self) -> None:
-        """Act on everything the core has decided."""
+        """Take in messages, and act on everything the core has decided."""
         self._is_scheduled = False
         broker = self.broker
+        has_input = self.input.has_more()
+        if has_input:
+            self.input.serve()
         for close in broker.take_closes():
             connection = self.connections.get(close.connection)
             if connection is not None:
@@ -129,6 +157,10 @@ class Driver:
             self.throttled = []
             for paused in throttled:
                 paused.read_again()
+        if has_input:
+            self.input.end()
+            if self.input.has_more():
+                self.schedule()
         self._arm_timer()
 
     def is_storage_behind(self) -> bool:
@@ -172,6 +204,10 @@ class Driver:
         for connection in list(self.connections.values()):
             connection.patrol(now_ns)
         self.broker.expire(now_ns)
+        for alert in self.broker.counters.alerts:
+            logger.warning("%s", alert)
+        self.broker.counters.alerts.clear()
+        self.input.patrol()
         self.turn()
 
     def stop(self) -> None:

@@ -1,0 +1,169 @@
+"""The input of the broker: packets that were read wait here, and are taken in by topic weight.
+
+Sockets are read as they come, but what they bring is only decoded then. Once a turn, messages
+are taken in for at most `turn_ns`; then the loop writes, polls the sockets, and the next turn
+goes on. So a flood that takes long delays nobody by more than a turn before its place is decided.
+
+While only one publisher has anything to take in, there is nothing to decide and its packets pass
+straight through. As soon as there are two, all go through the queues of core/wrr.py.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from timebound.core.wrr import InputScheduler
+from timebound.node.config_values import InputConfig
+from timebound.node.flows import Flows
+from timebound.node.meter import Meter
+from timebound.node.publisher import Arrival, Publisher
+from timebound.units import SECOND
+
+# Quanta between two looks at the clock, which costs as much as a tenth of a message.
+CLOCK_EVERY: Final = 16
+# A turn with fewer quanta says more about the turn than about the quantum.
+MEASURED_QUANTA_MIN: Final = 64
+# Turns of a second, at least, before their times replace what was calibrated.
+MEASURED_TURNS_MIN: Final = 50
+# The part of all turns that the measured times cover.
+MEASURED_PART: Final = 0.99
+FADE_SECONDS: Final = 10
+# Used until something was measured: a slow machine, uncompiled.
+QUANTUM_NS_DEFAULT: Final = 50_000
+
+
+class Input:
+    """What was read and not yet taken in, of all publishers."""
+
+    def __init__(self, config: InputConfig, clock_offset_ns: int, quantum_ns: int = 0) -> None:
+        self.scheduler: InputScheduler[Arrival] = InputScheduler(
+            config.order, quantum_bytes=config.quantum_bytes, client_quanta_max=config.queue_quanta_max
+        )
+        fixed_ns = int(config.quantum_time_s * SECOND)
+        self.flows = Flows(self.scheduler, config, fixed_ns or quantum_ns or QUANTUM_NS_DEFAULT)
+        self.turn_ns = int(config.turn_s * SECOND)
+        self.publishers: dict[str, Publisher] = {}  # connected ones, by client id
+        self.is_contended = False  # several publishers had something to take in, the last time
+        self.excess_lowered = 0
+        self.excess_refused = 0
+        self.quanta_meter = Meter()
+        self.rounds_meter = Meter()
+        self._is_measuring = fixed_ns == 0
+        self._arrivals: list[Publisher] = []
+        self._clock_offset_ns = clock_offset_ns
+        self._quanta = 0  # since the round began
+        self._began_ns = 0  # when this round of reading, taking in and writing began; 0: not yet
+        self._seconds = 0
+
+    def now_ns(self) -> int:
+        return self._clock_offset_ns + time.monotonic_ns()
+
+    # --- publishers -------------------------------------------------------------------
+
+    def join(self, client_id: str, publisher: Publisher) -> None:
+        """A client was let in. If it was here already, what still waits of it goes first."""
+        old = self.publishers.get(client_id)
+        if old is not None and old is not publisher:
+            self.flows.release(old, client_id, self.now_ns())
+            if old.client_input.waiting > 0:
+                publisher.predecessor = old.client_input
+        publisher.client_input.name = client_id
+        self.publishers[client_id] = publisher
+
+    def leave(self, client_id: str, publisher: Publisher) -> None:
+        """A client has gone: its contracts end, and its queues when they are empty."""
+        if self.publishers.get(client_id) is publisher:
+            del self.publishers[client_id]
+        self.flows.release(publisher, client_id, self.now_ns())
+
+    def arrive(self, publisher: Publisher) -> None:
+        """A publisher has packets to take in."""
+        if not publisher.is_arrived:
+            publisher.is_arrived = True
+            self._arrivals.append(publisher)
+
+    # --- turns ------------------------------------------------------------------------
+
+    def begin(self, now_ns: int) -> None:
+        """Something was read: a round has begun, if none was under way."""
+        if self._began_ns == 0:
+            self._began_ns = now_ns
+
+    def has_more(self) -> bool:
+        """Whether the next turn has something to take in, whatever the sockets bring."""
+        return len(self._arrivals) > 0 or not self.scheduler.is_empty()
+
+    def serve(self) -> None:
+        """Take in messages, in the order of their weights, until all are or the turn is over."""
+        now_ns = self.now_ns()
+        until_ns = now_ns + self.turn_ns
+        self.begin(now_ns)
+        self.is_contended = not self._is_uncontended()
+        if self.is_contended:
+            self._take_in(now_ns)
+        if not self.scheduler.is_empty():
+            now_ns = self._serve_queues(now_ns, until_ns)
+        if now_ns < until_ns and len(self._arrivals) == 1 and self.scheduler.is_empty():
+            self._pass_through(self._arrivals[0], now_ns, until_ns)
+
+    def _is_uncontended(self) -> bool:
+        """Whether one publisher has packets and nobody else has messages waiting."""
+        if len(self._arrivals) != 1:
+            return False
+        return self.scheduler.is_empty() or self.scheduler.waits_only_for(self._arrivals[0].client_input)
+
+    def _pass_through(self, publisher: Publisher, now_ns: int, until_ns: int) -> None:
+        self._arrivals.clear()
+        publisher.is_arrived = False
+        self._quanta += publisher.pass_through(now_ns, until_ns)
+        if publisher.has_packets():
+            self.arrive(publisher)
+
+    def _take_in(self, now_ns: int) -> None:
+        arrivals = self._arrivals
+        self._arrivals = []
+        for publisher in arrivals:
+            if publisher.take_in(now_ns):
+                publisher.is_arrived = False
+            else:
+                self._arrivals.append(publisher)
+
+    def _serve_queues(self, now_ns: int, until_ns: int) -> int:
+        """Serve quanta until none is left or the turn is over; gives the time."""
+        scheduler = self.scheduler
+        count = 0
+        while now_ns < until_ns:
+            for _ in range(CLOCK_EVERY):
+                if scheduler.serve() is None:
+                    self._quanta += count
+                    return now_ns
+                count += 1
+                arrival = scheduler.finished
+                if arrival is not None:
+                    arrival.publisher.publish_arrival(arrival, now_ns)
+            now_ns = self.now_ns()
+        self._quanta += count
+        return now_ns
+
+    def end(self) -> None:
+        """The turn has written what it decided: note how long the round took."""
+        now_ns = self.now_ns()
+        elapsed_ns = now_ns - self._began_ns
+        if self._quanta >= MEASURED_QUANTA_MIN:
+            self.quanta_meter.add(elapsed_ns / self._quanta)
+            self.rounds_meter.add(elapsed_ns)
+        self._quanta = 0
+        self._began_ns = now_ns if self.has_more() else 0
+
+    def patrol(self) -> None:
+        """About once a second: look at promises again with what was measured."""
+        if not self._is_measuring or self.quanta_meter.count < MEASURED_TURNS_MIN:
+            return
+        quantum_ns = self.quanta_meter.quantile_ns(MEASURED_PART)
+        round_ns = max(self.rounds_meter.quantile_ns(MEASURED_PART), self.turn_ns)
+        self.flows.set_measured(quantum_ns, round_ns)
+        self._seconds += 1
+        if self._seconds % FADE_SECONDS == 0:
+            self.quanta_meter.fade()
+            self.rounds_meter.fade()

@@ -1,0 +1,41 @@
+"""How long things take, as a quantile of the recent past.
+
+Values fall into buckets a quarter of an octave wide, so a quantile is at most a fifth too
+large and never too small; adding one costs a logarithm. Old values fade by halves.
+"""
+
+from __future__ import annotations
+
+from math import log2
+from typing import Final
+
+_PER_OCTAVE: Final = 4
+_BUCKETS: Final = 40 * _PER_OCTAVE  # up to 2^40 ns, a quarter of an hour
+
+
+class Meter:
+    """Durations in nanoseconds."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._buckets = [0] * _BUCKETS
+
+    def add(self, duration_ns: float) -> None:
+        bucket = int(log2(duration_ns) * _PER_OCTAVE) if duration_ns > 1.0 else 0
+        self._buckets[min(bucket, _BUCKETS - 1)] += 1
+        self.count += 1
+
+    def quantile_ns(self, part: float) -> int:
+        """A value that at least this part of the durations did not exceed; 0 if there are none."""
+        rank = self.count * part
+        seen = 0
+        for bucket, count in enumerate(self._buckets):
+            seen += count
+            if seen >= rank and seen:
+                return int(2.0 ** ((bucket + 1) / _PER_OCTAVE)) + 1
+        return 0
+
+    def fade(self) -> None:
+        """Let what was added so far count half, rounded down."""
+        self._buckets = [count // 2 for count in self._buckets]
+        self.count = sum(self._buckets)
