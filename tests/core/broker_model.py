@@ -63,6 +63,7 @@ class ModelSession:
     expiry_s: int = 0
     is_durable: bool = False
     is_connected: bool = False
+    is_forgotten: bool = False  # by its client, which has begun a new one since
     expires_ns: int = 0
     promise: Promise = field(default_factory=Promise)
     subscriptions: dict[str, tuple[Subscription, Promise]] = field(default_factory=dict)

@@ -116,6 +116,7 @@ class World:
         client.sent.clear()
         for (name, _), session in self.model.history.items():
             if name == client.name:
+                session.is_forgotten = session is not self.model.sessions[name]
                 for copy in session.copies.values():
                     copy.arrivals = 0
 
@@ -466,9 +467,18 @@ class World:
             assert is_stored or not promise.kept, "a subscription is lost whose SUBACK was seen"
         for topic_filter, promise in known.removed.items():
             assert not promise.kept or (name, topic_filter) not in storage.subscriptions
-        for packet_id, sent in self.clients[name].sent.items():
-            if is_current and known.promise.kept and sent.stage == "received":
-                assert (name, packet_id) in storage.inbound, "a QoS 2 packet id is lost"
+        if is_current and known.promise.kept:
+            self.check_inbound(known)
+
+    def check_inbound(self, known: ModelSession) -> None:
+        """A lost packet id would let a message in twice; one kept too long would keep one out."""
+        name = known.client_id
+        sent = self.clients[name].sent
+        stored = {packet_id for client_id, packet_id in self.node.storage.inbound if client_id == name}
+        for packet_id, message in sent.items():
+            assert message.stage != "received" or packet_id in stored, "a QoS 2 packet id is lost"
+        is_kept_out = not stored <= set(sent) and not known.is_forgotten
+        assert not is_kept_out, "a QoS 2 packet id was kept although PUBCOMP was seen"
 
     def check_retained_promises(self) -> None:
         for topic, promise in self.model.retained_promises.items():

@@ -245,6 +245,10 @@ class Walk:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.world = World(durable=True)
+        for client in self.world.clients.values():
+            self.world.connect(client, "u", False, NEVER_S, self.random.choice([1, 2, 4]), None)
+            self.world.subscribe(client, Subscription(client.name, self.random.choice(["t/+", "#"]), 2))
+        self.world.settle()
 
     def run(self) -> None:
         steps = {
@@ -259,6 +263,7 @@ class Walk:
             self.take_batch: 8,
             self.commit: 8,
             self.advance: 2,
+            self.settle: 2,
             self.crash: 1,
         }
         for _ in range(WALK_STEPS):
@@ -285,7 +290,7 @@ class Walk:
                 client.name, "t/1", qos=2, delay_s=self.random.choice([0, 5]), tag=self.world.new_tag()
             )
         clean = self.random.random() < 0.1
-        expiry_s = 10 if self.random.random() < 0.1 else NEVER_S
+        expiry_s = self.random.choice([3, 10]) if self.random.random() < 0.2 else NEVER_S
         self.world.connect(client, "u", clean, expiry_s, self.random.choice([1, 2, 4]), will)
 
     def disconnect(self) -> None:
@@ -343,11 +348,20 @@ class Walk:
     def advance(self) -> None:
         self.world.advance(self.random.choice([0.5, 1, 4]))
 
+    def settle(self) -> None:
+        self.world.settle()
+
     def crash(self) -> None:
+        """The broker dies; most clients come back at once."""
         self.world.crash(self.random.choice([0, 2]))
+        for client in self.world.clients.values():
+            if self.random.random() < 0.8:
+                self.world.connect(client, "u", False, NEVER_S, self.random.choice([1, 2, 4]), None)
+        if self.random.random() < 0.8:
+            self.world.settle()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_long_walk_keeps_every_promise(seed: int) -> None:
     Walk(seed).run()

@@ -330,6 +330,21 @@ def test_a_restart_counts_the_expiry_from_when_the_client_left() -> None:
     assert node.broker.session("here") is None
 
 
+def test_another_restart_does_not_prolong_the_expiry() -> None:
+    node = Node()
+    node.connect("c", expiry_s=10)
+    node.settle()
+
+    node.crash()
+    node.settle()
+    node.crash(downtime_s=6)
+    node.settle()
+    node.crash(downtime_s=4)
+    node.advance(0)
+
+    assert node.broker.session("c") is None
+
+
 def test_a_restart_ends_the_sessions_that_expired_meanwhile() -> None:
     node = Node()
     node.disconnect(node.connect("c", expiry_s=10))
