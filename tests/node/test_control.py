@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-
 from tests.conftest import BrokerProcess, StartBroker
 from tests.peer import Peer, join
+
 from timebound.wire.packets import Ack
 
 TOPIC = "$timebound/control/strategy"

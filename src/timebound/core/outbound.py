@@ -148,20 +148,28 @@ class Outbound:
             if not self._drop_if_late(session, delivery, start_ns):
                 self._start(session, delivery, start_ns, taken)
         link = session.link
-        if link is not None and (len(link) or session.queue_bytes > budget):
+        if link is None or (len(link) == 0 and session.queue_bytes <= budget):
+            budget = self._take_in_order(session, budget, start_ns, taken)
+        if link is not None and (session.queue or len(link)):
             self._take_by_worth(session, link, budget, start_ns, taken)
-        else:
-            self._take_in_order(session, budget, start_ns, taken)
         self._counters.messages_sent += len(taken)
         return taken
 
-    def _take_in_order(self, session: Session, budget: int, start_ns: int, taken: list[Delivery]) -> None:
+    def _take_in_order(self, session: Session, budget: int, start_ns: int, taken: list[Delivery]) -> int:
+        """Take by arrival; gives what is left of the budget.
+
+        What needs an answer that the client may not be asked for yet waits apart, so that others pass
+        it; in a session with time limits it ends this, because it may compete meanwhile.
+        """
         queue = session.queue
         account = self.account
         is_timed = session.link is not None
         while queue and budget > 0:
             delivery = queue.popleft()
             if delivery.qos and (session.send_quota <= 0 or session.waiting):
+                if is_timed:
+                    queue.appendleft(delivery)
+                    break
                 session.waiting.append(delivery)
                 continue
             budget -= self._leave_queue(session, delivery)
@@ -173,6 +181,7 @@ class Outbound:
                 delivery.sent_ns = start_ns
                 account.delivered(session.client_id, delivery, start_ns)
                 taken.append(delivery)
+        return budget
 
     def _take_by_worth(
         self, session: Session, link: LinkQueue, budget: int, start_ns: int, taken: list[Delivery]
@@ -183,11 +192,15 @@ class Outbound:
             link.set_link(session.delay, start_ns)
         self._compete(session, link, start_ns)
         while budget > 0:
+            if session.send_quota <= 0 and session.link_unconfirmed == 0:
+                break  # all the rest needs an answer of the client first, and may compete until then
             entry = link.pop(session.link_ns)
             if entry is None:
                 break
             delivery = cast(Delivery, entry.item)
-            if delivery.qos and (session.send_quota <= 0 or session.waiting):
+            if delivery.qos == 0:
+                session.link_unconfirmed -= 1
+            elif session.send_quota <= 0 or session.waiting:
                 session.waiting.append(delivery)
                 continue
             size = self._leave_queue(session, delivery)
@@ -207,6 +220,10 @@ class Outbound:
             link = session.link
             if link is not None and session.queue_bytes:
                 self._compete(session, link, now_ns)
+                for delivery in [one for one in session.waiting if self._is_late(session, one, now_ns)]:
+                    session.waiting.remove(delivery)
+                    self._leave_queue(session, delivery)
+                    self._drop_if_late(session, delivery, now_ns)
 
     def relax(self, session: Session) -> None:
         """Go back to order of arrival where no subscription of the session asks for more any longer."""
@@ -369,7 +386,7 @@ class Outbound:
         if session.send_quota < session.receive_maximum:
             session.send_quota += 1
         self._forget(session, delivery)
-        if session.waiting or session.resend:
+        if session.waiting or session.resend or (session.link is not None and len(session.link)):
             self._ready.add(session)
 
     def _has_room(self, session: Session, size: int, now_ns: int) -> bool:
@@ -411,6 +428,8 @@ class Outbound:
             session.link_ns = now_ns  # a queue's time never goes backwards
         while session.queue:
             delivery = session.queue.popleft()
+            if delivery.qos == 0:
+                session.link_unconfirmed += 1
             link.push(make_entry(session, delivery), session.link_ns)
         self._collect_dropped(session, link, session.link_ns)
 
@@ -420,6 +439,8 @@ class Outbound:
             if entry is None:
                 return
             delivery = cast(Delivery, entry.item)
+            if delivery.qos == 0:
+                session.link_unconfirmed -= 1
             self._leave_queue(session, delivery)
             reason = entry.reason
             assert reason is not None
@@ -434,6 +455,7 @@ class Outbound:
         waiting.sort(key=sequence_of)
         session.queue.extendleft(reversed(waiting))
         session.link = None
+        session.link_unconfirmed = 0
         session.audiences.clear()
         self._linked.pop(session.client_id, None)
 

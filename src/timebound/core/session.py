@@ -71,6 +71,7 @@ class Session:
         "last_sequence",
         "link",
         "link_ns",
+        "link_unconfirmed",
         "listener",
         "outbox",
         "queue",
@@ -114,6 +115,7 @@ class Session:
         self.delay = START_DELAY  # what is known of its link's speed
         self.link: LinkQueue | None = None  # made when something with a time limit waits
         self.link_ns = 0  # the last time that `link` was told: when what leaves it would begin to be sent
+        self.link_unconfirmed = 0  # messages with QoS 0 in `link`: they need no answer of the client
         self.audiences: dict[str, Audience] = {}  # by topic filter; they belong to `link`
 
     def next_packet_id(self) -> int:
@@ -129,9 +131,11 @@ class Session:
         """Whether something could be written now."""
         if self.replies or self.outbox or self.queue:
             return True
+        if self.send_quota <= 0:
+            return self.link_unconfirmed > 0
         if self.link is not None and len(self.link):
             return True
-        return self.send_quota > 0 and (len(self.waiting) > 0 or len(self.resend) > 0)
+        return len(self.waiting) > 0 or len(self.resend) > 0
 
     def queued_messages(self) -> int:
         competing = len(self.link) if self.link is not None else 0
@@ -141,7 +145,9 @@ class Session:
         """Raise AssertionError where the session contradicts itself."""
         waiting = list(self.queue) + list(self.waiting)
         if self.link is not None:
-            waiting += [cast(Delivery, entry.item) for entry in self.link.entries()]
+            competing = [cast(Delivery, entry.item) for entry in self.link.entries()]
+            assert self.link_unconfirmed == sum(delivery.qos == 0 for delivery in competing)
+            waiting += competing
         assert self.queue_bytes == sum(delivery.message.size() for delivery in waiting)
         assert self.send_quota <= self.receive_maximum
         for packet_id, delivery in self.inflight.items():
