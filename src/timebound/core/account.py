@@ -200,8 +200,8 @@ class Account:
             else:
                 self.in_time -= 1
                 self.earned_micro -= one.price_micro if one is not None else 0
-        if self.is_tracing:
-            self._untrace(client_id, message.sequence)
+            if self.is_tracing:
+                self._untrace(client_id, message.sequence, one)
 
     def take_runs(self) -> list[TraceRun]:
         """The trace since the last call."""
@@ -209,20 +209,27 @@ class Account:
         self.runs = []
         return runs
 
-    def _untrace(self, client_id: str, message_id: int) -> None:
-        """Take a record out of its run: what is behind it becomes a run of its own."""
-        kept: list[TraceRun] = []
-        for run in self.runs:
+    def _untrace(self, client_id: str, message_id: int, subscription: Subscription | None) -> None:
+        """Take the latest such record out of its run: what is behind it becomes a run of its own."""
+        runs = self.runs
+        index = len(runs)
+        while index > 0:
+            index -= 1
+            run = runs[index]
             offset = message_id - run.message_id
-            if run.client_id != client_id or not 0 <= offset < run.count:
-                kept.append(run)
-                continue
-            behind = run.count - offset - 1
-            if offset:
-                kept.append(run.part(run.message_id, offset))
-            if behind:
-                kept.append(run.part(message_id + 1, behind))
-        self.runs = kept
+            if (
+                run.client_id == client_id
+                and run.subscription is subscription
+                and not run.reason
+                and 0 <= offset < run.count
+            ):
+                del runs[index]
+                behind = run.count - offset - 1
+                if behind:
+                    runs.insert(index, run.part(message_id + 1, behind))
+                if offset:
+                    runs.insert(index, run.part(run.message_id, offset))
+                return
 
     def _trace(
         self,
