@@ -109,9 +109,10 @@ class RecordingStorage:
         elif isinstance(order, DropSession):
             self.sessions.pop(order.client_id, None)
             self.generations[order.client_id] = self.generations.get(order.client_id, 0) + 1
-            for table in (self.subscriptions, self.deliveries, self.inbound):
-                for key in [key for key in table if key[0] == order.client_id]:  # type: ignore[attr-defined]
-                    del table[key]  # type: ignore[attr-defined]
+            name = order.client_id
+            self.subscriptions = {key: row for key, row in self.subscriptions.items() if key[0] != name}
+            self.deliveries = {key: row for key, row in self.deliveries.items() if key[0] != name}
+            self.inbound = {key: row for key, row in self.inbound.items() if key[0] != name}
         elif isinstance(order, PutSubscription):
             wanted = order.subscription
             self.subscriptions[wanted.client_id, wanted.topic_filter] = wanted
