@@ -38,6 +38,28 @@ def test_figures_follow_the_broker() -> None:
     assert {f"$SYS/broker/dropped/{reason.value}" for reason in Reason} <= set(found)
 
 
+def test_the_account_is_told_to_the_millionth() -> None:
+    broker = Broker(BrokerLimits(), AccessList([]))
+    broker.account.matched = 7
+    broker.account.in_time = 4
+    broker.account.late = 1
+    broker.account.dropped[Reason.HOPELESS.value] = 2
+    broker.account.earned_micro = 12_345_678_901_234_567_890
+    broker.account.paid_micro = 50
+
+    found = SysTopics(broker, "plant-7", 0).figures(0)
+
+    names = ("matched", "in_time", "late", "dropped", "earned", "paid")
+    assert [found[f"$SYS/broker/account/{name}"] for name in names] == [
+        "7",
+        "4",
+        "1",
+        "2",
+        "12345678901234.567890",
+        "0.000050",
+    ]
+
+
 def test_only_changed_figures_are_published_again() -> None:
     broker = Broker(BrokerLimits(), AccessList([]))
     figures = SysTopics(broker, "plant-7", 0)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 from timebound.core.broker import Broker
 from timebound.core.message import Message
+from timebound.core.subscription import MICRO
+from timebound.node.input import Input
+from timebound.node.input_requests import BOUNDS_TOPIC
 from timebound.units import SECOND
 from timebound.version import VERSION
 
@@ -11,8 +16,9 @@ from timebound.version import VERSION
 class SysTopics:
     """Publishes the figures that changed since the last time."""
 
-    def __init__(self, broker: Broker, node_name: str, started_ns: int) -> None:
+    def __init__(self, broker: Broker, node_name: str, started_ns: int, input_: Input | None = None) -> None:
         self._broker = broker
+        self._input = input_
         self._started_ns = started_ns
         self._last: dict[str, str] = {}
         self._fixed = {
@@ -30,6 +36,7 @@ class SysTopics:
     def figures(self, now_ns: int) -> dict[str, str]:
         """All figures by topic."""
         now = self._broker.statistics()
+        account = self._broker.account
         figures = dict(self._fixed)
         numbers = {
             "uptime": (now_ns - self._started_ns) // SECOND,
@@ -49,9 +56,24 @@ class SysTopics:
             "subscriptions/count": now.subscriptions,
             "retained messages/count": now.retained_messages,
             "publish/messages/dropped": sum(now.dropped.values()),
+            "account/matched": account.matched,
+            "account/in_time": account.in_time,
+            "account/late": account.late,
+            "account/dropped": sum(account.dropped.values()),
         }
         for name, number in numbers.items():
             figures[f"$SYS/broker/{name}"] = str(number)
         for reason, count in now.dropped.items():
             figures[f"$SYS/broker/dropped/{reason}"] = str(count)
+        figures["$SYS/broker/account/earned"] = _amount(account.earned_micro)
+        figures["$SYS/broker/account/paid"] = _amount(account.paid_micro)
+        if self._input is not None:
+            for name, figure in self._input.figures().items():
+                figures[f"$SYS/broker/input/{name}"] = str(figure)
+            figures[BOUNDS_TOPIC] = json.dumps(self._input.flows.report())
         return figures
+
+
+def _amount(micro: int) -> str:
+    """Money in full, without the rounding of a float."""
+    return f"{micro // MICRO}.{micro % MICRO:06d}"

@@ -1,0 +1,251 @@
+"""Trace files: rows equal counters, rotation, names, bounds, and what a crash leaves."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from tests.conftest import StartBroker
+from tests.peer import join
+
+from timebound.core.account import Account, TraceRun
+from timebound.core.message import Delivery, Message
+from timebound.core.subscription import Subscription
+from timebound.node.trace import TraceLimits, TraceWriter, to_table, trace_schema
+from timebound.records import TRACE_FIELDS, TRACE_SCHEMA_VERSION, Reason
+from timebound.units import MILLISECOND
+
+MANY = TraceLimits(file_bytes_max=1 << 30, file_age_max_s=3_600.0, disk_bytes_max=1 << 40)
+TIMEOUT_S = 10.0
+
+
+def runs_of(count: int, *, start: int = 1) -> list[TraceRun]:
+    """Runs as the account makes them: some in time, every third dropped."""
+    account = Account()
+    account.is_tracing = True
+    wanted = Subscription("s", "t/#", 1, deadline_ns=50 * MILLISECOND, price=2.5, penalty=0.5)
+    for number in range(start, start + count):
+        message = Message(f"t/{number % 2}", b"x" * 10, 1, False, number * 1_000, "p", sequence=number)
+        delivery = Delivery(message, 1, False, subscription=wanted, offered_ns=number * 1_000)
+        if number % 3:
+            delivery.sent_ns = number * 1_000 + 7
+            account.delivered("s", delivery, number * 1_000 + 9)
+        else:
+            account.drop("s", delivery, Reason.HOPELESS, number * 1_000 + 9)
+    return account.take_runs()
+
+
+def parts(path: Path) -> list[Path]:
+    return sorted(path.glob("date=*/node=*/part-*.parquet"))
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [row for part in parts(path) for row in pq.ParquetFile(part).read().to_pylist()]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < end_s, f"this did not happen in {TIMEOUT_S} s"
+        time.sleep(0.01)
+
+
+def test_the_schema_is_that_of_the_records() -> None:
+    schema = trace_schema()
+
+    assert [(field.name, str(field.type)) for field in schema] == list(TRACE_FIELDS)
+    assert schema.metadata == {b"timebound.trace.version": str(TRACE_SCHEMA_VERSION).encode()}
+
+
+def test_a_run_becomes_one_row_for_each_message() -> None:
+    account = Account()
+    account.is_tracing = True
+    wanted = Subscription("s", "t", price=0.1)
+    for number in (5, 6, 7):
+        message = Message("t", b"abc", 0, False, 1_000, "p", sequence=number)
+        account.delivered("s", Delivery(message, 0, False, subscription=wanted, offered_ns=1_000), 1_500)
+    [run] = account.take_runs()
+
+    rows = to_table([run]).to_pylist()
+
+    assert [row["message_id"] for row in rows] == [5, 6, 7]
+    assert rows[0] == {
+        "time_ns": 1_500,
+        "message_id": 5,
+        "topic": "t",
+        "publisher": "p",
+        "subscriber": "s",
+        "topic_filter": "t",
+        "qos": 0,
+        "size_bytes": 12,
+        "published_ns": 1_000,
+        "queued_ns": 500,
+        "allowed_ns": 0,
+        "outcome": "in_time",
+        "reason": "",
+        "price_micro": 100_000,
+        "penalty_micro": 0,
+        "hop": 0,
+        "link": "s",
+    }
+
+
+def test_rows_are_written_in_order_and_none_is_lost(tmp_path: Path) -> None:
+    writer = TraceWriter(tmp_path, "node1", MANY)
+    for start in range(1, 1_001, 100):
+        writer.write(runs_of(100, start=start))
+    writer.close()
+
+    rows = read(tmp_path)
+
+    assert [row["message_id"] for row in rows] == list(range(1, 1_001))
+    assert Counter(row["outcome"] for row in rows) == {"in_time": 667, "dropped": 333}
+    assert (writer.rows_written, writer.rows_lost) == (1_000, 0)
+    [part] = parts(tmp_path)
+    assert part.parent.name == "node=node1"
+    assert part.parent.parent.name == time.strftime("date=%Y-%m-%d", time.gmtime())
+
+
+def test_a_file_is_closed_at_its_size(tmp_path: Path) -> None:
+    writer = TraceWriter(tmp_path, "n", TraceLimits(1_024, 3_600.0, 1 << 40))
+    for start in range(1, 5):
+        rows = len(parts(tmp_path))
+        writer.write(runs_of(1_000, start=start * 1_000))
+        wait_until(lambda rows=rows: len(parts(tmp_path)) > rows)  # type: ignore[misc]  # bound here
+
+    assert len(parts(tmp_path)) == 4
+    writer.close()
+    assert len(read(tmp_path)) == 4_000
+
+
+def test_a_file_is_closed_at_its_age(tmp_path: Path) -> None:
+    writer = TraceWriter(tmp_path, "n", TraceLimits(1 << 30, 0.2, 1 << 40))
+    writer.write(runs_of(3))
+
+    wait_until(lambda: len(parts(tmp_path)) == 1)
+
+    assert len(read(tmp_path)) == 3
+    writer.close()
+    assert len(parts(tmp_path)) == 1
+
+
+def test_a_file_is_hidden_until_it_is_complete(tmp_path: Path) -> None:
+    writer = TraceWriter(tmp_path, "n", MANY)
+    writer.write(runs_of(3))
+    wait_until(lambda: writer.rows_written == 3)
+
+    assert parts(tmp_path) == []
+    [hidden] = tmp_path.glob("date=*/node=n/.*")
+    assert hidden.name.endswith(".tmp")
+
+    writer.close()
+    assert len(parts(tmp_path)) == 1
+    assert not hidden.exists()
+
+
+def test_the_oldest_files_go_when_all_are_too_large(tmp_path: Path) -> None:
+    writer = TraceWriter(tmp_path, "n", TraceLimits(1_024, 3_600.0, 1 << 40))
+    writer.write(runs_of(1_000))
+    wait_until(lambda: len(parts(tmp_path)) == 1)
+    size = parts(tmp_path)[0].stat().st_size
+    writer.close()
+    writer = TraceWriter(tmp_path, "n", TraceLimits(1_024, 3_600.0, 3 * size))
+    for start in range(2, 8):
+        last = parts(tmp_path)[-1]
+        writer.write(runs_of(1_000, start=start * 1_000))
+        wait_until(lambda last=last: parts(tmp_path)[-1] > last)  # type: ignore[misc]  # bound here
+    writer.close()
+
+    assert sum(part.stat().st_size for part in parts(tmp_path)) <= 3 * size
+    rows = read(tmp_path)
+    assert rows[-1]["message_id"] == 7_999
+    assert rows[0]["message_id"] > 3_000
+
+
+def test_what_an_earlier_run_left_unfinished_is_swept(tmp_path: Path) -> None:
+    folder = tmp_path / "date=2026-01-01" / "node=n"
+    folder.mkdir(parents=True)
+    (folder / ".part-1-000001.parquet.tmp").write_bytes(b"half a file")
+    other = tmp_path / "date=2026-01-01" / "node=m" / ".part-1-000001.parquet.tmp"
+    other.parent.mkdir()
+    other.write_bytes(b"another broker is writing this")
+
+    TraceWriter(tmp_path, "n", MANY).close()
+
+    assert list(folder.iterdir()) == []
+    assert other.exists()
+
+
+def test_a_disk_that_refuses_costs_records_and_not_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = TraceWriter(tmp_path / "trace", "n", MANY)
+    (tmp_path / "trace").rmdir()
+    (tmp_path / "trace").write_text("a file where the folder was")
+    writer.write(runs_of(5))
+    wait_until(lambda: writer.rows_lost == 5)
+    (tmp_path / "trace").unlink()
+    writer.write(runs_of(7))
+    writer.close()
+
+    assert len(read(tmp_path / "trace")) == 7
+    assert (writer.rows_written, writer.rows_lost) == (7, 5)
+
+
+CONFIG = """
+sys_interval = "0s"
+[trace]
+enabled = true
+path = "trace"
+"""
+
+
+def test_a_broker_traces_what_it_counts(start_broker: StartBroker) -> None:
+    process = start_broker(CONFIG)
+    terms = [("deadline", "10s"), ("price", "2"), ("penalty", "1")]
+    with join(process.port, "publisher") as publisher, join(process.port, "reader") as reader:
+        reader.subscribe("t/#", user_properties=terms)
+        for number in range(50):
+            publisher.publish(f"t/{number % 3}", b"%d" % number)
+        for number in range(50):
+            reader.expect_publish(f"t/{number % 3}", b"%d" % number)
+    process.check()
+    assert process.stop() == 0
+
+    rows = read(process.folder / "trace")
+
+    assert len(rows) == 50
+    assert {row["outcome"] for row in rows} == {"in_time"}
+    assert {(row["publisher"], row["subscriber"], row["topic_filter"]) for row in rows} == {
+        ("publisher", "reader", "t/#")
+    }
+    assert {(row["allowed_ns"], row["price_micro"], row["penalty_micro"]) for row in rows} == {
+        (10_000 * MILLISECOND, 2_000_000, 1_000_000)
+    }
+    assert [row["message_id"] for row in rows] == sorted(row["message_id"] for row in rows)
+    assert all(0 <= row["time_ns"] - row["published_ns"] < 10_000 * MILLISECOND for row in rows)
+
+
+def test_a_killed_broker_leaves_nothing_that_cannot_be_read(start_broker: StartBroker) -> None:
+    process = start_broker(CONFIG)
+    trace = process.folder / "trace"
+    with join(process.port) as peer:
+        peer.subscribe("t")
+        peer.publish("t", b"x")
+        peer.expect_publish("t", b"x")
+        wait_until(lambda: any(trace.glob("date=*/node=*/.*")))
+    process.kill()
+    assert parts(trace) == []
+    os.rename(trace, process.folder / "kept")
+
+    config = CONFIG.replace('"trace"', f'"{process.folder / "kept"}"')
+    second = start_broker(config)
+    second.stop()
+
+    assert [path for path in (process.folder / "kept").rglob("*") if path.is_file()] == []
