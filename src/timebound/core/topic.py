@@ -11,8 +11,6 @@ from typing import Final
 from timebound.errors import FilterError
 
 SHARE_PREFIX: Final = "$share/"
-# MQTT 5, 1.5.4: a string has at most this many bytes, so no topic is ever longer.
-TOPIC_BYTES_MAX: Final = 65_535
 
 
 def check_filter(topic_filter: str) -> None:
