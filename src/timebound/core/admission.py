@@ -204,6 +204,9 @@ class Admission:
         topic = self._topics.get(topic_name)
         return -1 if topic is None else topic.slot
 
+    def flow_count(self) -> int:
+        return self._flow_count
+
     def topics(self) -> list[tuple[str, int, int]]:
         """Return every topic of the rotation: its name, its weight, and the quanta of its cells."""
         return [(topic.name, topic.weight, topic.quanta()) for topic in self._topics.values()]

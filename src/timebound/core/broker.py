@@ -185,6 +185,7 @@ class Broker:
             session.audiences.pop(topic_filter, None)
         session.subscriptions[topic_filter] = subscription
         self._index.insert(subscription)
+        self._outbound.prepare(session, now_ns)
         if session.is_durable:
             self._durability.add(PutSubscription(subscription))
         wants_retained = subscription.retain_handling == 0 or (
@@ -242,13 +243,14 @@ class Broker:
         """Give out a message of the broker's own, such as `$SYS`; the count of sessions it matched."""
         return self._distribution.route(message, now_ns)
 
-    def accept_request(self, session: Session, qos: int, packet_id: int) -> None:
-        """Acknowledge a QoS 1 or 2 message that was a request to the broker itself.
+    def accept_request(self, session: Session, qos: int, packet_id: int, answer: str = "") -> None:
+        """Acknowledge a QoS 1 or 2 message that was a request to the broker itself, with an answer in words.
 
         Of QoS 2 no packet id is kept: a request sent again is done again, to the same end.
         """
         kind = PUBACK if qos == 1 else PUBREC
-        self._durability.reply(session, Reply(kind, packet_id), self._durability.mark())
+        reply = Reply(kind, packet_id, SUCCESS, answer)
+        self._durability.reply(session, reply, self._durability.mark())
 
     def refuse_publish(
         self, session: Session, qos: int, packet_id: int, reason_code: int, reason: str

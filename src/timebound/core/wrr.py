@@ -90,6 +90,7 @@ class InputScheduler(Generic[ItemT]):
         self._cell: InputTopic[ItemT] | None = None
         self._cell_left = 0  # quanta left in it
         self._queues_waiting = 0
+        self._topics_active = 0  # in the rotation
         self._resumed: list[ClientInput[ItemT]] = []
 
     # Topics and clients: the weights and the matrix IN.
@@ -232,7 +233,10 @@ class InputScheduler(Generic[ItemT]):
         if self._queues_waiting == 1 and topic is not None and len(topic.ring) == 1:
             return self._serve_alone(topic)
         if self._cell_left == 0:
-            topic = self._begin_cell()
+            if self._topics_active == 1 and topic is not None and len(topic.ring) > 0:
+                self._cell_left = 1  # no other topic has a cell to pass over, so the pointer may stay
+            else:
+                topic = self._begin_cell()
         assert topic is not None, "a cell has begun"
         queue = topic.ring.popleft()
         self.quanta_served += 1
@@ -270,11 +274,7 @@ class InputScheduler(Generic[ItemT]):
 
     def waits_only_for(self, client: ClientInput[ItemT]) -> bool:
         """Tell whether nobody but this client has anything waiting."""
-        waiting = 0
-        for queue in client.queues.values():
-            if len(queue) > 0:
-                waiting += 1
-        return waiting == self._queues_waiting
+        return self._queues_waiting == sum([1 for queue in client.queues.values() if len(queue) > 0])
 
     def take_resumed(self) -> list[ClientInput[ItemT]]:
         """Return the clients that were refused a push and have room again."""
@@ -352,6 +352,7 @@ class InputScheduler(Generic[ItemT]):
                 return topic
             # It ran empty since its last cell. Something else waits, so this loop ends.
             topic.in_rotation = False
+            self._topics_active -= 1
             del ring.topics[topic.place]
             del ring.places[ring.at]
             self._rekey(ring)
@@ -388,6 +389,7 @@ class InputScheduler(Generic[ItemT]):
         """Insert a topic so that its first cell is the next one of its own after the pointer."""
         ring = self._rings[topic.weight]
         topic.in_rotation = True
+        self._topics_active += 1
         ring.topics[topic.place] = topic
         index = bisect_left(ring.places, topic.place)
         ring.places.insert(index, topic.place)
@@ -409,6 +411,7 @@ class InputScheduler(Generic[ItemT]):
             return
         ring = self._rings[topic.weight]
         topic.in_rotation = False
+        self._topics_active -= 1
         del ring.topics[topic.place]
         del ring.places[bisect_left(ring.places, topic.place)]
         self._rebuild(ring)
@@ -487,6 +490,7 @@ class InputScheduler(Generic[ItemT]):
                 assert self._waits_in(queue) is topic, topic.name
                 assert queue.left > 0, topic.name
         assert waiting == self._queues_waiting, (waiting, self._queues_waiting)
+        assert self._topics_active == sum(1 for topic in self.topics.values() if topic.in_rotation)
         assert self._keys == sorted(ring.key for ring in self._rings.values() if ring.key >= 0)
         for ring in self._rings.values():
             assert ring.places == sorted(ring.topics), ring.weight

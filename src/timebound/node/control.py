@@ -2,6 +2,7 @@
 
     $timebound/control/strategy/<listener>     payload: the name of a strategy, and its weight in percent
     $timebound/control/strategy                the same for all listeners
+    $timebound/advertise/<topic>, $timebound/control/weight, $timebound/control/bounds: `input_requests.py`
 
 The answer is the acknowledgement: 0x00, or a reason code with a reason string that says what would
 be right. So a request needs QoS 1 to be answered; with QoS 0 a wrong one closes the connection.
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from timebound.core.scheduling import Scheduling
 from timebound.core.session import Session
 from timebound.errors import ProtocolError
+from timebound.node import input_requests
 from timebound.wire.packets import Publish
 from timebound.wire.reasons import ReasonCode
 
@@ -36,14 +38,23 @@ def handle(connection: Connection, session: Session, packet: Publish, topic: str
     """
     if not session.access.may_publish(topic):
         raise ProtocolError(ReasonCode.NOT_AUTHORIZED, f"not_authorized: publishing to {topic!r}")
-    if topic == STRATEGY_TOPIC or topic.startswith(STRATEGY_TOPIC + "/"):
+    answer = ""
+    if topic.startswith(input_requests.ADVERTISE_PREFIX):
+        answer = input_requests.advertise(connection, session, packet, topic, now_ns)
+        input_requests.publish_bounds(connection.driver, now_ns)
+    elif topic == input_requests.WEIGHT_TOPIC:
+        input_requests.set_weight(connection, packet.payload, now_ns)
+        input_requests.publish_bounds(connection.driver, now_ns)
+    elif topic == input_requests.BOUNDS_REQUEST:
+        input_requests.publish_bounds(connection.driver, now_ns)
+    elif topic == STRATEGY_TOPIC or topic.startswith(STRATEGY_TOPIC + "/"):
         _set_strategy(connection, topic[len(STRATEGY_TOPIC) + 1 :], packet.payload, now_ns)
     else:
         raise ProtocolError(
             ReasonCode.TOPIC_NAME_INVALID, f"{topic!r} is no request; {STRATEGY_TOPIC} is one"
         )
     if packet.qos:
-        connection.broker.accept_request(session, packet.qos, packet.packet_id)
+        connection.broker.accept_request(session, packet.qos, packet.packet_id, answer)
 
 
 def _set_strategy(connection: Connection, listener: str, payload: bytes, now_ns: int) -> None:

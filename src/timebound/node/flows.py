@@ -30,9 +30,9 @@ logger = logging.getLogger("timebound.node")
 DEFAULT_FILTER: Final = "#"
 # No MQTT topic holds a null character, so a filter and a topic of the same name stay apart.
 _BACKGROUND: Final = "\0"
-# Quanta of a background cell: so many clients get one each, the others in the next cell. More would
-# lengthen every promise, fewer cost time for each message: choosing a cell takes 0.1 us.
-BACKGROUND_QUANTA: Final = 8
+# Quanta of a background cell. With one, topics without contracts share the rate by weight alone,
+# not by how many clients publish them, and delay advertised flows the least.
+BACKGROUND_QUANTA: Final = 1
 # Weight filters; each is looked at when a topic is seen for the first time.
 FILTERS_MAX: Final = 256
 # Topics of one publisher whose queue is remembered.

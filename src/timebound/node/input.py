@@ -156,6 +156,17 @@ class Input:
         self._quanta = 0
         self._began_ns = now_ns if self.has_more() else 0
 
+    def figures(self) -> dict[str, int]:
+        """Numbers for `$SYS` and metrics."""
+        return {
+            "quantum_ns": self.flows.admission.quantum_ns,
+            "turn_ns": self.flows.round_ns,
+            "flows": self.flows.admission.flow_count(),
+            "flows_broken": len(self.flows.broken),
+            "excess_lowered": self.excess_lowered,
+            "excess_refused": self.excess_refused,
+        }
+
     def patrol(self) -> None:
         """About once a second: look at promises again with what was measured."""
         if not self._is_measuring or self.quanta_meter.count < MEASURED_TURNS_MIN:

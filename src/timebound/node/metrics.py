@@ -13,7 +13,9 @@ from typing import Final
 
 from timebound.core.broker import Broker
 from timebound.core.subscription import MICRO
+from timebound.node.input import Input
 from timebound.node.trace import TraceWriter
+from timebound.units import SECOND
 
 logger = logging.getLogger("timebound.node")
 
@@ -21,7 +23,7 @@ REQUEST_TIMEOUT_S: Final = 5.0
 REQUEST_BYTES_MAX: Final = 8_192
 
 
-def exposition(broker: Broker, trace: TraceWriter | None) -> str:
+def exposition(broker: Broker, trace: TraceWriter | None, input_: Input) -> str:
     """All figures in the text format of Prometheus 0.0.4."""
     now = broker.statistics()
     account = broker.account
@@ -52,6 +54,16 @@ def exposition(broker: Broker, trace: TraceWriter | None) -> str:
     add("dropped_total", "counter", "Pairs not delivered, by reason.", dict(dropped))
     add("earned_total", "counter", "Prices earned.", {"": account.earned_micro / MICRO})
     add("penalties_total", "counter", "Penalties paid.", {"": account.paid_micro / MICRO})
+    figures = input_.figures()
+    add("input_quantum_seconds", "gauge", "A quantum, as measured.", {"": figures["quantum_ns"] / SECOND})
+    add("input_turn_seconds", "gauge", "A turn of the loop, as measured.", {"": figures["turn_ns"] / SECOND})
+    add("input_flows", "gauge", "Advertised flows admitted.", {"": figures["flows"]})
+    add("input_flows_broken", "gauge", "Flows that can no longer be kept.", {"": figures["flows_broken"]})
+    excess = {
+        '{outcome="lowered"}': figures["excess_lowered"],
+        '{outcome="refused"}': figures["excess_refused"],
+    }
+    add("input_excess_total", "counter", "Messages beyond what was advertised.", dict(excess))
     if trace is not None:
         add("trace_records_total", "counter", "Trace records written.", {"": trace.rows_written})
         add("trace_records_lost_total", "counter", "Trace records lost.", {"": trace.rows_lost})
@@ -61,8 +73,9 @@ def exposition(broker: Broker, trace: TraceWriter | None) -> str:
 class MetricsServer:
     """Answers GET /metrics."""
 
-    def __init__(self, broker: Broker, trace: TraceWriter | None) -> None:
+    def __init__(self, broker: Broker, trace: TraceWriter | None, input_: Input) -> None:
         self._broker = broker
+        self._input = input_
         self._trace = trace
         self._server: asyncio.Server | None = None
 
@@ -92,7 +105,7 @@ class MetricsServer:
             return _response("405 Method Not Allowed", "only GET /metrics is served\n")
         if words[1].partition(b"?")[0] != b"/metrics":
             return _response("404 Not Found", "figures are at /metrics\n")
-        body = exposition(self._broker, self._trace)
+        body = exposition(self._broker, self._trace, self._input)
         return _response("200 OK", body, is_head=words[0] == b"HEAD")
 
 

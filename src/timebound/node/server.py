@@ -23,6 +23,7 @@ from typing import Any, Final
 from timebound.core.broker import Broker
 from timebound.core.limits import BrokerLimits
 from timebound.errors import ConfigError
+from timebound.node.calibrate import start_quantum_ns
 from timebound.node.config import Config, ListenerConfig, load_access_list
 from timebound.node.config_values import Limits, TlsConfig
 from timebound.node.connection import Connection
@@ -84,7 +85,10 @@ class Server:
             )
         try:
             broker = Broker(_core_limits(self.config.limits), access, self._is_persistent)
-            self.driver = Driver(broker, self._storage, self.config.limits, loop)
+            quantum_ns = 0 if self.config.input.quantum_time_s else start_quantum_ns()
+            self.driver = Driver(
+                broker, self._storage, self.config.limits, loop, self.config.input, quantum_ns
+            )
             now_ns = self.driver.now_ns()
             broker.restore(self._storage.load(now_ns), now_ns)
             for listener, context in zip(self.config.listeners, self._contexts, strict=True):
@@ -99,7 +103,7 @@ class Server:
         _raise_file_limit(self.config.limits.connections_max)
         self._tasks.append(asyncio.create_task(self._patrol(), name="timebound-patrol"))
         if self.config.sys_interval_s:
-            figures = SysTopics(broker, self.config.node_name, now_ns)
+            figures = SysTopics(broker, self.config.node_name, now_ns, self.driver.input)
             self._tasks.append(asyncio.create_task(self._publish_figures(figures), name="timebound-sys"))
         self.driver.turn()
 
@@ -114,7 +118,8 @@ class Server:
             self.driver.trace = self._trace
         metrics = self.config.metrics
         if metrics.port:
-            self._metrics = MetricsServer(broker, self._trace)
+            assert self.driver is not None
+            self._metrics = MetricsServer(broker, self._trace, self.driver.input)
             await self._metrics.start(metrics.host, metrics.port)
 
     def addresses(self) -> list[tuple[ListenerConfig, str, int]]:

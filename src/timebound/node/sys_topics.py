@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 from timebound.core.broker import Broker
 from timebound.core.message import Message
 from timebound.core.subscription import MICRO
+from timebound.node.input import Input
+from timebound.node.input_requests import BOUNDS_TOPIC
 from timebound.units import SECOND
 from timebound.version import VERSION
 
@@ -12,8 +16,9 @@ from timebound.version import VERSION
 class SysTopics:
     """Publishes the figures that changed since the last time."""
 
-    def __init__(self, broker: Broker, node_name: str, started_ns: int) -> None:
+    def __init__(self, broker: Broker, node_name: str, started_ns: int, input_: Input | None = None) -> None:
         self._broker = broker
+        self._input = input_
         self._started_ns = started_ns
         self._last: dict[str, str] = {}
         self._fixed = {
@@ -62,6 +67,10 @@ class SysTopics:
             figures[f"$SYS/broker/dropped/{reason}"] = str(count)
         figures["$SYS/broker/account/earned"] = _amount(account.earned_micro)
         figures["$SYS/broker/account/paid"] = _amount(account.paid_micro)
+        if self._input is not None:
+            for name, figure in self._input.figures().items():
+                figures[f"$SYS/broker/input/{name}"] = str(figure)
+            figures[BOUNDS_TOPIC] = json.dumps(self._input.flows.report())
         return figures
 
 

@@ -1,0 +1,163 @@
+"""Requests about the input: advertising flows, setting weights, asking for bounds.
+
+    $timebound/advertise/<topic>       user properties period or rate, burst, size, weight, delay
+    $timebound/control/weight          payload: a topic filter and its weight
+    $timebound/control/bounds          publishes `$SYS/broker/bounds` anew
+
+What they do stands in `flows.py`; here a packet is read, and answers are put into words.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from timebound.core.bounds import NEVER
+from timebound.core.message import Message
+from timebound.core.offers import Contract
+from timebound.core.session import Session
+from timebound.core.topic import check_filter
+from timebound.errors import FilterError, ProtocolError, UnitError
+from timebound.records import Reason
+from timebound.units import SECOND, parse_duration, parse_number
+from timebound.wire.packets import Publish
+from timebound.wire.reasons import ReasonCode
+
+if TYPE_CHECKING:
+    from timebound.node.connection import Connection
+    from timebound.node.driver import Driver
+
+logger = logging.getLogger("timebound.node")
+
+ADVERTISE_PREFIX: Final = "$timebound/advertise/"
+WEIGHT_TOPIC: Final = "$timebound/control/weight"
+BOUNDS_REQUEST: Final = "$timebound/control/bounds"
+BOUNDS_TOPIC: Final = "$SYS/broker/bounds"
+
+TERMS: Final = ("period", "rate", "burst", "size", "weight", "delay")
+_SHOWN_VALUE_MAX: Final = 60
+
+
+def advertise(connection: Connection, session: Session, packet: Publish, topic: str, now_ns: int) -> str:
+    """Admit the flow that a packet describes, or end it if it describes none; gives what is promised.
+
+    Raises:
+        ProtocolError: it is refused, or described wrongly.
+    """
+    flow_topic = topic[len(ADVERTISE_PREFIX) :]
+    flows = connection.input.flows
+    if not flow_topic or flow_topic.startswith("$"):
+        raise ProtocolError(
+            ReasonCode.TOPIC_NAME_INVALID, f"{topic!r} names no topic; write {ADVERTISE_PREFIX}<topic>"
+        )
+    if not session.access.may_publish(flow_topic):
+        raise ProtocolError(ReasonCode.NOT_AUTHORIZED, f"not_authorized: publishing to {flow_topic!r}")
+    if not packet.user_properties:
+        if packet.payload:
+            raise _wrong("an advertisement has user properties: period or rate, burst, size, weight, delay")
+        if flows.unadvertise(connection, session.client_id, flow_topic, now_ns):
+            logger.info("%r no longer advertises %r", session.client_id, flow_topic)
+        return ""
+    contract = read_contract(
+        session.client_id, flow_topic, packet.user_properties, flows.background(flow_topic).weight
+    )
+    decision = flows.advertise(connection, contract, now_ns)
+    if not decision.accepted:
+        logger.info("refused an advertisement: %s", decision.reason)
+        raise ProtocolError(ReasonCode.QUOTA_EXCEEDED, f"{Reason.NOT_ADMITTED.value}: {decision.reason}")
+    logger.info("admitted: %s", decision.reason)
+    return decision.reason
+
+
+def read_contract(
+    client_id: str, topic: str, properties: tuple[tuple[str, str], ...] | list[tuple[str, str]], weight: int
+) -> Contract:
+    """Read what a flow is said to be; `weight` is the topic's own.
+
+    Raises:
+        ProtocolError: with the property, its value, and what would be right.
+    """
+    terms: dict[str, str] = {}
+    for name, value in properties:
+        if name not in TERMS or name in terms:
+            fault = "given twice" if name in terms else f"unknown; there are {', '.join(TERMS)}"
+            raise _wrong(f"property {name!r} is {fault}")
+        terms[name] = value
+    if ("period" in terms) == ("rate" in terms):
+        raise _wrong("an advertisement has either period=20ms or rate=50, per second")
+    if "period" in terms:
+        interval_ns = _duration(terms, "period")
+    else:
+        try:
+            # Rounded down: a flow a little faster than it says makes the bound no shorter.
+            interval_ns = min(int(SECOND / Fraction(parse_number(terms["rate"]))), NEVER)
+        except (UnitError, ZeroDivisionError):
+            raise _wrong_value(terms, "rate", "a number above zero, per second") from None
+    try:
+        return Contract(
+            client_id,
+            topic,
+            interval_ns=interval_ns,
+            burst=_count(terms, "burst", 1),
+            size=_count(terms, "size", 1),
+            weight=_count(terms, "weight", weight),
+            delay_ns=_duration(terms, "delay") if "delay" in terms else 0,
+        )
+    except ValueError as error:
+        raise _wrong(f"advertisement: {error}") from error
+
+
+def set_weight(connection: Connection, payload: bytes, now_ns: int) -> None:
+    """Give the topics of a filter a weight: `alarm/# 10`.
+
+    Raises:
+        ProtocolError: it is wrong, or would break a promise.
+    """
+    topic_filter, _, text = payload.decode("utf-8", "replace").strip().rpartition(" ")
+    try:
+        if not topic_filter or not text.isdecimal() or len(text) > 4:
+            raise ValueError(f"{payload[:60]!r} is not a topic filter and a weight, such as 'alarm/# 10'")
+        check_filter(topic_filter)
+        if topic_filter.startswith("$share/"):
+            raise ValueError("messages are published to topics, not to shared subscriptions")
+        decision = connection.input.flows.set_weight(topic_filter, int(text), now_ns)
+    except (FilterError, ValueError) as error:
+        raise _wrong(f"weight: {error}") from error
+    if not decision.accepted:
+        raise ProtocolError(ReasonCode.QUOTA_EXCEEDED, f"{Reason.NOT_ADMITTED.value}: {decision.reason}")
+    logger.info("weight of %r is %s", topic_filter, text)
+
+
+def publish_bounds(driver: Driver, now_ns: int) -> None:
+    """Publish weights, shares and bounds as they are now, retained."""
+    report = json.dumps(driver.input.flows.report()).encode()
+    driver.broker.route(Message(BOUNDS_TOPIC, report, 0, True, now_ns), now_ns)
+
+
+def _duration(terms: dict[str, str], name: str) -> int:
+    try:
+        duration_ns = parse_duration(terms[name])
+    except UnitError:
+        duration_ns = 0
+    if duration_ns < 1:
+        raise _wrong_value(terms, name, "a duration above zero like 20ms or 1.5s")
+    return duration_ns
+
+
+def _count(terms: dict[str, str], name: str, default: int) -> int:
+    text = terms.get(name)
+    if text is None:
+        return default
+    if not text.isdecimal() or len(text) > 12:
+        raise _wrong_value(terms, name, "a whole number")
+    return int(text)
+
+
+def _wrong_value(terms: dict[str, str], name: str, right: str) -> ProtocolError:
+    return _wrong(f"property {name!r} is {terms[name][:_SHOWN_VALUE_MAX]!r}; it must be {right}")
+
+
+def _wrong(reason: str) -> ProtocolError:
+    return ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, reason)
