@@ -11,6 +11,7 @@ from random import Random
 from types import TracebackType
 from typing import Final
 
+from timebound.client.advertising import advertisement, withdrawal
 from timebound.client.backoff import DELAY_S_MAX
 from timebound.client.keeper import Keeper
 from timebound.client.message import Message
@@ -278,6 +279,46 @@ class Client:
             timeout=timeout,
             correlation_data=message.correlation_data,
         )
+
+    # Advertising
+
+    async def advertise(
+        self,
+        topic: str,
+        *,
+        period: Duration | None = None,
+        rate: float | None = None,
+        burst: int | None = None,
+        size: int | None = None,
+        weight: int | None = None,
+        delay: Duration | None = None,
+    ) -> str:
+        """Say what will be published on a topic, and get a delay promised; returns the server's words.
+
+        One message per `period`, or `rate` per second, up to `burst` at once, of up to `size` bytes.
+        `weight` raises the topic's share, `delay` is the longest wait that will do. A Timebound
+        server admits the flow if it and all others then keep their delays. The contract is renewed
+        after a reconnection, and ends with `unadvertise` or `disconnect`.
+
+        Raises:
+            PublishError: refused; the reason names the bound that would break and what would fit.
+            NotConnected: there is no connection and none came back in time.
+            ValueError: an argument that cannot be, or MQTT 3.1.1, which has no properties.
+        """
+        if self._options.version != 5:
+            raise ValueError("advertising needs MQTT 5 (version is 4)")
+        outgoing = advertisement(
+            topic, period=period, rate=rate, burst=burst, size=size, weight=weight, delay=delay
+        )
+        await self._session.publish(outgoing)
+        self._session.advertised.add(outgoing)
+        return outgoing.answer
+
+    async def unadvertise(self, topic: str) -> None:
+        """Give back what a flow was promised; raises what `publish` does."""
+        outgoing = withdrawal(topic)
+        self._session.advertised.remove(outgoing)
+        await self._session.publish(outgoing)
 
     # Subscribing
 

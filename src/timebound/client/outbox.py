@@ -61,6 +61,7 @@ class Outgoing:
     """One message of ours, from `publish` to its last acknowledgement."""
 
     __slots__ = (
+        "answer",
         "created_ns",
         "expiry_s",
         "future",
@@ -96,6 +97,7 @@ class Outgoing:
         self.expiry_s = expiry_s  # -1 = none
         self.created_ns = time.monotonic_ns() if timeout_ns or expiry_s >= 0 else 0
         self.future: asyncio.Future[int] | None = None  # the reason code; None for QoS 0
+        self.answer = ""  # the reason string of the acknowledgement
         self.packet_id = 0
         self.was_sent = False
         self.is_released = False  # QoS 2: PUBREC has come, PUBCOMP has not
@@ -227,6 +229,7 @@ class Outbox:
         if ack.reason_code >= FAILURE_FROM and ack.kind != types.PUBCOMP:
             outgoing.fail(PublishRefused(outgoing.topic, ack.reason_code, ack.reason_string))
         elif outgoing.future is not None and not outgoing.future.done():
+            outgoing.answer = ack.reason_string
             outgoing.future.set_result(0 if ack.kind == types.PUBCOMP else ack.reason_code)
         self.pump()
 

@@ -12,6 +12,7 @@ import time
 from random import Random
 from typing import Final
 
+from timebound.client.advertising import Advertised
 from timebound.client.connection import Connection
 from timebound.client.limits import ServerLimits, read_limits
 from timebound.client.message import Message
@@ -36,6 +37,7 @@ class Session:
     """The client's half of an MQTT session."""
 
     def __init__(self, options: Options, random: Random) -> None:
+        self.advertised = Advertised()
         self.limits = ServerLimits()
         self.failure: ClientError | None = NotConnected("client is not connected; call connect() first")
         self._operation_timeout_s = options.operation_timeout_s
@@ -61,6 +63,7 @@ class Session:
 
     def begin(self) -> None:
         """Expect a connection: from now on operations wait for one instead of failing."""
+        self.advertised = Advertised()
         self.failure = None
         self._online.clear()
 
@@ -80,6 +83,8 @@ class Session:
         self._writable.set()
         self._online.set()
         self._outbox.attach(connection, self.limits, session_present=present)
+        for outgoing in [] if is_first else self.advertised.renewals():
+            self._outbox.submit(outgoing)
 
     def detach(self) -> None:
         """The connection is gone; another one may come."""

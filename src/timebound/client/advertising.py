@@ -1,0 +1,87 @@
+"""Advertising flows: what a client says it will publish, so that the broker can promise a delay.
+
+A contract lasts as long as its connection, so those still wanted are renewed on the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from timebound.client.outbox import Outgoing
+from timebound.client.topics import check_topic
+from timebound.client.values import Duration, duration_text, number_text
+from timebound.wire.properties import Properties
+
+logger = logging.getLogger("timebound.client")
+
+PREFIX: Final = "$timebound/advertise/"
+
+
+def advertisement(
+    topic: str,
+    *,
+    period: Duration | None,
+    rate: float | None,
+    burst: int | None,
+    size: int | None,
+    weight: int | None,
+    delay: Duration | None,
+) -> Outgoing:
+    """Return the message that advertises a flow.
+
+    Raises:
+        ValueError: neither or both of `period` and `rate` are given, or a value cannot be.
+    """
+    check_topic(topic)
+    if (period is None) == (rate is None):
+        raise ValueError('a flow has either a period like "20ms" or a rate per second')
+    properties = Properties()
+    terms = properties.user_properties
+    if period is not None:
+        terms.append(("period", duration_text(period, "period")))
+    elif rate is not None:
+        terms.append(("rate", number_text(rate, "rate")))
+    for name, value in (("burst", burst), ("size", size), ("weight", weight)):
+        if value is not None:
+            if value < 0:
+                raise ValueError(f"{name} is {value!r}; it must not be negative")
+            terms.append((name, str(value)))
+    if delay is not None:
+        terms.append(("delay", duration_text(delay, "delay")))
+    return Outgoing(PREFIX + topic, b"", 1, False, properties.encode_passed_on())
+
+
+def withdrawal(topic: str) -> Outgoing:
+    """Return the message that ends a flow's contract."""
+    check_topic(topic)
+    return Outgoing(PREFIX + topic, b"", 1, False, b"")
+
+
+class Advertised:
+    """The flows that the server admitted, to be renewed on each new connection."""
+
+    def __init__(self) -> None:
+        self._flows: dict[str, bytes] = {}
+
+    def add(self, outgoing: Outgoing) -> None:
+        self._flows[outgoing.topic] = outgoing.passed_on
+
+    def remove(self, outgoing: Outgoing) -> None:
+        self._flows.pop(outgoing.topic, None)
+
+    def renewals(self) -> list[Outgoing]:
+        """Return messages that advertise all again; a refusal is logged, since nobody awaits it."""
+        renewed = []
+        for topic, terms in self._flows.items():
+            outgoing = Outgoing(topic, b"", 1, False, terms)
+            outgoing.future = asyncio.get_running_loop().create_future()
+            outgoing.future.add_done_callback(_log_refusal)
+            renewed.append(outgoing)
+        return renewed
+
+
+def _log_refusal(future: asyncio.Future[int]) -> None:
+    if not future.cancelled() and future.exception() is not None:
+        logger.warning("an advertised flow was not renewed: %s", future.exception())
