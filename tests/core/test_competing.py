@@ -197,6 +197,24 @@ def test_a_client_that_answers_nothing_keeps_nobody_busy_and_late_copies_go() ->
     link.node.check()
 
 
+def test_a_session_with_a_deadline_is_in_control_of_its_link_before_anything_urgent_comes() -> None:
+    link = Congested()
+    session = link.receiver.session
+    assert session.link is None
+
+    link.subscribe("alert", deadline_ns=SECOND)
+    assert session.link is not None
+
+    link.node.disconnect(link.receiver)
+    assert session.link is None
+    again = link.node.connect("receiver")
+    link.node.broker.bind(again.session, "tcp", Scheduling(), link_of_rate(1e5), link.node.now_ns)
+    assert again.session.link is not None
+
+    link.node.unsubscribe(again, "alert")
+    assert again.session.link is None
+
+
 def test_a_new_strategy_loses_nothing_that_waits() -> None:
     link = Congested(strategy="fifo")
     link.subscribe("t", deadline_ns=60 * SECOND, price=1.0)

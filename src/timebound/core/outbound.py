@@ -225,14 +225,18 @@ class Outbound:
                     self._leave_queue(session, delivery)
                     self._drop_if_late(session, delivery, now_ns)
 
+    def prepare(self, session: Session, now_ns: int) -> None:
+        """Have a queue by worth, before anything waits, where a subscription of the session asks for it.
+
+        Until there is one, as much as possible is handed to the link, and cannot be recalled for
+        the first message that is urgent.
+        """
+        if session.link is None and _has_timed_subscription(session):
+            self._make_link(session, now_ns)
+
     def relax(self, session: Session) -> None:
         """Go back to order of arrival where no subscription of the session asks for more any longer."""
-        if session.link is None:
-            return
-        for subscription in session.subscriptions.values():
-            if subscription.deadline_ns or subscription.keep_last:
-                return
-        if len(session.link) == 0:
+        if session.link is not None and not len(session.link) and not _has_timed_subscription(session):
             self._return_to_queue(session)
 
     def set_delay(self, session: Session, delay: LinkDelay, now_ns: int) -> None:
@@ -249,6 +253,7 @@ class Outbound:
         if session.link is not None:
             self._return_to_queue(session)
             self._make_link(session, now_ns)
+        self.prepare(session, now_ns)
 
     def acknowledge(self, session: Session, kind: int, packet_id: int, reason_code: int, now_ns: int) -> bool:
         """Take a PUBACK, PUBREC or PUBCOMP; False if it contradicts the delivery's QoS."""
@@ -532,6 +537,13 @@ class Outbound:
         delivery.message.stored_copies -= 1
         if delivery.message.stored_copies == 0:
             self._durability.add(DropMessage(delivery.message.sequence))
+
+
+def _has_timed_subscription(session: Session) -> bool:
+    for subscription in session.subscriptions.values():
+        if subscription.deadline_ns or subscription.keep_last:
+            return True
+    return False
 
 
 def _is_unanswered(session: Session, delivery: Delivery) -> bool:
