@@ -16,93 +16,24 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from timebound.core.delay import LinkDelay, Path
+from timebound.core.delay import LinkDelay
 from timebound.core.mesh_account import MeshAccount
 from timebound.core.mesh_message import Copy, MeshMessage, Offer, Waiting
+from timebound.core.mesh_neighbour import Neighbour, Reach
+from timebound.core.mesh_options import LATE, MATCH, TREE, LocalDelivery, MeshOptions, Send
+from timebound.core.mesh_readings import endless_entry
 from timebound.core.mesh_table import HomeGroup, SubscriptionTable
-from timebound.core.queue import EPSILON, LinkQueue
+from timebound.core.queue import LinkQueue
 from timebound.core.routing import LinkState
-from timebound.core.strategy.base import Strategy, stake
-from timebound.core.strategy.entry import DIRECT, NEVER_NS, QUEUED, Audience, Entry, Term
+from timebound.core.strategy.base import stake
+from timebound.core.strategy.entry import DIRECT, NEVER_NS, QUEUED, Audience, Entry
+from timebound.core.strategy.fixed import Fixed
 from timebound.records import Reason
 
-TREE: Final = 0
-LATE: Final = 1
-MATCH: Final = 2
-
-# Audiences kept for reuse per link; beyond this many they start over.
-AUDIENCES_MAX: Final = 20_000
 # Link states that contradict each other for a moment can send a message in a circle; not for long.
 HOPS_MAX: Final = 64
 # How many messages a broker remembers to tell a second copy from the first.
 SEEN_MAX: Final = 65_536
-
-
-class MeshOptions:
-    """How a broker of the mesh decides; the same for all its links."""
-
-    __slots__ = (
-        "drops_duplicates",
-        "epsilon",
-        "message_bytes",
-        "messages_max",
-        "processing_ns",
-        "routing",
-        "strategy",
-    )
-
-    def __init__(
-        self,
-        strategy: Strategy,
-        *,
-        routing: int = LATE,
-        epsilon: float = EPSILON,
-        processing_ns: int = 0,
-        message_bytes: int = 0,
-        messages_max: int = 10_000,
-        drops_duplicates: bool = True,
-    ) -> None:
-        self.strategy = strategy
-        self.routing = routing
-        self.epsilon = epsilon
-        self.processing_ns = processing_ns
-        self.message_bytes = message_bytes  # behind FT; 0 learns it
-        self.messages_max = messages_max
-        self.drops_duplicates = drops_duplicates  # of MATCH only: the others have none
-
-
-class Neighbour:
-    """The link to one neighbour broker: its queue, and whether something is being sent."""
-
-    __slots__ = ("audiences", "is_busy", "is_up", "name", "queue")
-
-    def __init__(self, name: str, queue: LinkQueue) -> None:
-        self.name = name
-        self.queue = queue
-        self.is_busy = False
-        self.is_up = True
-        self.audiences: dict[tuple[int, ...], Audience] = {}  # by the numbers of the groups
-
-
-class Send:
-    """An order to the driver: send this copy to that neighbour now, and say when the link is free."""
-
-    __slots__ = ("copy", "neighbour", "queued_ns")
-
-    def __init__(self, neighbour: str, copy: Copy, queued_ns: int) -> None:
-        self.neighbour = neighbour
-        self.copy = copy
-        self.queued_ns = queued_ns
-
-
-class LocalDelivery:
-    """A message has reached the broker of these subscribers."""
-
-    __slots__ = ("copy", "group")
-
-    def __init__(self, copy: Copy, group: HomeGroup) -> None:
-        self.copy = copy
-        self.group = group
 
 
 class MeshBroker:
@@ -144,14 +75,14 @@ class MeshBroker:
         """Open a queue for the link to a neighbour."""
         options = self.options
         queue = LinkQueue(
-            options.strategy,
+            Fixed() if options.never_drops else options.strategy,
             delay,
             messages_max=options.messages_max,
             epsilon=options.epsilon,
             processing_ns=options.processing_ns,
             message_bytes=options.message_bytes,
         )
-        self.neighbours[name] = Neighbour(name, queue)
+        self.neighbours[name] = Neighbour(name, queue, options.waiting_share)
 
     def publish(self, what: MeshMessage, now_ns: int) -> None:
         """A local publisher's message: count what it matches, and send it on its way."""
@@ -174,6 +105,7 @@ class MeshBroker:
         for entry in neighbour.queue.entries():
             offer = cast(Offer, entry.item)
             homeless.append(Offer(offer.waiting, name, self._without_place(offer)))
+            offer.waiting.forget(offer)
             offer.groups = []
         neighbour.queue.drop_all(Reason.DISCONNECTED)
         self._drain(neighbour, now_ns)
@@ -190,7 +122,9 @@ class MeshBroker:
 
     def set_link(self, name: str, delay: LinkDelay, now_ns: int) -> None:
         """Take a new estimate of a link's delay; announcing it to the mesh is the driver's part."""
-        self.neighbours[name].queue.set_link(delay, now_ns)
+        neighbour = self.neighbours[name]
+        neighbour.queue.set_link(delay, now_ns)
+        neighbour.forget_paths()
 
     def crash(self, now_ns: int) -> None:
         """Lose everything that waits here."""
@@ -262,7 +196,7 @@ class MeshBroker:
             self._offer_single(copy, waiting)
         else:
             self._offer_again(copy, waiting)
-        for offer in waiting.offers:
+        for offer in list(waiting.offers):
             self._push(offer, now_ns)
         self._start_idle(waiting, now_ns)
 
@@ -343,14 +277,18 @@ class MeshBroker:
         what = waiting.what
         message = what.message
         neighbour = self.neighbours[offer.neighbour]
-        entry = Entry(
-            offer,
-            what.size_bytes,
-            message.published_ns,
-            self._audience(neighbour, offer.groups),
-            message.timeout_ns,
-            message.priority,
-        )
+        audience = self._audience(neighbour, offer.groups)
+        if self.options.never_drops:
+            entry = endless_entry(offer, message, what.size_bytes, audience, self.options.strategy)
+        else:
+            entry = Entry(
+                offer,
+                what.size_bytes,
+                message.published_ns,
+                audience,
+                message.timeout_ns,
+                message.priority,
+            )
         offer.entry = entry
         neighbour.queue.push(entry, now_ns)
         self._drain(neighbour, now_ns)
@@ -377,37 +315,78 @@ class MeshBroker:
 
     def _take(self, neighbour: Neighbour, now_ns: int) -> None:
         """Send the best entry of an idle link; in no other queue does it wait for the same homes then."""
-        entry = neighbour.queue.pop(now_ns)
-        self._drain(neighbour, now_ns)
-        if entry is None:
+        while True:
+            entry = neighbour.queue.pop(now_ns)
+            self._drain(neighbour, now_ns)
+            if entry is None:
+                return
+            offer = cast(Offer, entry.item)
+            waiting = offer.waiting
+            waiting.forget(offer)
+            groups = offer.groups
+            if waiting.offers and self.options.routing == LATE:
+                groups = self._better_here(offer, neighbour, now_ns)
+                if not groups:
+                    continue
+            self._send(neighbour, waiting, groups, now_ns)
             return
-        offer = cast(Offer, entry.item)
-        waiting = offer.waiting
+
+    def _send(self, neighbour: Neighbour, waiting: Waiting, groups: list[HomeGroup], now_ns: int) -> None:
         targets: set[str] | None = None
         if self.options.routing != MATCH:
-            targets = {group.home for group in offer.groups}
-            if self.options.routing == LATE:
-                self._withdraw(waiting, offer, targets, now_ns)
-        neighbour.is_busy = True
-        copy = Copy(waiting.what, self.name, waiting.hops + 1, targets)
-        self._sends.append(Send(neighbour.name, copy, now_ns - waiting.arrived_ns))
+            targets = {group.home for group in groups}
+            if waiting.offers and self.options.routing == LATE:
+                self._withdraw(waiting, targets, now_ns)
+        what = waiting.what
+        waited_ns = now_ns - waiting.arrived_ns
+        neighbour.sending(what.size_bytes, waited_ns, now_ns)
+        copy = Copy(what, self.name, waiting.hops + 1, targets)
+        self._sends.append(Send(neighbour.name, copy, waited_ns))
 
-    def _withdraw(self, waiting: Waiting, taken: Offer, targets: set[str], now_ns: int) -> None:
+    def _better_here(self, offer: Offer, neighbour: Neighbour, now_ns: int) -> list[HomeGroup]:
+        """The groups that this link should take; the others wait on for a link that suits them better.
+
+        Another link is asked what the group would be worth there after the wait that is to be
+        expected. A group that is left gives up its place in this queue.
+        """
+        preference = self.options.preference
+        if preference <= 0.0:
+            return offer.groups
+        waiting = offer.waiting
+        message = waiting.what.message
+        size = float(waiting.what.size_bytes)
+        age = float(now_ns - message.published_ns)
+        taken: list[HomeGroup] = []
+        for group in offer.groups:
+            own = self._reach(neighbour, group.home).stake(group, message, size, age)
+            elsewhere = -1.0
+            for other in waiting.offers:
+                if group in other.groups:
+                    rival = self.neighbours[other.neighbour]
+                    later = age + rival.expected_wait_ns(now_ns)
+                    value = self._reach(rival, group.home).stake(group, message, size, later)
+                    if value > elsewhere:
+                        elsewhere = value
+            if own < preference * elsewhere:
+                waiting.places[group.home] -= 1
+            else:
+                taken.append(group)
+        return taken
+
+    def _withdraw(self, waiting: Waiting, targets: set[str], now_ns: int) -> None:
         """Take what one link has taken out of the queues of the others."""
-        if waiting.waits_once():
-            return
         offers = waiting.offers
         waiting.offers = []
         for offer in offers:
-            entry = offer.entry
-            if offer is taken or entry is None or entry.state != QUEUED:
-                continue
             left = [group for group in offer.groups if group.home not in targets]
             if len(left) == len(offer.groups):
                 waiting.offers.append(offer)
                 continue
             offer.groups = []
             neighbour = self.neighbours[offer.neighbour]
+            entry = offer.entry
+            offer.entry = None
+            assert entry is not None, "an offer waits in its queue"
             neighbour.queue.drop(entry, Reason.REPLACED)
             if left:
                 smaller = Offer(waiting, offer.neighbour, left)
@@ -425,6 +404,7 @@ class MeshBroker:
                 return
             offer = cast(Offer, entry.item)
             if offer.groups:
+                offer.waiting.forget(offer)
                 self._give_up(offer, entry, now_ns)
 
     def _give_up(self, offer: Offer, entry: Entry, now_ns: int) -> None:
@@ -464,34 +444,45 @@ class MeshBroker:
     # What a message is worth behind a link.
 
     def _audience(self, neighbour: Neighbour, groups: list[HomeGroup]) -> Audience:
-        known = neighbour.audiences
-        key = tuple([group.number for group in groups])
-        audience = known.get(key)
+        audience = neighbour.audience_of(groups)
         if audience is None:
-            if len(known) >= AUDIENCES_MAX:
-                known.clear()
-            audience = Audience(self._terms(neighbour.name, groups))
-            known[key] = audience
+            audience = neighbour.make_audience(
+                groups, [self._reach(neighbour, group.home) for group in groups]
+            )
         return audience
 
-    def _terms(self, name: str, groups: list[HomeGroup]) -> list[Term]:
-        terms: list[Term] = []
-        downhill = self.links.downhill(self.name)
-        for group in groups:
-            path = DIRECT
-            for way in downhill.get(group.home, []):
-                if way.neighbour == name:
-                    path = way.path
-            for share in group.shares:
-                way_there = _with_last_mile(path, share.last_mile_ns)
-                terms.append(Term(share.deadline_ns, share.price, share.penalty, way_there, share.count))
-        return terms
+    def _reach(self, neighbour: Neighbour, home: str) -> Reach:
+        known = neighbour.reaches.get(home)
+        if known is not None:
+            return known
+        path = DIRECT
+        for way in self.links.downhill(self.name).get(home, []):
+            if way.neighbour == neighbour.name:
+                path = way.path
+        return neighbour.reach(home, path)
+
+    def report_waits(self) -> dict[str, int]:
+        """How long messages wait from here to each home, to be told to the neighbours now and then."""
+        waits: dict[str, int] = {}
+        for home, ways in self.links.downhill(self.name).items():
+            least = NEVER_NS
+            for way in ways:
+                neighbour = self.neighbours[way.neighbour]
+                wait_ns = int(neighbour.wait_ns) + neighbour.wait_beyond_ns(home)
+                if wait_ns < least:
+                    least = wait_ns
+            waits[home] = least
+        return waits
+
+    def note_waits(self, name: str, waits: dict[str, int]) -> None:
+        """Take over what a neighbour reports."""
+        self.neighbours[name].set_waits(waits)
 
     def _forget_paths(self) -> None:
         """The overlay has changed: what was worked out from its paths no longer holds."""
         self._version = self.links.version
         for neighbour in self.neighbours.values():
-            neighbour.audiences = {}
+            neighbour.forget_paths()
 
     def _is_duplicate(self, copy: Copy) -> bool:
         seen = self._seen
@@ -503,12 +494,6 @@ class MeshBroker:
             del seen[next(iter(seen))]
         seen[sequence] = None
         return False
-
-
-def _with_last_mile(path: Path, last_mile_ns: int) -> Path:
-    if last_mile_ns == path.last_mile_ns:
-        return path
-    return Path(path.mean_s_per_kb, path.variance, path.brokers, last_mile_ns)
 
 
 def _add(by_neighbour: dict[str, list[HomeGroup]], name: str, group: HomeGroup) -> None:

@@ -61,8 +61,11 @@ class Waiting:
         self.offers: list[Offer] = []
         self.places: dict[str, int] = {}  # by home: in how many queues it waits
 
-    def waits_once(self) -> bool:
-        return len(self.offers) < 2
+    def forget(self, offer: Offer) -> None:
+        """An offer no longer waits in its queue."""
+        offer.entry = None
+        if offer in self.offers:
+            self.offers.remove(offer)
 
 
 class Offer:

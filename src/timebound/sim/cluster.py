@@ -7,9 +7,10 @@ and which link is free, and carries out what they order. It decides nothing.
 from __future__ import annotations
 
 from timebound.core.delay import DelayEstimator, LinkDelay
-from timebound.core.mesh import MeshBroker, MeshOptions
+from timebound.core.mesh import MeshBroker
 from timebound.core.mesh_account import MeshAccount
 from timebound.core.mesh_message import Copy, MeshMessage
+from timebound.core.mesh_options import MeshOptions
 from timebound.core.mesh_table import SubscriptionTable
 from timebound.core.routing import LinkState
 from timebound.sim.kernel import Event, Kernel
@@ -99,10 +100,31 @@ class Cluster:
         if known is not None and estimator.has_moved(known):
             self.announce(link.source, link.target, estimator.link_delay(), now_ns)
 
+    def report_waits(self, now_ns: int) -> None:
+        """Let every broker tell those before it how long messages wait beyond."""
+        reports = {name: broker.report_waits() for name, broker in self.brokers.items()}
+        for source, target in self.sim_links:
+            self.brokers[source].note_waits(target, reports[target])
+
     def announce(self, source: str, target: str, delay: LinkDelay, now_ns: int) -> None:
         """Let every broker know a link's delay."""
         self.links.set_link(source, target, delay)
         self.brokers[source].set_link(target, delay, now_ns)
+
+
+class ReportWaits(Event):
+    """Brokers tell their neighbours about waiting times, again and again while messages come."""
+
+    __slots__ = ("cluster", "interval_ns")
+
+    def __init__(self, cluster: Cluster, interval_ns: int) -> None:
+        self.cluster = cluster
+        self.interval_ns = interval_ns
+
+    def happen(self, now_ns: int) -> None:
+        self.cluster.report_waits(now_ns)
+        if now_ns < self.cluster.publish_until_ns:
+            self.cluster.kernel.schedule(now_ns + self.interval_ns, self)
 
 
 class Publish(Event):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from timebound.core.mesh_options import MESH_EPSILON, PREFERENCE, WAITING_SHARE
 from timebound.sim.draws import choice, fixed, uniform
 from timebound.sim.setting import (
     LinkSetting,
@@ -99,6 +100,13 @@ def paper_001(rate: float, strategy: str, weight: float = -1.0) -> Setting:
     )
 
 
-def late_bound(setting: Setting) -> Setting:
-    """The same with the product's routing."""
-    return replace(setting, reading=replace(setting.reading, routing="late"))
+def product(setting: Setting) -> Setting:
+    """The same deployment with the product's own routing, strategy and limits."""
+    return replace(
+        setting,
+        strategy="worth",
+        epsilon=MESH_EPSILON,
+        preference=PREFERENCE,
+        waiting_share=WAITING_SHARE,
+        reading=replace(setting.reading, routing="late"),
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from timebound.core.mesh import LATE, MATCH, TREE
+from timebound.core.mesh_options import LATE, MATCH, TREE
 from timebound.sim.draws import Draw
 from timebound.units import HOUR, MILLISECOND
 
@@ -136,5 +136,6 @@ class Setting:
     estimates: str = "known"
     faults: tuple[FaultSetting, ...] = ()
     reading: Reading = field(default_factory=Reading)
-    learns_waiting: bool = False
+    preference: float = 0.0  # late binding: see core/mesh_options.py
+    waiting_share: float = 0.0
     is_tracing: bool = False

@@ -1,0 +1,152 @@
+"""One link of a mesh broker: its queue, what lies beyond it, and how long messages wait for it.
+
+A `Reach` says what it takes to get from here over this link to one home: the delay of the path,
+and a share of the time that messages have been waiting at the brokers on it, as the neighbour
+reports it. What a group of subscriptions is worth over this link follows from that.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from timebound.core.delay import KILOBYTE, NS_PER_S, Path, phi
+from timebound.core.mesh_table import HomeGroup
+from timebound.core.message import Message
+from timebound.core.queue import LinkQueue
+from timebound.core.strategy.entry import SCALE_FLOOR_NS, Audience, Term
+
+# Audiences kept for reuse per link; beyond this many they start over.
+AUDIENCES_MAX: Final = 20_000
+# How much one message's waiting time moves the link's mean.
+_WAIT_STEP: Final = 0.1
+# Reported waits that moved less than this many messages' sending times change nothing here.
+_WAIT_DRIFT: Final = 0.25
+_NS_PER_BYTE: Final = NS_PER_S / KILOBYTE
+
+
+class Reach:
+    """From here over one link to one home: times are ns, rates ns per byte."""
+
+    __slots__ = ("deviation", "fixed", "mean", "path")
+
+    def __init__(self, path: Path, queue: LinkQueue, wait_ns: int) -> None:
+        link = queue.link
+        # The waiting time joins the last mile: both come to it whatever the size.
+        self.path = Path(path.mean_s_per_kb, path.variance, path.brokers, path.last_mile_ns + wait_ns)
+        self.mean = link.mean_ns_per_byte + path.mean_s_per_kb * _NS_PER_BYTE
+        self.deviation = math.sqrt(link.variance + path.variance * _NS_PER_BYTE * _NS_PER_BYTE)
+        self.fixed = float(path.brokers * link.processing_ns + wait_ns)
+
+    def stake(self, group: HomeGroup, message: Message, size: float, age: float) -> float:
+        """What sending now over this link is expected to gain from a group: Σ (price + penalty)·success."""
+        scale = size * self.deviation
+        if scale < SCALE_FLOOR_NS:
+            scale = SCALE_FLOOR_NS
+        spent = self.fixed + size * self.mean + age
+        total = 0.0
+        for share in group.shares:
+            allowed = math.inf
+            if share.deadline_ns:
+                allowed = float(share.deadline_ns)
+            if message.timeout_ns and message.timeout_ns < allowed:
+                allowed = float(message.timeout_ns)
+            chance = 1.0
+            if allowed < math.inf:
+                chance = phi((allowed - float(share.last_mile_ns) - spent) / scale)
+            total += (share.price + share.penalty) * chance
+        return total
+
+
+class Neighbour:
+    """The link to one neighbour broker."""
+
+    __slots__ = (
+        "_waits_beyond",
+        "audiences",
+        "free_ns",
+        "is_busy",
+        "is_up",
+        "name",
+        "queue",
+        "reaches",
+        "wait_ns",
+        "waiting_share",
+    )
+
+    def __init__(self, name: str, queue: LinkQueue, waiting_share: float) -> None:
+        self.name = name
+        self.queue = queue
+        self.waiting_share = waiting_share
+        self.is_busy = False
+        self.is_up = True
+        self.free_ns = 0  # when it is expected to be free, if busy
+        self.wait_ns = 0.0  # mean time that what was sent had waited here
+        self.audiences: dict[tuple[int, ...], Audience] = {}  # by the numbers of the groups
+        self.reaches: dict[str, Reach] = {}  # by home
+        self._waits_beyond: dict[str, int] = {}  # by home, as last taken over from the neighbour
+
+    def forget_paths(self) -> None:
+        """What was worked out from paths no longer holds."""
+        self.audiences = {}
+        self.reaches = {}
+
+    def reach(self, home: str, path: Path) -> Reach:
+        """What it takes to get to a home over this link; `path` is the way beyond it."""
+        known = self.reaches.get(home)
+        if known is None:
+            wait_ns = int(self.waiting_share * float(self._waits_beyond.get(home, 0)))
+            known = self.reaches[home] = Reach(path, self.queue, wait_ns)
+        return known
+
+    def audience_of(self, groups: list[HomeGroup]) -> Audience | None:
+        """The audience of these groups, if it is known."""
+        return self.audiences.get(tuple([group.number for group in groups]))
+
+    def make_audience(self, groups: list[HomeGroup], reaches: list[Reach]) -> Audience:
+        """Work out and keep the audience of these groups, each with its reach."""
+        terms: list[Term] = []
+        for index in range(len(groups)):
+            path = reaches[index].path
+            for share in groups[index].shares:
+                whole = path
+                if share.last_mile_ns:
+                    whole = Path(
+                        path.mean_s_per_kb,
+                        path.variance,
+                        path.brokers,
+                        path.last_mile_ns + share.last_mile_ns,
+                    )
+                terms.append(Term(share.deadline_ns, share.price, share.penalty, whole, share.count))
+        audience = Audience(terms)
+        if len(self.audiences) >= AUDIENCES_MAX:
+            self.audiences = {}
+        self.audiences[tuple([group.number for group in groups])] = audience
+        return audience
+
+    def sending(self, size_bytes: int, waited_ns: int, now_ns: int) -> None:
+        """A message that waited so long is being sent."""
+        self.is_busy = True
+        self.free_ns = now_ns + int(float(size_bytes) * self.queue.link.mean_ns_per_byte)
+        self.wait_ns += _WAIT_STEP * (float(waited_ns) - self.wait_ns)
+
+    def expected_wait_ns(self, now_ns: int) -> float:
+        """How long a message would wait for this link from now."""
+        if not self.is_busy:
+            return 0.0
+        left_ns = self.free_ns - now_ns
+        return self.wait_ns + (float(left_ns) if left_ns > 0 else 0.0)
+
+    def wait_beyond_ns(self, home: str) -> int:
+        return self._waits_beyond.get(home, 0)
+
+    def set_waits(self, waits: dict[str, int]) -> None:
+        """Take over what the neighbour reports, where it differs enough to matter."""
+        drift_ns = _WAIT_DRIFT * self.queue.link.first_ns
+        has_moved = False
+        for home, wait_ns in waits.items():
+            if abs(float(wait_ns - self._waits_beyond.get(home, 0))) > drift_ns:
+                self._waits_beyond[home] = wait_ns
+                has_moved = True
+        if has_moved:
+            self.forget_paths()

@@ -1,0 +1,94 @@
+"""How a broker of a mesh is set up, and the orders it gives its driver."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from timebound.core.mesh_message import Copy
+from timebound.core.mesh_table import HomeGroup
+from timebound.core.strategy.base import Strategy
+
+# How a message finds its way; `mesh.py` explains them.
+TREE: Final = 0
+LATE: Final = 1
+MATCH: Final = 2
+
+# ε of a mesh: messages queue at later brokers too, so less than this is hardly ever kept.
+MESH_EPSILON: Final = 0.1
+# A link leaves a group to another way that promises more than 1 / this much of its own worth.
+PREFERENCE: Final = 0.7
+# How much of the waiting time that neighbours report is counted on. The mean is of messages that
+# were chosen; what is urgent or worth much waits less.
+WAITING_SHARE: Final = 0.4
+
+
+class MeshOptions:
+    """How a broker of the mesh decides; the same for all its links.
+
+    `preference` 0 lets the first free link take all it can reach, `waiting_share` 0 ignores what
+    neighbours report.
+    """
+
+    __slots__ = (
+        "drops_duplicates",
+        "epsilon",
+        "message_bytes",
+        "messages_max",
+        "never_drops",
+        "preference",
+        "processing_ns",
+        "routing",
+        "strategy",
+        "waiting_share",
+    )
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        *,
+        routing: int = LATE,
+        epsilon: float = MESH_EPSILON,
+        preference: float = PREFERENCE,
+        waiting_share: float = WAITING_SHARE,
+        processing_ns: int = 0,
+        message_bytes: int = 0,
+        messages_max: int = 10_000,
+        drops_duplicates: bool = True,
+        never_drops: bool = False,
+    ) -> None:
+        if not 0.0 <= preference <= 1.0 or not 0.0 <= waiting_share <= 1.0:
+            raise ValueError(
+                f"preference={preference}, waiting_share={waiting_share}; both must be between 0 and 1"
+            )
+        self.strategy = strategy
+        self.routing = routing
+        self.epsilon = epsilon
+        self.preference = preference
+        self.waiting_share = waiting_share
+        self.processing_ns = processing_ns
+        self.message_bytes = message_bytes  # behind FT; 0 learns it
+        self.messages_max = messages_max
+        self.drops_duplicates = drops_duplicates  # of MATCH only: the others have none
+        # Keep even what has expired, as brokers without early drop do; to compare with them.
+        self.never_drops = never_drops
+
+
+class Send:
+    """An order to the driver: send this copy to that neighbour now, and say when the link is free."""
+
+    __slots__ = ("copy", "neighbour", "queued_ns")
+
+    def __init__(self, neighbour: str, copy: Copy, queued_ns: int) -> None:
+        self.neighbour = neighbour
+        self.copy = copy
+        self.queued_ns = queued_ns
+
+
+class LocalDelivery:
+    """A message has reached the broker of these subscribers."""
+
+    __slots__ = ("copy", "group")
+
+    def __init__(self, copy: Copy, group: HomeGroup) -> None:
+        self.copy = copy
+        self.group = group

@@ -1,0 +1,78 @@
+"""The papers' open questions, each answer under a name (docs/reproduction.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from timebound.sim.draws import uniform
+from timebound.sim.setting import Setting
+
+Change = Callable[[Setting], Setting]
+
+
+def _reading(**changes: str) -> Change:
+    def change(setting: Setting) -> Setting:
+        return replace(setting, reading=replace(setting.reading, **changes))
+
+    return change
+
+
+def _per_kilobyte(setting: Setting) -> Setting:
+    return replace(setting, links=replace(setting.links, sampling="kilobyte"))
+
+
+def _clipped(setting: Setting) -> Setting:
+    return replace(setting, links=replace(setting.links, truncation="clip"))
+
+
+def _periodic(setting: Setting) -> Setting:
+    return replace(setting, publishers=tuple(replace(one, arrivals="periodic") for one in setting.publishers))
+
+
+def _publisher_link(setting: Setting) -> Setting:
+    return replace(setting, publishers=tuple(replace(one, link_costs=True) for one in setting.publishers))
+
+
+def _timeout(setting: Setting) -> Setting:
+    timeouts = uniform(20_000, 60_000)
+    return replace(
+        setting,
+        publishers=tuple(
+            one if one.timeout_ms else replace(one, timeout_ms=timeouts) for one in setting.publishers
+        ),
+    )
+
+
+def _literal(setting: Setting) -> Setting:
+    return setting
+
+
+# Name, what it means, and how it changes the literal setting.
+READINGS: Final[dict[str, tuple[str, Change]]] = {
+    "literal": ("path tree, early drop for all, Poisson, no publisher link, RL over all", _literal),
+    "match": ("every broker matches again; second copies are dropped on arrival", _reading(routing="match")),
+    "match-all": ("every broker matches again; second copies go on", _reading(routing="match-all")),
+    "expired": ("FIFO, RL and FIX delete only what has expired", _reading(drops="expired")),
+    "keep": ("FIFO, RL and FIX delete nothing", _reading(drops="none")),
+    "alive": ("RL averages over the subscriptions not yet late", _reading(lifetime="alive")),
+    "publisher-link": ("a publisher's own link costs time like any other", _publisher_link),
+    "periodic": ("publishers send at fixed intervals", _periodic),
+    "kilobyte": ("every KB draws its own rate", _per_kilobyte),
+    "clip": ("rates are clipped instead of drawn again", _clipped),
+    "timeout": ("messages without a timeout get one of 20 to 60 s", _timeout),
+}
+
+
+def read_as(setting: Setting, names: str) -> Setting:
+    """A setting under one or more readings, joined by `+`.
+
+    Raises:
+        ValueError: there is no such reading.
+    """
+    for name in names.split("+"):
+        if name not in READINGS:
+            raise ValueError(f"reading {name!r} is unknown; choose one of {', '.join(READINGS)}")
+        setting = READINGS[name][1](setting)
+    return setting
