@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from timebound.commands import bench, control, demo, pubsub
+from timebound.commands import bench, bounds, control, demo, input, pubsub
 from timebound.errors import ConfigError, TimeboundError
 from timebound.version import VERSION
 
@@ -33,6 +33,9 @@ app.add_typer(bench.app, name="bench")
 app.add_typer(demo.app, name="demo")
 app.add_typer(pubsub.app)
 app.add_typer(control.app, name="strategy")
+app.add_typer(input.app, name="weight")
+app.command("bounds", epilog=bounds.EXAMPLES)(bounds.bounds)
+app.command("calibrate", epilog="Example:  timebound calibrate --duration 5s")(input.calibrate)
 err = Console(stderr=True, highlight=False)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]

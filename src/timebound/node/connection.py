@@ -69,7 +69,7 @@ CLOCK_EVERY: Final = 32
 TAKEN_IN_MAX: Final = 1_024
 
 # Where several publishers are read in one turn, less of each: together they should fit the cache.
-SHARED_READ_BYTES: Final = 16 * 1024
+SHARED_READ_BYTES: Final = 32 * 1024
 
 _READ_BUFFER: Final = memoryview(bytearray(READ_BYTES_MAX))
 _SHARED_READ_BUFFER: Final = _READ_BUFFER[:SHARED_READ_BYTES]

@@ -1,0 +1,166 @@
+"""`timebound bounds`: how long each flow can wait at the broker's input, and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from timebound.commands import pubsub_options as given
+
+EXAMPLES = (
+    "Examples:  timebound bounds  ·  timebound bounds plant.toml --json  ·  "
+    "timebound bounds --weights 4,3,2 --clients 6 --quantum 51.2us --flow topic=1,rate=723.4,burst=2"
+)
+
+
+def bounds(
+    file: Annotated[
+        Path | None, typer.Argument(help="A TOML description of topics, clients and flows: docs/bounds.md.")
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="Inline: weights of topics 1, 2, …, such as 4,3,2.")
+    ] = None,
+    clients: Annotated[int, typer.Option(min=1, help="Inline: clients, each publishing all topics.")] = 1,
+    quantum: Annotated[str | None, typer.Option(help="Inline: time of one message, such as 51.2us.")] = None,
+    order: Annotated[str, typer.Option(help="Inline: order of cells, even or paper.")] = "even",
+    flow: Annotated[
+        list[str] | None, typer.Option(help="Inline: topic=1,rate=723.4,burst=2; may be repeated.")
+    ] = None,
+    host: given.Host = None,
+    port: given.Port = None,
+    url: given.Url = None,
+    user: given.User = None,
+    password: given.Password = None,
+    password_file: given.PasswordFile = None,
+    tls: given.Tls = False,
+    cafile: given.CaFile = None,
+    cert: given.Cert = None,
+    key: given.Key = None,
+    as_json: given.Json = False,
+) -> None:
+    """Print shares and worst-case delays: of a running broker, of a file, or of a few options.
+
+    Without a file and without --weights, the running broker is asked.
+    """
+    from timebound.pubsub import Connecting
+
+    if file is not None and weights is not None:
+        raise typer.BadParameter("give a file or --weights, not both")
+    if file is not None or weights is not None:
+        _print_described(file, weights, clients, quantum, order, flow, as_json)
+        return
+    if quantum is not None or flow:
+        raise typer.BadParameter("--quantum and --flow go with --weights")
+    from timebound.commands.input import ask_broker
+
+    connecting = Connecting(host, port, url, user, password, password_file, tls, cafile, cert, key)
+    report = ask_broker(connecting)
+    if as_json:
+        typer.echo(json.dumps(report, indent=2))
+    else:
+        _print_running(report)
+
+
+def _print_described(
+    file: Path | None,
+    weights: str | None,
+    clients: int,
+    quantum: str | None,
+    order: str,
+    flows: list[str] | None,
+    as_json: bool,
+) -> None:
+    from timebound.bounds_report import describe_inline, describe_toml, report
+    from timebound.errors import ConfigError
+
+    if file is not None:
+        try:
+            text = file.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot be read: {error}", path=str(file)) from error
+        described = describe_toml(text, str(file))
+    else:
+        if quantum is None:
+            raise typer.BadParameter("--weights needs --quantum, the time one message takes, such as 51.2us")
+        described = describe_inline(
+            weights=weights or "", clients=clients, quantum=quantum, order=order, flows=flows
+        )
+    result = report(described)
+    if as_json:
+        typer.echo(json.dumps(result.as_json(), indent=2))
+        return
+    table = _table(
+        "topic",
+        "client",
+        "weight",
+        "share",
+        "rate/s",
+        "burst",
+        "printed ms",
+        "bound ms",
+        "tight ms",
+        "because of",
+    )
+    for row in result.rows:
+        table.add_row(
+            str(row.topic),
+            row.client,
+            str(row.weight),
+            f"{row.share:.1%}",
+            "-" if row.rate is None else f"{row.rate:g}",
+            str(row.burst),
+            _milliseconds(row.bound_printed_ms),
+            _milliseconds(row.bound_ms),
+            _milliseconds(row.bound_tight_ms),
+            row.dominating,
+        )
+    Console().print(table)
+    _print_clients(result.clients)
+
+
+def _print_running(report: dict[str, Any]) -> None:
+    typer.echo(
+        f"quantum {report['quantum_us']:.1f} us, turn {report['turn_ms']:.1f} ms, "
+        f"{report['service_rate']:,.0f} messages/s; "
+        f"{report['taken']:.1%} of {report['reserved']:.0%} for advertised flows taken"
+    )
+    topics = _table("topics", "weight", "share")
+    for row in report["topics"]:
+        topics.add_row(row["topic"], str(row["weight"]), f"{row['share']:.1%}")
+    Console().print(topics)
+    if report["rows"]:
+        flows = _table("flow", "client", "rate/s", "burst", "asked ms", "bound ms", "because of", "")
+        for row in report["rows"]:
+            flows.add_row(
+                row["topic"],
+                row["client"],
+                f"{row['rate']:g}",
+                str(row["burst"]),
+                "-" if row["delay_ms"] is None else f"{row['delay_ms']:g}",
+                _milliseconds(row["bound_ms"]),
+                row["dominating"],
+                "" if row["kept"] else "can no longer be kept",
+            )
+        Console().print(flows)
+    _print_clients(report["clients"])
+
+
+def _print_clients(clients: dict[str, float]) -> None:
+    if clients:
+        table = _table("client", "share")
+        for name, share in clients.items():
+            table.add_row(name, f"{share:.1%}")
+        Console().print(table)
+
+
+def _milliseconds(value: float | None) -> str:
+    return "none" if value is None else f"{value:.3f}"
+
+
+def _table(*columns: str) -> Table:
+    return Table(*columns, box=None, pad_edge=False, header_style="bold")

@@ -1,0 +1,119 @@
+"""`timebound weight` and `timebound calibrate`: the input of a running broker, and of this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from timebound.commands import pubsub_options as given
+
+app = typer.Typer(help="How often a running broker takes in messages of a topic.", no_args_is_help=True)
+
+
+@app.command("set", epilog="Example:  timebound weight set 'alarm/#' 10")
+def set_(
+    topic_filter: Annotated[
+        str, typer.Argument(metavar="FILTER", help="A topic filter; '#' is the default.")
+    ],
+    weight: Annotated[int, typer.Argument(min=1, max=1023, help="Turns in a cycle.")],
+    host: given.Host = None,
+    port: given.Port = None,
+    url: given.Url = None,
+    user: given.User = None,
+    password: given.Password = None,
+    password_file: given.PasswordFile = None,
+    tls: given.Tls = False,
+    cafile: given.CaFile = None,
+    cert: given.Cert = None,
+    key: given.Key = None,
+) -> None:
+    """Give topics a weight, unless that would break what was promised to a flow.
+
+    It lasts until the broker stops: the configuration file says what it starts with.
+    """
+    from timebound.pubsub import Connecting, Publishing, run_pub
+
+    connecting = Connecting(host, port, url, user, password, password_file, tls, cafile, cert, key)
+    payload = f"{topic_filter} {weight}"
+    code = run_pub(connecting, Publishing("$timebound/control/weight", payload=payload, qos=1))
+    if code == 0:
+        typer.echo(f"{topic_filter}: {weight}")
+    sys.exit(code)
+
+
+@app.command("list", epilog="Examples:  timebound weight list  ·  timebound weight list --json")
+def list_(
+    host: given.Host = None,
+    port: given.Port = None,
+    url: given.Url = None,
+    user: given.User = None,
+    password: given.Password = None,
+    password_file: given.PasswordFile = None,
+    tls: given.Tls = False,
+    cafile: given.CaFile = None,
+    cert: given.Cert = None,
+    key: given.Key = None,
+    as_json: given.Json = False,
+) -> None:
+    """Print the weights of topics, and the share of the service rate each gets under load."""
+    from timebound.pubsub import Connecting
+
+    connecting = Connecting(host, port, url, user, password, password_file, tls, cafile, cert, key)
+    topics = ask_broker(connecting)["topics"]
+    if as_json:
+        typer.echo(json.dumps(topics, indent=2))
+        return
+    table = Table("topics", "weight", "share", box=None, pad_edge=False, header_style="bold")
+    for row in topics:
+        table.add_row(row["topic"], str(row["weight"]), f"{row['share']:.1%}")
+    Console().print(table)
+
+
+def ask_broker(connecting: Any) -> dict[str, Any]:
+    """Ask a running broker for its weights, shares and bounds.
+
+    Raises:
+        ClientError: it cannot be reached, or does not answer.
+    """
+    import asyncio
+
+    from timebound.errors import ClientError
+
+    async def ask() -> dict[str, Any]:
+        async with connecting.client() as client, client.subscribe("$SYS/broker/bounds") as answers:
+            await client.publish("$timebound/control/bounds", qos=1)
+            async with asyncio.timeout(10):
+                # One may be retained from before; what was asked for is no older than the question.
+                async for message in answers:
+                    if not message.retain:
+                        report: dict[str, Any] = json.loads(message.payload)
+                        return report
+        raise ClientError("the broker closed the connection without an answer")
+
+    try:
+        return asyncio.run(ask())
+    except TimeoutError:
+        raise ClientError("no answer within 10s; is it a Timebound broker?") from None
+
+
+def calibrate(
+    duration: Annotated[str, typer.Option(help="How long to measure.")] = "2s",
+    size: Annotated[int, typer.Option(min=0, max=1_000_000, help="Bytes of each payload.")] = 256,
+    as_json: given.Json = False,
+) -> None:
+    """Measure how long the broker takes for a message on this machine: the quantum, and the rate R."""
+    from timebound.node.calibrate import calibrate as measure
+    from timebound.units import parse_duration
+
+    result = measure(parse_duration(duration), size).as_json()
+    if as_json:
+        typer.echo(json.dumps(result, indent=2))
+        return
+    typer.echo(f"quantum       {result['quantum_us']:.1f} us (median {result['median_us']:.1f} us)")
+    typer.echo(f"service rate  {result['service_rate']:,.0f} messages/s")
+    typer.echo(f'to fix it, write quantum_time = "{result["quantum_us"]:.1f}us" under [input]')
