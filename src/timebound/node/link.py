@@ -56,12 +56,15 @@ class LinkMeter:
     """Measures one connection, and says how much to hand over at once."""
 
     __slots__ = (
+        "_busy_until_ns",
         "_estimator",
         "_full_bytes",
         "_given",
         "_lowat",
         "_paused_acked",
         "_paused_ns",
+        "_resumed_acked",
+        "_resumed_ns",
         "_socket",
         "_transport",
         "_written_acked",
@@ -75,6 +78,9 @@ class LinkMeter:
         self._given = start
         self._paused_ns = 0
         self._paused_acked = 0
+        self._resumed_ns = 0
+        self._resumed_acked = 0
+        self._busy_until_ns = 0  # with what it had when there was room again
         self._written_ns = 0
         self._written_acked = 0
         self._lowat = 0
@@ -109,24 +115,39 @@ class LinkMeter:
     def paused(self, now_ns: int) -> None:
         """The socket is full: from now on the link is busy."""
         state = self._read()
-        if state is not None:
-            self._paused_ns = now_ns
-            self._paused_acked = state.bytes_acked
-            self._full_bytes += FULL_STEP * (self._waiting_bytes() - self._full_bytes)
+        if state is None:
+            return
+        self._full_bytes += FULL_STEP * (self._waiting_bytes() - self._full_bytes)
+        if self._paused_ns and self._resumed_ns:
+            if now_ns - self._paused_ns < INTERVAL_NS_MIN:
+                self._resumed_ns = 0
+                return
+            if now_ns <= self._busy_until_ns:
+                self._estimator.add(state.bytes_acked - self._paused_acked, now_ns - self._paused_ns)
+            else:
+                self._estimator.add(
+                    self._resumed_acked - self._paused_acked, self._resumed_ns - self._paused_ns
+                )
+        self._paused_ns = now_ns
+        self._paused_acked = state.bytes_acked
+        self._resumed_ns = 0
 
     def resumed(self, now_ns: int) -> LinkDelay | None:
-        """The socket has room again; gives the delay where it has moved enough to matter."""
+        """The socket has room again; gives the delay where it has moved enough to matter.
+
+        What was sent in between is counted when the socket is full the next time: room comes with
+        a burst of acknowledgements, of which only the first has been seen here. Measured: counting
+        up to here, a link of 100 kB/s was taken for one of 72.
+        """
         state = self._read()
         if state is None or not self._paused_ns:
             return None
-        took_ns = now_ns - self._paused_ns
-        self._paused_ns = 0
-        if took_ns < INTERVAL_NS_MIN:
-            return None
-        self._estimator.add(state.bytes_acked - self._paused_acked, took_ns)
+        self._resumed_ns = now_ns
+        self._resumed_acked = state.bytes_acked
+        self._busy_until_ns = now_ns + self.ahead_ns()
         jitter_s = JITTER_SHARE * self._time_for_s(self._full_bytes)
         has_jitter_moved = abs(jitter_s - self._given.jitter_s) > JITTER_MOVE * jitter_s
-        if not has_jitter_moved and not self._estimator.has_moved(self._given):
+        if not self._estimator.samples or not (has_jitter_moved or self._estimator.has_moved(self._given)):
             return None
         found = self._estimator.link_delay()
         self._given = LinkDelay(found.mean_s_per_kb, found.variance, jitter_s)
