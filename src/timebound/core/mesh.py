@@ -91,6 +91,13 @@ class MeshBroker:
             self.account.open(group)
         self.receive(Copy(what, "", 0, None), now_ns)
 
+    def refuse(self, what: MeshMessage, now_ns: int) -> None:
+        """A message was published where no broker works: count it, and all that it was for, as lost."""
+        self.account.published += 1
+        for group in what.groups(self.table):
+            self.account.open(group)
+            self.account.drop(what.message, group, what.size_bytes, 0, "", 0, Reason.DISCONNECTED, now_ns)
+
     def receive(self, copy: Copy, now_ns: int) -> None:
         """A copy has been read and processed: deliver it here, queue it for where it goes next."""
         self.account.received += 1

@@ -22,6 +22,8 @@ class Cluster:
     """Brokers, links and publishers of one run."""
 
     __slots__ = (
+        "_cut",
+        "_down",
         "_sequence",
         "account",
         "brokers",
@@ -51,6 +53,8 @@ class Cluster:
         self.sim_links: dict[tuple[str, str], SimLink] = {}
         self.estimators: dict[tuple[str, str], DelayEstimator] = {}
         self._sequence = 0
+        self._down: dict[str, None] = {}  # brokers that have crashed
+        self._cut: dict[tuple[str, str], None] = {}
 
     def add_broker(self, name: str) -> None:
         self.brokers[name] = MeshBroker(name, self.links, self.table, self.options, self.account)
@@ -78,6 +82,9 @@ class Cluster:
     def enter(self, what: MeshMessage, now_ns: int) -> None:
         """A published message has been read by its broker."""
         broker = self.brokers[what.origin]
+        if what.origin in self._down:
+            broker.refuse(what, now_ns)
+            return
         broker.publish(what, now_ns)
         self.act(broker, now_ns)
 
@@ -110,6 +117,56 @@ class Cluster:
         """Let every broker know a link's delay."""
         self.links.set_link(source, target, delay)
         self.brokers[source].set_link(target, delay, now_ns)
+
+    # Faults.
+
+    def crash(self, name: str, now_ns: int) -> None:
+        """A broker fails: all that waits there is lost, and no link to or from it works."""
+        self._down[name] = None
+        for source, target in list(self.sim_links):
+            if name in (source, target) and (source, target) not in self._cut:
+                self._stop(source, target, now_ns)
+        self.brokers[name].crash(now_ns)
+
+    def restart(self, name: str, now_ns: int) -> None:
+        """A broker works again, with nothing waiting."""
+        self._down.pop(name, None)
+        for source, target in list(self.sim_links):
+            if name in (source, target):
+                self._resume(source, target, now_ns)
+
+    def cut(self, source: str, target: str, now_ns: int) -> None:
+        """A link fails; what was on it is lost."""
+        self._cut[(source, target)] = None
+        if source not in self._down and target not in self._down:
+            self._stop(source, target, now_ns)
+
+    def mend(self, source: str, target: str, now_ns: int) -> None:
+        """A link works again."""
+        self._cut.pop((source, target), None)
+        self._resume(source, target, now_ns)
+
+    def slow(self, source: str, target: str, factor: float, now_ns: int) -> None:
+        """A link takes `factor` times as long as it was built for; its sender may have to measure that."""
+        link = self.sim_links[(source, target)]
+        link.factor = factor
+        if not self.measures and self.links.delay(source, target) is not None:
+            self.announce(source, target, link.delay(), now_ns)
+
+    def _stop(self, source: str, target: str, now_ns: int) -> None:
+        self.sim_links[(source, target)].term += 1
+        self.links.remove_link(source, target)
+        if source not in self._down:
+            broker = self.brokers[source]
+            broker.link_down(target, now_ns)
+            self.act(broker, now_ns)
+
+    def _resume(self, source: str, target: str, now_ns: int) -> None:
+        if source in self._down or target in self._down or (source, target) in self._cut:
+            return
+        link = self.sim_links[(source, target)]
+        self.announce(source, target, link.delay(), now_ns)
+        self.brokers[source].link_up(target)
 
 
 class ReportWaits(Event):

@@ -19,6 +19,7 @@ from timebound.core.subscription import MICRO
 from timebound.records import Reason
 from timebound.sim import topology as shapes
 from timebound.sim.cluster import Cluster, ReportWaits
+from timebound.sim.faults import schedule_faults
 from timebound.sim.network import SimLink
 from timebound.sim.setting import ROUTINGS, LinkSetting, Setting, TopologySetting
 from timebound.sim.streams import Streams
@@ -118,6 +119,7 @@ def build(setting: Setting, seed: int) -> Cluster:
         if its.link_costs:
             access = _link(publisher.client_id, publisher.home, setting.links, streams, means)
         cluster.add_source(publisher, its.connection_ns, access)
+    schedule_faults(cluster, setting.faults)
     if setting.waiting_share > 0.0:
         cluster.kernel.schedule(REPORT_NS, ReportWaits(cluster, REPORT_NS))
     return cluster

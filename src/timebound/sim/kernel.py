@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import heapq
 
+from mypy_extensions import mypyc_attr
 
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Event:
-    """Something that happens at a time. One level of subclasses."""
+    """Something that happens at a time. One level of subclasses, compiled or not."""
 
     __slots__ = ()
 

@@ -1,0 +1,270 @@
+"""`timebound sim`: simulate a deployment before it is built, and repeat the papers' experiments."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from timebound.sim.experiment import RunResult
+    from timebound.sim.grid import Row
+    from timebound.sim.scenario import Scenario
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Simulate a mesh of brokers: the broker's own decisions under virtual time.",
+    epilog="Examples:  timebound sim run scenarios/quick.toml  ·  "
+    "timebound sim paper 002 --figure 6 --rates 15",
+)
+screen = Console(stderr=True, highlight=False)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of tables.")]
+Seeds = Annotated[str, typer.Option(help="Seeds, such as 1..10 or 1,2,5.")]
+
+
+@app.command()
+def run(
+    scenario: Annotated[Path, typer.Argument(help="A scenario file; see docs/simulation.md.")],
+    seeds: Seeds = "",
+    trace: Annotated[
+        Path | None, typer.Option(help="Write one record per message and subscription: .parquet or .jsonl.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Simulate a scenario and say what became of every message."""
+    from dataclasses import replace
+
+    from timebound.sim.experiment import run as simulate
+    from timebound.sim.scenario import load_scenario
+    from timebound.sim.trace import write_trace
+
+    loaded = load_scenario(scenario)
+    wanted = _numbers(seeds, "--seeds") if seeds else loaded.seeds
+    setting = replace(loaded.setting, is_tracing=trace is not None)
+    results: list[RunResult] = []
+    with _progress() as bar:
+        for seed in wanted:
+            task = bar.add_task(f"seed {seed}", total=100)
+
+            def show(share: float, task: TaskID = task) -> None:
+                bar.update(task, completed=int(100 * share))
+
+            results.append(simulate(setting, seed, show))
+    if trace is not None:
+        write_trace([row for result in results for row in result.rows], trace)
+        screen.print(f"trace: {trace}")
+    if as_json:
+        typer.echo(
+            json.dumps({"scenario": loaded.name, "runs": [_run_json(one) for one in results]}, indent=2)
+        )
+    else:
+        Console().print(_run_table(loaded, results))
+
+
+@app.command()
+def paper(
+    number: Annotated[str, typer.Argument(help="000, 001 or 002.")],
+    figure: Annotated[list[int] | None, typer.Option(help="Only this figure; may be repeated.")] = None,
+    scenario: Annotated[str, typer.Option(help="Of 002: psd or ssd.")] = "",
+    rates: Annotated[str, typer.Option(help="Messages per minute and publisher, such as 10,15.")] = "",
+    strategies: Annotated[str, typer.Option(help="Such as eb,fifo,timebound.")] = "",
+    weights: Annotated[str, typer.Option(help="Of EBPC and MTEP, 0 to 1, such as 0.2,0.4.")] = "",
+    seeds: Seeds = "1..10",
+    reading: Annotated[
+        str, typer.Option(help="How open questions are read; several are joined by +.")
+    ] = "literal",
+    minutes: Annotated[float, typer.Option(min=0.1, help="Simulated time; the papers use 120.")] = 120.0,
+    workers: Annotated[int, typer.Option(min=0, help="Processes; 0 takes all cores.")] = 0,
+    plot: Annotated[Path | None, typer.Option(help="Draw the figures into this folder.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Repeat a paper's experiments and show them beside what was published."""
+    if number == "000":
+        _paper_000(_numbers(seeds, "--seeds")[0], plot, as_json)
+        return
+    from timebound.sim import grid
+    from timebound.sim.readings import READINGS
+
+    if number not in grid.FIGURES:
+        raise typer.BadParameter(f"there is no paper {number!r}; choose 000, 001 or 002", param_hint="NUMBER")
+    for name in reading.split("+"):
+        if name not in READINGS:
+            raise typer.BadParameter(
+                f"reading {name!r} is unknown; choose from {', '.join(READINGS)}", param_hint="--reading"
+            )
+    try:
+        wanted = grid.jobs(
+            number,
+            figures=tuple(figure or ()),
+            scenarios=tuple(_words(scenario)),
+            rates=tuple(float(rate) for rate in _words(rates)),
+            strategies=tuple(_words(strategies)),
+            weights=tuple(float(weight) for weight in _words(weights)),
+            seeds=_numbers(seeds, "--seeds"),
+            reading=reading,
+            minutes=minutes,
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    rows: list[Row] = []
+    with _progress() as bar:
+        task = bar.add_task(f"paper {number}", total=len(wanted))
+        for row in grid.run_all(wanted, workers):
+            rows.append(row)
+            bar.advance(task)
+    _show_rows(rows, plot, as_json)
+
+
+def _show_rows(rows: list[Row], folder: Path | None, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from timebound.sim.plots import plot
+    from timebound.sim.published import compare, summarise
+
+    summaries = summarise(rows)
+    if as_json:
+        typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
+    else:
+        table = Table(title="mean ± standard deviation over seeds")
+        for name in ("figure", "scenario", "rate", "strategy", "weight", "seeds"):
+            table.add_column(name)
+        for name in ("delivery rate", "earning", "traffic"):
+            table.add_column(name, justify="right")
+        for one in summaries:
+            table.add_row(
+                str(one.figure),
+                one.scenario,
+                f"{one.rate:g}",
+                one.strategy,
+                f"{one.weight:g}" if one.weight >= 0 else "",
+                str(one.seeds),
+                f"{100 * one.delivery_rate:.2f} ± {100 * one.delivery_rate_deviation:.2f} %",
+                f"{one.earning:,.0f} ± {one.earning_deviation:,.0f}",
+                f"{one.traffic:,.0f} ± {one.traffic_deviation:,.0f}",
+            )
+        Console().print(table)
+        compared = compare(summaries)
+        if compared:
+            beside = Table(title="beside the printed values")
+            for name in ("figure", "what", "printed", "simulated"):
+                beside.add_column(name)
+            for printed, value in compared:
+                what = f"{printed.measure.replace('_', ' ')} of {printed.strategy}"
+                if printed.versus:
+                    what += f" / that of {printed.versus}"
+                beside.add_row(str(printed.figure), what, f"{printed.value:g}", f"{value:.4g}")
+            Console().print(beside)
+    if folder is not None:
+        for path in plot(summaries, folder):
+            screen.print(f"figure: {path}")
+
+
+def _paper_000(seed: int, folder: Path | None, as_json: bool) -> None:
+    from timebound.sim import paper000
+
+    result = paper000.run(seed)
+    if as_json:
+        typer.echo(json.dumps(result.as_json(), indent=2))
+    else:
+        table = Table(title="paper 000, Table I: client 1, delays in ms")
+        for name in (
+            "layer",
+            "broker",
+            "second",
+            "share %",
+            "mean",
+            "longest",
+            "printed mean",
+            "printed longest",
+        ):
+            table.add_column(name, justify="right")
+        for row in result.rows():
+            printed = paper000.PUBLISHED[row.second] if row.second < len(paper000.PUBLISHED) else (0, 0, 0)
+            table.add_row(
+                row.layer,
+                row.broker,
+                str(row.second),
+                f"{row.share_percent:.2f}",
+                f"{row.delay_ms_mean:.4f}",
+                f"{row.delay_ms_max:.4f}",
+                f"{printed[1]:.4f}",
+                f"{printed[2]:.4f}",
+            )
+        Console().print(table)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in paper000.plot(result, folder):
+            screen.print(f"figure: {path}")
+
+
+def _run_json(result: RunResult) -> dict[str, object]:
+    return {
+        "seed": result.seed,
+        "published": result.published,
+        "matched": result.matched,
+        "in_time": result.in_time,
+        "late": result.late,
+        "dropped": result.dropped,
+        "delivery_rate": result.delivery_rate,
+        "earning": result.earning,
+        "traffic": result.traffic,
+        "events": result.events,
+    }
+
+
+def _run_table(scenario: Scenario, results: list[RunResult]) -> Table:
+    table = Table(title=f"{scenario.name}: strategy {scenario.setting.strategy}")
+    names = ("seed", "published", "matched", "in time", "late", "dropped", "earning", "traffic", "events/s")
+    for name in names:
+        table.add_column(name, justify="right")
+    for one in results:
+        table.add_row(
+            str(one.seed),
+            f"{one.published:,}",
+            f"{one.matched:,}",
+            f"{one.in_time:,} ({100 * one.delivery_rate:.1f} %)",
+            f"{one.late:,}",
+            ", ".join(f"{reason} {count:,}" for reason, count in one.dropped.items()) or "0",
+            f"{one.earning:,.1f}",
+            f"{one.traffic:,}",
+            f"{one.events / max(one.seconds, 1e-9):,.0f}",
+        )
+    return table
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=screen,
+        transient=True,
+    )
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _numbers(text: str, option: str) -> tuple[int, ...]:
+    """Read `1..10` or `1,2,5`."""
+    try:
+        if ".." in text:
+            first, last = text.split("..")
+            numbers = tuple(range(int(first), int(last) + 1))
+        else:
+            numbers = tuple(int(word) for word in _words(text))
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"{text!r} is not a list of numbers like 1..10", param_hint=option
+        ) from error
+    if not numbers:
+        raise typer.BadParameter(f"{text!r} has no numbers", param_hint=option)
+    return numbers

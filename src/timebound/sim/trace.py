@@ -1,0 +1,53 @@
+"""Traces of a run, record by record as the live broker writes them.
+
+Parquet needs pyarrow; JSON lines need nothing. Both are renamed into place when complete, and the
+same run gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from timebound.core.mesh_account import TraceRow
+from timebound.errors import ConfigError
+from timebound.records import TRACE_FIELDS, TRACE_SCHEMA_VERSION
+
+
+def write_trace(rows: list[TraceRow], path: Path) -> None:
+    """Write to `.parquet` or `.jsonl`, as the name says.
+
+    Raises:
+        ConfigError: the name says neither, or pyarrow is missing.
+    """
+    part = path.with_name(path.name + ".part")
+    if path.suffix == ".parquet":
+        _write_parquet(rows, part)
+    elif path.suffix == ".jsonl":
+        _write_lines(rows, part)
+    else:
+        raise ConfigError(f"trace file {path.name!r} ends in neither .parquet nor .jsonl")
+    os.replace(part, path)
+
+
+def _write_lines(rows: list[TraceRow], path: Path) -> None:
+    names = [name for name, _ in TRACE_FIELDS]
+    with path.open("w", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps(dict(zip(names, row, strict=True)), separators=(",", ":")) + "\n")
+
+
+def _write_parquet(rows: list[TraceRow], path: Path) -> None:
+    try:
+        arrow: Any = importlib.import_module("pyarrow")
+        parquet: Any = importlib.import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise ConfigError("pyarrow is not installed; write the trace to a .jsonl file instead") from error
+    fields = [(name, getattr(arrow, kind)()) for name, kind in TRACE_FIELDS]
+    schema = arrow.schema(fields, metadata={"timebound.trace.version": str(TRACE_SCHEMA_VERSION)})
+    columns: list[Any] = list(zip(*rows, strict=True)) if rows else [()] * len(TRACE_FIELDS)
+    arrays = [arrow.array(column, field[1]) for column, field in zip(columns, fields, strict=True)]
+    parquet.write_table(arrow.Table.from_arrays(arrays, schema=schema), path)
