@@ -259,3 +259,17 @@ def test_a_link_that_proves_faster_is_believed() -> None:
 
     # After an outage: at the pace of before it would be 1.1 s until these are sent.
     assert len(link.node.broker.take_deliveries(session, 1_000_000, link.node.now_ns, 0)) == 5
+
+
+def test_a_notice_of_what_was_missed_has_no_deadline_and_earns_nothing() -> None:
+    link = Congested()
+    link.subscribe("t", 0, deadline_ns=100 * MILLISECOND, price=7.0, notify_missed=True)
+    link.publish("t", b"x" * 1_000, 0)
+    link.node.advance(0.2)
+    link.node.broker.expire(link.node.now_ns)
+
+    link.node.advance(60)
+
+    [told] = link.flush(1_000_000)
+    assert b'"reason": "hopeless"' in told or b'"reason": "timed_out"' in told
+    assert link.node.broker.account.earned_micro == 0

@@ -109,7 +109,7 @@ async def test_little_is_beyond_reach_on_a_slow_link(tmp_path: Path) -> None:
         account = feed.broker.account
 
         # Measured 4.1 to 4.4 KB, of which the relay's own buffers hold up to 3.5; at the start, before
-        # anything is known of the link, 12.8 KB. A session without time limits had 1.9 MB.
+        # anything is known of the link, 6.8 KB. A session without time limits had 1.9 MB.
         assert feed.beyond_reach_max < 10_000
         assert account.in_time > 0
         assert account.dropped["hopeless"] + account.dropped["timed_out"] + account.dropped["replaced"] > 0

@@ -194,7 +194,9 @@ class Distribution:
                 notice = _notice(MISSED_PREFIX, miss, now_ns)
                 self.sequence += 1
                 notice.sequence = self.sequence
-                self._outbound.offer(session, notice, 0, False, (), subscription, NO_OTHERS, now_ns)
+                # On terms of its own: it has no deadline to miss again, and earns nothing.
+                terms = Subscription(miss.client_id, MISSED_PREFIX + "#", price=0.0)
+                self._outbound.offer(session, notice, 0, False, (), terms, NO_OTHERS, now_ns)
             if self._index.match(DROPS_PREFIX + topic).has_any():
                 self.route(_notice(DROPS_PREFIX, miss, now_ns), now_ns)
 

@@ -21,8 +21,8 @@ from timebound.units import MILLISECOND, SECOND
 BUDGET_BYTES_MIN: Final = 512
 BUDGET_BYTES_MAX: Final = 256 * 1024
 BUDGET_NS: Final = 10 * MILLISECOND
-# Before anything was measured.
-START_BUDGET_BYTES: Final = 8_192
+# Before anything was measured. A fast link shows itself at once, a slow one must not be filled first.
+START_BUDGET_BYTES: Final = 2_048
 # What is written goes through buffers that nobody tells about. How late that may make it is guessed from
 # those that are seen, when they are full (a running mean): this part of the time they take.
 JITTER_SHARE: Final = 0.5
