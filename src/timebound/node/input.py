@@ -26,8 +26,11 @@ CLOCK_EVERY: Final = 16
 MEASURED_QUANTA_MIN: Final = 64
 # Turns of a second, at least, before their times replace what was calibrated.
 MEASURED_TURNS_MIN: Final = 50
-# The part of all turns that the measured times cover.
-MEASURED_PART: Final = 0.99
+# The part of all turns that the measured times cover. A bound has many quanta, and two rounds.
+MEASURED_QUANTA_PART: Final = 0.99
+MEASURED_ROUNDS_PART: Final = 0.999
+# After a message of an advertised flow, a turn goes on for this part of its time at most.
+FLOW_TURNS: Final = 8
 FADE_SECONDS: Final = 10
 # Used until something was measured: a slow machine, uncompiled.
 QUANTUM_NS_DEFAULT: Final = 50_000
@@ -100,17 +103,20 @@ class Input:
         until_ns = now_ns + self.turn_ns
         self.begin(now_ns)
         self.is_contended = not self._is_uncontended()
-        if self.is_contended:
-            self._take_in(now_ns)
-        if not self.scheduler.is_empty():
-            now_ns = self._serve_queues(now_ns, until_ns)
-        if now_ns < until_ns and len(self._arrivals) == 1 and self.scheduler.is_empty():
-            self._pass_through(self._arrivals[0], now_ns, until_ns)
+        while now_ns < until_ns and self.has_more():
+            if not self._is_uncontended():
+                # A part at a time: what is taken in costs time before its place is decided.
+                self._take_in(now_ns)
+            elif self.scheduler.is_empty():
+                self._pass_through(self._arrivals[0], now_ns, until_ns)
+            if not self.scheduler.is_empty():
+                until_ns = self._serve_queues(now_ns, until_ns)
+            now_ns = self.now_ns()
 
     def _is_uncontended(self) -> bool:
         """Whether one publisher has packets and nobody else has messages waiting."""
         if len(self._arrivals) != 1:
-            return False
+            return len(self._arrivals) == 0
         return self.scheduler.is_empty() or self.scheduler.waits_only_for(self._arrivals[0].client_input)
 
     def _pass_through(self, publisher: Publisher, now_ns: int, until_ns: int) -> None:
@@ -130,21 +136,27 @@ class Input:
                 self._arrivals.append(publisher)
 
     def _serve_queues(self, now_ns: int, until_ns: int) -> int:
-        """Serve quanta until none is left or the turn is over; gives the time."""
+        """Serve quanta until none is left or the turn is over; gives when it is.
+
+        A message of an advertised flow brings the end of the turn near: it should be written, too.
+        """
         scheduler = self.scheduler
         count = 0
         while now_ns < until_ns:
             for _ in range(CLOCK_EVERY):
-                if scheduler.serve() is None:
+                queue = scheduler.serve()
+                if queue is None:
                     self._quanta += count
-                    return now_ns
+                    return until_ns
                 count += 1
                 arrival = scheduler.finished
                 if arrival is not None:
                     arrival.publisher.publish_arrival(arrival, now_ns)
+                if queue.topic.quanta_max == 0:
+                    until_ns = min(until_ns, now_ns + self.turn_ns // FLOW_TURNS)
             now_ns = self.now_ns()
         self._quanta += count
-        return now_ns
+        return until_ns
 
     def end(self) -> None:
         """The turn has written what it decided: note how long the round took."""
@@ -171,8 +183,8 @@ class Input:
         """About once a second: look at promises again with what was measured."""
         if not self._is_measuring or self.quanta_meter.count < MEASURED_TURNS_MIN:
             return
-        quantum_ns = self.quanta_meter.quantile_ns(MEASURED_PART)
-        round_ns = max(self.rounds_meter.quantile_ns(MEASURED_PART), self.turn_ns)
+        quantum_ns = self.quanta_meter.quantile_ns(MEASURED_QUANTA_PART)
+        round_ns = max(self.rounds_meter.quantile_ns(MEASURED_ROUNDS_PART), self.turn_ns)
         self.flows.set_measured(quantum_ns, round_ns)
         self._seconds += 1
         if self._seconds % FADE_SECONDS == 0:

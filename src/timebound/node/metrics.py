@@ -23,7 +23,7 @@ REQUEST_TIMEOUT_S: Final = 5.0
 REQUEST_BYTES_MAX: Final = 8_192
 
 
-def exposition(broker: Broker, trace: TraceWriter | None, input_: Input) -> str:
+def exposition(broker: Broker, trace: TraceWriter | None, input_: Input | None = None) -> str:
     """All figures in the text format of Prometheus 0.0.4."""
     now = broker.statistics()
     account = broker.account
@@ -54,16 +54,22 @@ def exposition(broker: Broker, trace: TraceWriter | None, input_: Input) -> str:
     add("dropped_total", "counter", "Pairs not delivered, by reason.", dict(dropped))
     add("earned_total", "counter", "Prices earned.", {"": account.earned_micro / MICRO})
     add("penalties_total", "counter", "Penalties paid.", {"": account.paid_micro / MICRO})
-    figures = input_.figures()
-    add("input_quantum_seconds", "gauge", "A quantum, as measured.", {"": figures["quantum_ns"] / SECOND})
-    add("input_turn_seconds", "gauge", "A turn of the loop, as measured.", {"": figures["turn_ns"] / SECOND})
-    add("input_flows", "gauge", "Advertised flows admitted.", {"": figures["flows"]})
-    add("input_flows_broken", "gauge", "Flows that can no longer be kept.", {"": figures["flows_broken"]})
-    excess = {
-        '{outcome="lowered"}': figures["excess_lowered"],
-        '{outcome="refused"}': figures["excess_refused"],
-    }
-    add("input_excess_total", "counter", "Messages beyond what was advertised.", dict(excess))
+    if input_ is not None:
+        figures = input_.figures()
+        add("input_quantum_seconds", "gauge", "A quantum, as measured.", {"": figures["quantum_ns"] / SECOND})
+        add(
+            "input_turn_seconds",
+            "gauge",
+            "A turn of the loop, as measured.",
+            {"": figures["turn_ns"] / SECOND},
+        )
+        add("input_flows", "gauge", "Advertised flows admitted.", {"": figures["flows"]})
+        add("input_flows_broken", "gauge", "Flows that can no longer be kept.", {"": figures["flows_broken"]})
+        excess = {
+            '{outcome="lowered"}': figures["excess_lowered"],
+            '{outcome="refused"}': figures["excess_refused"],
+        }
+        add("input_excess_total", "counter", "Messages beyond what was advertised.", dict(excess))
     if trace is not None:
         add("trace_records_total", "counter", "Trace records written.", {"": trace.rows_written})
         add("trace_records_lost_total", "counter", "Trace records lost.", {"": trace.rows_lost})
@@ -73,7 +79,7 @@ def exposition(broker: Broker, trace: TraceWriter | None, input_: Input) -> str:
 class MetricsServer:
     """Answers GET /metrics."""
 
-    def __init__(self, broker: Broker, trace: TraceWriter | None, input_: Input) -> None:
+    def __init__(self, broker: Broker, trace: TraceWriter | None, input_: Input | None = None) -> None:
         self._broker = broker
         self._input = input_
         self._trace = trace

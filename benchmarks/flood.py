@@ -1,0 +1,169 @@
+"""A flood beside a periodic flow: how long does the flow take, against what was promised?
+
+    python benchmarks/flood.py [--seconds 10] [--flooders 1] [--json]
+
+One client publishes 100 messages a second on a topic of its own. Others flood another topic as
+fast as their sockets take it, and nobody subscribes to that. The same is done to each broker as a
+real process; Timebound is told about the flow beforehand and answers with a bound.
+Latency is taken from before the send to after the receipt, both in this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import re
+import selectors
+import socket
+import time
+from multiprocessing.synchronize import Event
+from typing import Any, Final
+
+from brokers import Kind, find_kinds, running
+
+from timebound.bench.handshake import open_connections
+from timebound.bench.options import LoadOptions
+from timebound.wire.codec import Decoder, encode
+from timebound.wire.packets import Ack, Publish, Subscribe, SubscribeEntry, make_publish
+from timebound.wire.properties import Properties
+
+RATE: Final = 100
+PERIOD_NS: Final = 1_000_000_000 // RATE
+SIZE: Final = 64
+DELAY: Final = "100ms"
+# After the last message is sent, how long answers may still come.
+DRAIN_S: Final = 5.0
+# The flood has begun, and the broker has measured itself, when it has used so much processor time.
+FLOODED_S: Final = 2.0
+FLOW_TOPIC: Final = "plant/pressure"
+FLOOD_TOPIC: Final = "noise/flood"
+_BOUND: Final = re.compile(r"waits at most ([0-9.]+) ms")
+
+
+def flood(port: int, stopping: Event) -> None:
+    """Publish as fast as the socket takes it; the process of one flooding client."""
+    connection = open_connections(LoadOptions(port=port), ["flooder"])[0]
+    data = encode(Publish(FLOOD_TOPIC, b"x" * SIZE), 5) * 500
+    connection.sock.settimeout(1.0)
+    while not stopping.is_set():
+        try:
+            connection.sock.send(data)
+        except TimeoutError:
+            continue
+        except OSError:
+            return
+
+
+def connect(port: int, name: str) -> socket.socket:
+    sock = open_connections(LoadOptions(port=port), [name])[0].sock
+    sock.settimeout(10.0)
+    return sock
+
+
+def advertise(sock: socket.socket) -> float | None:
+    """Tell the broker about the flow; gives the bound in milliseconds, None if it promises nothing."""
+    properties = Properties()
+    properties.user_properties = [("period", f"{PERIOD_NS}ns"), ("size", str(SIZE)), ("delay", DELAY)]
+    packet = make_publish(f"$timebound/advertise/{FLOW_TOPIC}", b"", 1, False, 1, properties)
+    sock.settimeout(10.0)
+    sock.sendall(encode(packet, 5))
+    decoder = Decoder(5, is_server=False)
+    while True:
+        for answer in decoder.feed(sock.recv(65_536)):
+            assert isinstance(answer, Ack), answer
+            found = _BOUND.search(answer.reason_string)
+            return float(found[1]) if found else None
+
+
+def measure(publisher: socket.socket, subscriber: socket.socket, seconds: float) -> list[float]:
+    """Send the flow and return the latency of each message that came, in milliseconds."""
+    decoder = Decoder(5, is_server=False)
+    latencies: list[float] = []
+    count = int(seconds * RATE)
+    started_ns = time.monotonic_ns()
+    sent = 0
+    publisher.setblocking(False)
+    subscriber.setblocking(False)
+    with selectors.DefaultSelector() as selector:
+        selector.register(subscriber, selectors.EVENT_READ)
+        while len(latencies) < count:
+            now_ns = time.monotonic_ns()
+            due_ns = started_ns + sent * PERIOD_NS
+            if sent < count and now_ns >= due_ns:
+                payload = now_ns.to_bytes(8, "big") + b"y" * (SIZE - 8)
+                publisher.send(encode(Publish(FLOW_TOPIC, payload), 5))
+                sent += 1
+                continue
+            wait_s = (due_ns - now_ns) / 1e9 if sent < count else DRAIN_S
+            if not selector.select(wait_s):
+                if sent == count:
+                    break
+                continue
+            received_ns = time.monotonic_ns()
+            for packet in decoder.feed(subscriber.recv(65_536)):
+                if isinstance(packet, Publish):
+                    latencies.append((received_ns - int.from_bytes(packet.payload[:8], "big")) / 1e6)
+    return latencies
+
+
+def run(kind: Kind, seconds: float, flooders: int) -> dict[str, Any]:
+    """Start a broker, flood it, and measure the flow."""
+    context = multiprocessing.get_context("spawn")
+    stopping = context.Event()
+    with running(kind) as broker:
+        subscriber = connect(broker.port, "reader")
+        subscriber.sendall(encode(Subscribe(1, [SubscribeEntry(FLOW_TOPIC)]), 5))
+        subscriber.recv(100)
+        publisher = connect(broker.port, "press")
+        bound_ms = advertise(publisher) if kind.name.startswith("timebound") else None
+        quiet = measure(publisher, subscriber, 1.0)
+        floods = [context.Process(target=flood, args=(broker.port, stopping)) for _ in range(flooders)]
+        for process in floods:
+            process.start()
+        cpu_s = broker.cpu_s()
+        end = time.monotonic() + 20
+        while broker.cpu_s() - cpu_s < FLOODED_S and time.monotonic() < end:
+            time.sleep(0.05)
+        if bound_ms is not None:
+            bound_ms = advertise(publisher)  # again: by now the broker knows its own speed
+        latencies = measure(publisher, subscriber, seconds)
+        stopping.set()
+        for process in floods:
+            process.join(10)
+    latencies.sort()
+    count = int(seconds * RATE)
+    return {
+        "broker": kind.version,
+        "lost": count - len(latencies),
+        "quiet_p50_ms": sorted(quiet)[len(quiet) // 2],
+        "p50_ms": latencies[len(latencies) // 2],
+        "p99_ms": latencies[int(len(latencies) * 0.99)],
+        "p999_ms": latencies[min(int(len(latencies) * 0.999), len(latencies) - 1)],
+        "max_ms": latencies[-1],
+        "bound_ms": bound_ms,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=10.0, help="how long to measure each broker")
+    parser.add_argument("--flooders", type=int, default=1, help="clients that flood")
+    parser.add_argument("--brokers", default="timebound,mosquitto", help="timebound, mosquitto, nats")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    given = parser.parse_args()
+    kinds = [kind for kind in find_kinds(given.brokers.split(",")) if not kind.missing]
+    rows = [run(kind, given.seconds, given.flooders) for kind in kinds]
+    if given.json:
+        print(json.dumps(rows, indent=2))
+        return
+    print(f"{RATE} messages/s beside {given.flooders} flooding client(s); milliseconds from send to receipt")
+    names = ["quiet_p50_ms", "p50_ms", "p99_ms", "p999_ms", "max_ms", "bound_ms"]
+    print(f"{'broker':<32} {'lost':>5}" + "".join(f" {name.removesuffix('_ms'):>9}" for name in names))
+    for row in rows:
+        cells = "".join(" " * 9 + "-" if row[name] is None else f" {row[name]:>9.2f}" for name in names)
+        print(f"{row['broker']:<32} {row['lost']:>5}{cells}")
+
+
+if __name__ == "__main__":
+    main()
