@@ -47,6 +47,19 @@ class MeshSubscription(Subscription):
         self.last_mile_ns = last_mile_ns
         self.number = 0  # given by the table
 
+    def copy(self) -> MeshSubscription:
+        """The same for another table: each table numbers its own."""
+        return MeshSubscription(
+            self.client_id,
+            self.home,
+            self.topic_filter,
+            self.predicate,
+            self.deadline_ns,
+            self.price,
+            self.penalty,
+            self.last_mile_ns,
+        )
+
 
 class Share:
     """What subscriptions of a group with the same deadline and last mile ask for, together."""
@@ -119,6 +132,11 @@ class SubscriptionTable:
         self._index.remove(known)
         self.version += 1
         return True
+
+    def home_of(self, client_id: str, topic_filter: str) -> str:
+        """The home of a subscription; empty if there is none."""
+        known = self._by_key.get((client_id, topic_filter))
+        return known.home if known is not None else ""
 
     def subscriptions(self) -> list[MeshSubscription]:
         return list(self._by_key.values())
