@@ -30,8 +30,8 @@ from timebound.version import is_compiled
 from timebound.wire.codec import Decoder, encode
 from timebound.wire.packets import Connect, Publish, Subscribe, SubscribeEntry
 
-ROUNDS: Final = 15
-PIECES: Final = 40
+ROUNDS: Final = 60
+PIECES: Final = 8
 PAYLOAD: Final = b"x" * 64
 FOR_EVER_NS: Final = 1 << 62
 # The bar of issue 3: with one active client, what the scheduling may take of the throughput.
