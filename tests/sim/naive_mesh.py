@@ -36,7 +36,7 @@ class NaiveLink:
 
 
 class NaiveMesh:
-    """EB or FIFO over the path tree of each message's origin, with the ε-drop."""
+    """EB, PC or FIFO over the path tree of each message's origin, with the ε-drop."""
 
     def __init__(self, setting: Setting, seed: int) -> None:
         self.setting = setting
@@ -139,8 +139,8 @@ class NaiveMesh:
         if not alive:
             return
         chosen = alive[0]
-        if self.setting.strategy == "eb":
-            chosen = max(alive, key=lambda item: (round(self._benefit(now, link, item[1]), 9), -item[0]))
+        if self.setting.strategy != "fifo":
+            chosen = max(alive, key=lambda item: (round(self._value(now, link, item[1]), 9), -item[0]))
         link.waiting.remove(chosen)
         link.is_busy = True
         real = self.real.sim_links[(link.source, link.target)]
@@ -148,8 +148,12 @@ class NaiveMesh:
         self._at(end, "free", (link,))
         self._at(end + self.setting.processing_ns, "arrive", (link.target, chosen[1]))
 
-    def _benefit(self, now: int, link: NaiveLink, what: MeshMessage) -> float:
-        return sum(price * chance for price, chance, _ in self._chances(now, link, what))
+    def _value(self, now: int, link: NaiveLink, what: MeshMessage) -> float:
+        first = sum(price * chance for price, chance, _ in self._chances(now, link, what))
+        if self.setting.strategy == "eb":
+            return first
+        later = now + int(self.setting.message_bytes / KB * link.mean * 1e9)
+        return first - sum(price * chance for price, chance, _ in self._chances(later, link, what))
 
 
 def _topology(setting: Setting, seed: int) -> Topology:

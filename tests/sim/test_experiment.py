@@ -21,10 +21,10 @@ def small(setting: Setting, minutes: int = 4) -> Setting:
     return replace(setting, topology=TopologySetting(layers=(2, 2, 4, 4)), duration_ns=minutes * MINUTE)
 
 
-@pytest.mark.parametrize("strategy", ["eb", "fifo"])
+@pytest.mark.parametrize("strategy", ["eb", "pc", "fifo"])
 @pytest.mark.parametrize("scenario", ["psd", "ssd"])
 def test_the_mesh_agrees_with_a_naive_model(scenario: str, strategy: str) -> None:
-    setting = small(paper_002(scenario, 25.0, strategy))
+    setting = small(paper_002(scenario, 25.0, strategy), minutes=3)
 
     result = run(setting, 3)
 
