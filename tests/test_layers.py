@@ -25,13 +25,14 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "records": frozenset(),
     "units": frozenset({"errors"}),
+    "toml_lines": frozenset(),
     "version": frozenset({"core"}),  # tells whether it is compiled
     "wire": GROUND,
     "core": GROUND,
     "channel": GROUND | {"core"},
     "client": GROUND | {"wire", "version"},
-    "sim": SHELL,
-    "node": SHELL,
+    "sim": SHELL | {"toml_lines"},
+    "node": SHELL | {"toml_lines"},
     "pipeline": frozenset({"errors", "records"}),
     "dashboard": frozenset({"errors", "records", "units"}),  # talks to a node over HTTP
     "bench": SHELL | {"channel", "client"},

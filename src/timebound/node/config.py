@@ -29,7 +29,7 @@ from timebound.node.config_values import (
     is_loopback,
 )
 from timebound.node.passwords import PasswordFile
-from timebound.node.toml_lines import KeyPath
+from timebound.toml_lines import KeyPath
 
 __all__ = [
     "NEVER_S",

@@ -34,7 +34,7 @@ from timebound.node.config_values import (
     format_size,
     settings_of,
 )
-from timebound.node.toml_lines import KeyPath, key_lines
+from timebound.toml_lines import KeyPath, key_lines
 
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]+")
