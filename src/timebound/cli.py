@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from timebound.commands import bench, bounds, control, demo, input, pubsub
+from timebound.commands import bench, bounds, control, demo, input, pubsub, sim
 from timebound.errors import ConfigError, TimeboundError
 from timebound.version import VERSION
 
@@ -30,6 +30,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.add_typer(bench.app, name="bench")
+app.add_typer(sim.app, name="sim")
 app.add_typer(demo.app, name="demo")
 app.add_typer(pubsub.app)
 app.add_typer(control.app, name="strategy")
