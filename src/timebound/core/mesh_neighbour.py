@@ -28,15 +28,25 @@ _NS_PER_BYTE: Final = NS_PER_S / KILOBYTE
 class Reach:
     """From here over one link to one home: times are ns, rates ns per byte."""
 
-    __slots__ = ("deviation", "fixed", "mean", "path")
+    __slots__ = ("_paths", "deviation", "fixed", "mean")
 
     def __init__(self, path: Path, queue: LinkQueue, wait_ns: int) -> None:
         link = queue.link
         # The waiting time joins the last mile: both come to it whatever the size.
-        self.path = Path(path.mean_s_per_kb, path.variance, path.brokers, path.last_mile_ns + wait_ns)
+        whole = Path(path.mean_s_per_kb, path.variance, path.brokers, path.last_mile_ns + wait_ns)
+        self._paths: dict[int, Path] = {0: whole}  # by the subscriber's own last mile
         self.mean = link.mean_ns_per_byte + path.mean_s_per_kb * _NS_PER_BYTE
         self.deviation = math.sqrt(link.variance + path.variance * _NS_PER_BYTE * _NS_PER_BYTE)
         self.fixed = float(path.brokers * link.processing_ns + wait_ns)
+
+    def path(self, last_mile_ns: int) -> Path:
+        """The whole way beyond the link to subscribers with this last mile."""
+        known = self._paths.get(last_mile_ns)
+        if known is None:
+            path = self._paths[0]
+            known = Path(path.mean_s_per_kb, path.variance, path.brokers, path.last_mile_ns + last_mile_ns)
+            self._paths[last_mile_ns] = known
+        return known
 
     def stake(self, group: HomeGroup, message: Message, size: float, age: float) -> float:
         """What sending now over this link is expected to gain from a group: Σ (price + penalty)·success."""
@@ -107,17 +117,10 @@ class Neighbour:
         """Work out and keep the audience of these groups, each with its reach."""
         terms: list[Term] = []
         for index in range(len(groups)):
-            path = reaches[index].path
+            reach = reaches[index]
             for share in groups[index].shares:
-                whole = path
-                if share.last_mile_ns:
-                    whole = Path(
-                        path.mean_s_per_kb,
-                        path.variance,
-                        path.brokers,
-                        path.last_mile_ns + share.last_mile_ns,
-                    )
-                terms.append(Term(share.deadline_ns, share.price, share.penalty, whole, share.count))
+                path = reach.path(share.last_mile_ns)
+                terms.append(Term(share.deadline_ns, share.price, share.penalty, path, share.count))
         audience = Audience(terms)
         if len(self.audiences) >= AUDIENCES_MAX:
             self.audiences = {}
