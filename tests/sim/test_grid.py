@@ -56,6 +56,19 @@ def test_the_papers_own_settings_are_as_printed() -> None:
     assert large.publishers[0].count * 4 == 40
 
 
+def test_ideas_are_added_one_by_one() -> None:
+    settings = [
+        Job("002", 6, "psd", 15.0, name, -1.0, 1).setting()
+        for name in ("worth", "worth-late", "worth-late-epsilon", "worth-late-preference", "timebound")
+    ]
+
+    assert [one.reading.routing for one in settings] == ["tree", "late", "late", "late", "late"]
+    assert [one.epsilon > 0.01 for one in settings] == [False, False, True, True, True]
+    assert [one.preference > 0 for one in settings] == [False, False, False, True, True]
+    assert [one.waiting_share > 0 for one in settings] == [False, False, False, False, True]
+    assert Job("002", 6, "psd", 15.0, "timebound-eb", -1.0, 1).setting().strategy == "eb"
+
+
 def test_runs_in_processes_give_the_same_rows_as_one_by_one() -> None:
     wanted = jobs("002", figures=(6,), rates=(15.0,), strategies=("eb", "timebound"), minutes=1.0)
 

@@ -13,7 +13,8 @@ from timebound.sim.papers import paper_001, paper_002, product
 from timebound.sim.readings import read_as
 from timebound.sim.setting import Setting
 
-# The papers' names of strategies beside ours; `timebound` is late binding with the default strategy.
+# The papers' names of strategies beside ours; `timebound` is late binding with the default strategy,
+# the names before it add its ideas one by one, and `timebound-eb` has all of them but the strategy.
 STRATEGIES: Final = {
     "fifo": "fifo",
     "fcfs": "fifo",
@@ -25,6 +26,11 @@ STRATEGIES: Final = {
     "ebpc": "ebpc",
     "mtep": "mtep",
     "worth": "worth",
+    "eb-late": "eb",
+    "worth-late": "worth",
+    "worth-late-epsilon": "worth",
+    "worth-late-preference": "worth",
+    "timebound-eb": "eb",
     "timebound": "worth",
 }
 RATES_002: Final = (1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0)
@@ -54,9 +60,25 @@ class Job:
         else:
             setting = paper_001(self.rate, name, self.weight)
         setting = read_as(setting, self.reading)
-        if self.strategy == "timebound":
-            setting = product(setting)
+        setting = _with_ideas(setting, self.strategy)
         return replace(setting, duration_ns=int(self.minutes * 60_000_000_000))
+
+
+def _with_ideas(setting: Setting, strategy: str) -> Setting:
+    """What a strategy's name asks for beside the order in the queues."""
+    whole = product(setting)
+    if strategy == "timebound":
+        return whole
+    if strategy == "timebound-eb":
+        return replace(whole, strategy="eb")
+    if "-late" not in strategy:
+        return setting
+    late = replace(setting, reading=whole.reading)
+    if strategy.endswith(("-epsilon", "-preference")):
+        late = replace(late, epsilon=whole.epsilon)
+    if strategy.endswith("-preference"):
+        late = replace(late, preference=whole.preference)
+    return late
 
 
 @dataclass(frozen=True, slots=True)

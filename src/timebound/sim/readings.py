@@ -45,6 +45,12 @@ def _timeout(setting: Setting) -> Setting:
     )
 
 
+def _mixed_sizes(setting: Setting) -> Setting:
+    sizes = uniform(10 * 1_024, 90 * 1_024)
+    publishers = tuple(replace(one, size_bytes=sizes) for one in setting.publishers)
+    return replace(setting, publishers=publishers, message_bytes=0)
+
+
 def _literal(setting: Setting) -> Setting:
     return setting
 
@@ -61,6 +67,7 @@ READINGS: Final[dict[str, tuple[str, Change]]] = {
     "periodic": ("publishers send at fixed intervals", _periodic),
     "kilobyte": ("every KB draws its own rate", _per_kilobyte),
     "clip": ("rates are clipped instead of drawn again", _clipped),
+    "mixed-sizes": ("beyond the papers: messages of 10 to 90 KB", _mixed_sizes),
     "timeout": ("messages without a timeout get one of 20 to 60 s", _timeout),
 }
 
