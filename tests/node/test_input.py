@@ -139,7 +139,7 @@ async def test_flood_does_not_delay_others_and_is_not_read_further(build: Build)
     flooder, flooded = house.open(Connect("flooder"))
     calm, _ = house.open(Connect("calm"))
     contend(house)
-    # More than one client may have waiting (queue_quanta_max is 1,024).
+    # More than one client may have waiting (queue_quanta_max is 256).
     house.send(flooder, *numbered("f", "flood", 3_000))
     house.send(calm, Publish("calm", b"now"))
     house.driver.turn()

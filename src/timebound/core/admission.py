@@ -142,7 +142,8 @@ class Admission:
         if is_new and self._flow_count >= self.flows_max:
             return refuse_full(contract, self.flows_max)
         taken = self.share_taken(contract)
-        if taken + self._share_of(contract) > self.reserved:
+        # A little more than nothing for sums of fractions: what was offered must fit.
+        if taken + self._share_of(contract) > self.reserved + 1e-9:
             return refuse_share(contract, self._share_of(contract), taken, self.reserved)
         previous = self._place(contract, contract.weight)
         bounds = self.bounds()

@@ -5,6 +5,7 @@ Values only; core/admission.py decides.
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Final
 
 from timebound.core.bounds import UNBOUNDED, Bound
@@ -161,7 +162,7 @@ def refuse_full(contract: Contract, flows_max: int) -> Decision:
 def refuse_share(contract: Contract, share: float, taken: float, reserved: float) -> Decision:
     """Refuse because the flows together would take more than is reserved for them."""
     left = reserved - taken
-    interval_ns = int(contract.interval_ns * share / left) + 1 if left > 0 else 0
+    interval_ns = ceil(contract.interval_ns * share / left) if left > 0 else 0
     offer = Offer(interval_ns, 0)
     decision = Decision(
         False,

@@ -225,8 +225,9 @@ class InputConfig:
     )
     queue_quanta_max: int = setting(
         "count",
-        1_024,
-        "what may wait of one client before its socket is left unread: some milliseconds of work",
+        256,
+        "what may wait of one client before its socket is left unread; "
+        "what stays in the socket costs no memory, and no time of others",
         minimum=16,
         maximum=65_536,
     )

@@ -66,7 +66,7 @@ STOP_INPUT: Final = 8  # its input queues are full, or it waits for them
 # Packets between two looks at the clock, and packets taken in at once: bounds on what one
 # publisher can do in a turn before the others are looked at.
 CLOCK_EVERY: Final = 32
-TAKEN_IN_MAX: Final = 128
+TAKEN_IN_MAX: Final = 64
 
 # Where several publishers are read in one turn, less of each: together they should fit the cache.
 SHARED_READ_BYTES: Final = 32 * 1024

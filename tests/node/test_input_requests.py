@@ -1,0 +1,270 @@
+"""Advertising, weights and bounds over the wire, by the client and by commands, at a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.conftest import BrokerProcess, StartBroker
+from tests.peer import Peer, join
+
+from timebound import Client
+from timebound.client.refusals import PublishRefused
+from timebound.errors import ProtocolError
+from timebound.node.input_requests import read_contract
+from timebound.wire.packets import Ack, Publish
+
+ADVERTISE = "$timebound/advertise/"
+# A fixed quantum: what is promised must not depend on how busy the machine is.
+CONFIG = """
+sys_interval = "100ms"
+[input]
+quantum_time = "100us"
+[[weights]]
+topic = "alarm/#"
+weight = 4
+"""
+
+
+@pytest.fixture
+def fixed(start_broker: StartBroker) -> BrokerProcess:
+    return start_broker(CONFIG)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path_factory.mktemp("input"), CONFIG)
+    yield process
+    process.check()
+    assert process.stop() == 0
+
+
+def ask(peer: Peer, topic: str, payload: bytes = b"", **terms: str) -> tuple[int, str]:
+    peer.publish(topic, payload, 1, user_properties=list(terms.items()))
+    answer = peer.expect(Ack)
+    return answer.reason_code, answer.reason_string
+
+
+def rows(port: int) -> list[dict[str, object]]:
+    with join(port) as peer:
+        ask(peer, "$timebound/control/bounds")
+        peer.subscribe("$SYS/broker/bounds")
+        found: list[dict[str, object]] = json.loads(peer.expect(Publish).payload)["rows"]
+        return found
+
+
+def command(port: int, *words: str) -> subprocess.CompletedProcess[str]:
+    where = ["--port", str(port)] if port else []
+    return subprocess.run(
+        [sys.executable, "-m", "timebound", *words, *where],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"COLUMNS": "200", "PATH": "/usr/bin", "PYTHONPATH": ":".join(sys.path)},
+    )
+
+
+def test_flow_is_admitted_with_a_bound(running: BrokerProcess) -> None:
+    with join(running.port, "press") as peer:
+        code, words = ask(peer, ADVERTISE + "alarm/1", period="10ms", size="64", delay="50ms")
+
+        assert code == 0
+        # A quantum each of `alarm/#`, `#` and its own, one just begun, and twice a turn of 2 ms.
+        assert words == "flow 'alarm/1' of client 'press' waits at most 4.400 ms"
+        row = rows(running.port)[0]
+        assert (row["topic"], row["client"], row["weight"], row["delay_ms"]) == ("alarm/1", "press", 4, 50)
+
+
+@pytest.mark.parametrize(
+    ("terms", "code", "words"),
+    [
+        ({"period": "20us"}, 0x97, "a period of 0.200 ms would fit"),
+        ({"rate": "100", "delay": "3ms"}, 0x97, "would wait up to"),
+        ({"rate": "100", "size": "5000000"}, 0x97, "of the service rate"),
+        ({"burst": "2"}, 0x83, "either period=20ms or rate=50"),
+        ({"rate": "100", "period": "10ms"}, 0x83, "either period=20ms or rate=50"),
+        ({"rate": "fast"}, 0x83, "property 'rate' is 'fast'"),
+        ({"rate": "0"}, 0x83, "property 'rate' is '0'"),
+        ({"rate": "-1"}, 0x83, "advertisement: interval"),
+        ({"period": "soon"}, 0x83, "property 'period' is 'soon'"),
+        ({"period": "0s"}, 0x83, "property 'period' is '0s'"),
+        ({"rate": "1", "burst": "many"}, 0x83, "property 'burst' is 'many'"),
+        ({"rate": "1", "burst": "0"}, 0x83, "burst 0 is out of range"),
+        ({"rate": "1", "weight": "5000"}, 0x83, "weight 5000 is out of range"),
+        ({"rate": "1", "delay": "5"}, 0x83, "property 'delay' is '5'"),
+        ({"rate": "1", "burts": "5"}, 0x83, "property 'burts' is unknown"),
+    ],
+)
+def test_refusal_names_what_breaks_and_what_would_fit(
+    running: BrokerProcess, terms: dict[str, str], code: int, words: str
+) -> None:
+    with join(running.port) as peer:
+        refused, reason = ask(peer, ADVERTISE + "log/1", **terms)
+
+        assert refused == code
+        assert words in reason
+        peer.expect_silence()
+    assert not [row for row in rows(running.port) if row["topic"] == "log/1"]
+
+
+def test_capacity_is_given_back_by_unadvertise_and_disconnect(fixed: BrokerProcess) -> None:
+    # 40 % of the service rate; half of it is for all flows.
+    heavy = {"rate": "4000", "burst": "1"}
+    first, second = join(fixed.port, "first"), join(fixed.port, "second")
+    assert ask(first, ADVERTISE + "a", weight="100", **heavy)[0] == 0
+    code, words = ask(second, ADVERTISE + "b", weight="100", **heavy)
+    assert code == 0x97
+    assert "10.0% of the 50% for advertised flows are left" in words
+
+    assert ask(first, ADVERTISE + "a") == (0, "")
+    assert ask(first, ADVERTISE + "a") == (0, "")  # twice does no harm
+    assert ask(second, ADVERTISE + "b", weight="100", **heavy)[0] == 0
+    assert ask(first, ADVERTISE + "a", weight="100", **heavy)[0] == 0x97
+
+    second.close()
+    fixed.wait_logged("'first' connected")
+    end = time.monotonic() + 10
+    while rows(fixed.port):
+        assert time.monotonic() < end, "the contract outlived its connection"
+    assert ask(first, ADVERTISE + "a", weight="100", **heavy)[0] == 0
+    first.close()
+
+
+def test_promise_to_one_flow_refuses_another_and_a_weight(fixed: BrokerProcess) -> None:
+    with join(fixed.port, "tight") as tight, join(fixed.port, "other") as other:
+        assert ask(tight, ADVERTISE + "t", rate="100", delay="4500us", weight="1")[0] == 0x97
+        assert ask(tight, ADVERTISE + "t", rate="100", delay="4500us", weight="8")[0] == 0
+
+        code, words = ask(other, ADVERTISE + "u", rate="100", weight="100")
+        assert code == 0x97
+        assert words.startswith("not_admitted: flow 't' of client 'tight' would wait up to")
+        assert "longer than its 4.500 ms" in words
+        assert "would fit" in words
+        code, words = ask(other, "$timebound/control/weight", b"noise/# 200")
+        assert code == 0x97
+        assert "flow 't' of client 'tight'" in words
+
+
+def test_access_rules_decide_who_may_advertise(start_broker: StartBroker) -> None:
+    broker = start_broker('[[acl]]\nuser = "*"\nfilter = "mine/#"\n')
+    with join(broker.port) as peer:
+        assert ask(peer, ADVERTISE + "mine/a", rate="10")[0] == 0
+        assert ask(peer, ADVERTISE + "yours/a", rate="10")[0] == 0x87
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "code"),
+    [
+        (ADVERTISE, b"", 0x90),
+        (ADVERTISE + "$SYS/x", b"", 0x90),
+        (ADVERTISE + "a", b"no properties", 0x83),
+        ("$timebound/control/weight", b"alarm/#", 0x83),
+        ("$timebound/control/weight", b"alarm/# heavy", 0x83),
+        ("$timebound/control/weight", b"alarm/# 0", 0x83),
+        ("$timebound/control/weight", b"a/#/b 3", 0x83),
+        ("$timebound/control/weight", b"$share/g/a 3", 0x83),
+    ],
+)
+def test_wrong_requests_are_refused(running: BrokerProcess, topic: str, payload: bytes, code: int) -> None:
+    with join(running.port) as peer:
+        assert ask(peer, topic, payload)[0] == code
+
+
+def test_excess_shows_in_the_figures(running: BrokerProcess) -> None:
+    with join(running.port, "eager") as peer, join(running.port, "counter") as counter:
+        assert ask(peer, ADVERTISE + "slow", period="10s", size="10")[0] == 0
+        counter.subscribe("$SYS/broker/input/excess_lowered")
+        for _ in range(5):
+            peer.publish("slow", b"1", 1)
+            peer.expect(Ack)
+        end = time.monotonic() + 10
+        while counter.expect(Publish).payload != b"4":
+            assert time.monotonic() < end
+
+
+async def test_client_advertises_and_renews_after_a_reconnection(start_broker: StartBroker) -> None:
+    broker = start_broker(CONFIG)
+    async with Client("127.0.0.1", broker.port, client_id="press") as client:
+        words = await client.advertise("alarm/1", period="10ms", burst=2, size=64, delay=0.05)
+        assert "waits at most" in words
+        with pytest.raises(PublishRefused, match="would fit"):
+            await client.advertise("alarm/2", rate=100_000)
+        lost = client._session.connection
+        assert lost is not None
+        lost._transport.abort()
+        async with asyncio.timeout(20):
+            # Answered after the advertisement, if it was sent on the new connection.
+            while client.reconnects == 0:
+                await client.publish("anything", qos=1)
+        assert [row["topic"] for row in rows(broker.port)] == ["alarm/1"]
+
+        await client.unadvertise("alarm/1")
+        assert rows(broker.port) == []
+
+
+async def test_client_refuses_impossible_flows() -> None:
+    client = Client("127.0.0.1", 1)
+    with pytest.raises(ValueError, match="either a period"):
+        await client.advertise("a")
+    with pytest.raises(ValueError, match="either a period"):
+        await client.advertise("a", period=1, rate=1)
+    with pytest.raises(ValueError, match="burst"):
+        await client.advertise("a", rate=1, burst=-1)
+
+
+def test_commands_set_and_list_weights_and_print_bounds(fixed: BrokerProcess) -> None:
+    assert command(fixed.port, "weight", "set", "noise/#", "2").stdout == "noise/#: 2\n"
+    listed = command(fixed.port, "weight", "list", "--json")
+    assert {row["topic"]: row["weight"] for row in json.loads(listed.stdout)} == {
+        "#": 1,
+        "alarm/#": 4,
+        "noise/#": 2,
+    }
+    refused = command(fixed.port, "weight", "set", "a/#/b", "2")
+    assert refused.returncode == 1
+    assert "'#' before its last level" in refused.stderr
+    with join(fixed.port, "press") as peer:
+        assert ask(peer, ADVERTISE + "alarm/1", period="10ms", delay="50ms")[0] == 0
+        table = command(fixed.port, "bounds").stdout
+    assert "quantum 100.0 us" in table
+    assert "alarm/1" in table
+    assert "reading and writing" in table
+
+
+def test_bounds_of_a_few_options_and_of_a_file(tmp_path: Path) -> None:
+    inline = ["--weights", "4,3,2", "--clients", "6", "--quantum", "51.2us", "--order", "paper"]
+    done = command(0, "bounds", *inline, "--flow", "topic=1,rate=723.4,burst=2", "--json")
+    row = json.loads(done.stdout)["rows"][0]
+    assert row["topic"] == 1
+    assert row["share"] == pytest.approx(4 / 9)
+    assert row["bound_printed_ms"] < row["bound_ms"] == row["bound_tight_ms"]
+
+    file = tmp_path / "plant.toml"
+    file.write_text(
+        'quantum = "10us"\n[[topic]]\nname = "a"\nweight = 2\n[[client]]\nname = "c"\npublishes = ["a"]\n'
+    )
+    assert "dominating" in command(0, "bounds", str(file), "--json").stdout
+    assert command(0, "bounds", str(file), "--weights", "1").returncode == 2
+    assert command(0, "bounds", "--weights", "1").returncode == 2
+    file.write_text("quantum = 3")
+    assert command(0, "bounds", str(file)).returncode == 2
+
+
+def test_calibrate_measures_this_machine() -> None:
+    result = json.loads(command(0, "calibrate", "--duration", "50ms", "--json").stdout)
+
+    assert 0 < result["median_us"] <= result["quantum_us"]
+    assert result["service_rate"] == pytest.approx(1e6 / result["quantum_us"])
+
+
+def test_rate_is_rounded_to_the_faster_side() -> None:
+    assert read_contract("c", "t", [("rate", "3")], 1).interval_ns == 333_333_333
+    with pytest.raises(ProtocolError, match="given twice"):
+        read_contract("c", "t", [("rate", "3"), ("rate", "3")], 1)
