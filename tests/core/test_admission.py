@@ -454,3 +454,45 @@ def test_flow_admitted_right_after_another_left_could_break_a_promise_and_is_ref
     late = contract("y", "y", weight=3, delay_ns=promised)
     assert not plan.advertise(late, now_ns=3 * QUANTUM).accepted
     assert plan.advertise(late, now_ns=3 * QUANTUM + promised).accepted
+
+
+def test_flows_get_no_more_than_what_is_reserved_for_them() -> None:
+    admission = Admission(quantum_ns=100, quantum_bytes=64, reserved=0.5)
+    assert admission.advertise(Contract("a", "t", interval_ns=250, weight=10), 0).accepted
+
+    refused = admission.advertise(Contract("b", "u", interval_ns=500, weight=10), 0)
+    assert not refused.accepted
+    assert 1_000 <= refused.offer.interval_ns <= 1_001  # fractions are floats
+    assert "10.0% of the 50% for advertised flows are left" in refused.reason
+    offered_ns = refused.offer.interval_ns
+    assert admission.advertise(Contract("b", "u", interval_ns=offered_ns, weight=10), 0).accepted
+    # Its own share does not count against a flow that is advertised again.
+    assert admission.advertise(Contract("a", "t", interval_ns=251, weight=10), 0).accepted
+
+
+def test_time_outside_the_queues_is_part_of_every_bound() -> None:
+    inside = Admission(quantum_ns=100, quantum_bytes=64)
+    outside = Admission(quantum_ns=100, quantum_bytes=64, outside_ns=5_000)
+    contract = Contract("a", "t", interval_ns=10_000, delay_ns=5_100)
+
+    bound_ns = inside.advertise(contract, 0).bound_ns
+    refused = outside.advertise(contract, 0)
+
+    assert bound_ns <= 5_100
+    assert not refused.accepted
+    assert refused.bound_ns == bound_ns + 5_000
+
+
+def test_background_weight_changes_only_if_every_promise_holds() -> None:
+    admission = Admission(quantum_ns=100, quantum_bytes=64)
+    admission.add_background("rest", 1, 1)
+    assert admission.advertise(Contract("a", "t", interval_ns=100_000, delay_ns=500), 0).accepted
+
+    assert admission.set_background("rest", 2, 0).accepted
+    refused = admission.set_background("rest", 100, 0)
+
+    assert not refused.accepted
+    assert refused.broken_topic == "t"
+    assert ("rest", 2, 1) in admission.topics()
+    with pytest.raises(ValueError, match="not planned"):
+        admission.set_background("other", 2, 0)
