@@ -18,6 +18,11 @@ from typing import Protocol
 
 import pytest
 import trustme
+from hypothesis import settings
+
+# A slow machine is no mistake of the code under test; what fails is printed so that it can be repeated.
+settings.register_profile("timebound", deadline=None, print_blob=True)
+settings.load_profile("timebound")
 
 # A loaded machine takes some seconds to import everything; a broker that hangs takes for ever.
 START_TIMEOUT_S = 20.0

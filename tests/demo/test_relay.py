@@ -129,6 +129,9 @@ def test_cut_breaks_connections_and_new_ones_work(server: socket.socket) -> None
     with ShapingRelay(server.getsockname()[1], RATE) as relay:
         client, accepted = connect(relay, server)
         with client, accepted:
+            # The server's end is accepted before the relay has noted the flow: one byte shows that it has.
+            accepted.sendall(b"x")
+            assert read(client, 1) == b"x"
             relay.cut()
             assert client.recv(1) == b""
         client, accepted = connect(relay, server)
