@@ -264,3 +264,16 @@ def test_any_text_parses_or_raises_an_error_inside_it(text: str) -> None:
     else:
         assert 0 <= failed.position <= len(text)
         assert f"at character {failed.position + 1}: " in str(failed)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("DATE '2026-01-31' IN ('2026-01-31')", True),
+        ("DATE '2026-01-31' IN ('2026-02-01', '2026-01-31')", True),
+        ("DATE '2026-01-31' NOT IN ('2026-02-01')", True),
+        ("DATE '2026-01-31' NOT IN ('no date')", False),  # unknown
+    ],
+)
+def test_texts_listed_beside_a_date_are_read_as_dates(text: str, expected: bool) -> None:
+    assert parse(text).matches(Attributes((), b"")) is expected

@@ -241,6 +241,16 @@ class Membership(Condition):
         truth = self._is_listed(self.operand.value(attributes))
         return -truth if self.is_negated else truth
 
+    def _is_listed_as_text(self, value: Moment) -> int:
+        truth = FALSE
+        for listed in self.texts:
+            moment = read_moment(listed)
+            if moment is None:
+                truth = UNKNOWN
+            elif moment.epoch_ns == value.epoch_ns:
+                return TRUE
+        return truth
+
     def _is_listed(self, value: object) -> int:
         text: object = value
         number: object = value
@@ -251,7 +261,12 @@ class Membership(Condition):
             boolean = value.boolean() if self.booleans else None
         truth = FALSE
         if self.texts:
-            if not isinstance(text, str):
+            if isinstance(value, Moment):
+                # As `=` does: a text beside a date-time is read as one.
+                truth = self._is_listed_as_text(value)
+                if truth == TRUE:
+                    return TRUE
+            elif not isinstance(text, str):
                 truth = UNKNOWN
             elif text in self.texts:
                 return TRUE
