@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from timebound.core.account import Account, TraceRun, pairs
+from timebound.core.account import Account, pairs
 from timebound.core.delay import link_of_rate
 from timebound.core.limits import BrokerLimits
 from timebound.core.message import RELEASED, Delivery, Message
 from timebound.core.scheduling import STRATEGY_NAMES, Scheduling
 from timebound.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL, Session
 from timebound.core.subscription import MICRO, Subscription
+from timebound.core.trace_run import TraceRun
 from timebound.records import Outcome, Reason
 from timebound.units import MILLISECOND, SECOND
 
@@ -168,9 +169,9 @@ class Bookkeeper:
         assert (self.earned, self.paid) == (account.earned_micro, account.paid_micro)
 
     def _add(self, run: TraceRun) -> None:
-        self.rows[run.outcome, run.reason] += run.count
-        subscription = run.subscription
-        if subscription is not None and run.outcome == Outcome.IN_TIME.value:
+        self.rows[run.kind.outcome, run.kind.reason] += run.count
+        subscription = run.kind.subscription
+        if subscription is not None and run.kind.outcome == Outcome.IN_TIME.value:
             self.earned += run.count * subscription.price_micro
         elif subscription is not None:
             self.paid += run.count * subscription.penalty_micro

@@ -330,5 +330,5 @@ async def test_slower_measurement_reports_the_flows_it_breaks(
     assert house.driver.input.figures()["flows_broken"] == 1
     assert "flow 't' of client 'a' can no longer be kept" in caplog.text
 
-    flows.set_measured(50_000, 2_000_000)
+    flows.set_measured(50_000, 4_000_000)
     assert [row["kept"] for row in flows.report()["rows"]] == [True]

@@ -76,8 +76,8 @@ def test_flow_is_admitted_with_a_bound(running: BrokerProcess) -> None:
         code, words = ask(peer, ADVERTISE + "alarm/1", period="10ms", size="64", delay="50ms")
 
         assert code == 0
-        # A quantum each of `alarm/#`, `#` and its own, one just begun, and twice a turn of 2 ms.
-        assert words == "flow 'alarm/1' of client 'press' waits at most 4.400 ms"
+        # A quantum each of `alarm/#`, `#` and its own, one just begun, and two rounds of 4 ms.
+        assert words == "flow 'alarm/1' of client 'press' waits at most 8.400 ms"
         row = rows(running.port)[0]
         assert (row["topic"], row["client"], row["weight"], row["delay_ms"]) == ("alarm/1", "press", 4, 50)
 
@@ -139,13 +139,13 @@ def test_capacity_is_given_back_by_unadvertise_and_disconnect(fixed: BrokerProce
 
 def test_promise_to_one_flow_refuses_another_and_a_weight(fixed: BrokerProcess) -> None:
     with join(fixed.port, "tight") as tight, join(fixed.port, "other") as other:
-        assert ask(tight, ADVERTISE + "t", rate="100", delay="4500us", weight="1")[0] == 0x97
-        assert ask(tight, ADVERTISE + "t", rate="100", delay="4500us", weight="8")[0] == 0
+        assert ask(tight, ADVERTISE + "t", rate="100", delay="8500us", weight="1")[0] == 0x97
+        assert ask(tight, ADVERTISE + "t", rate="100", delay="8500us", weight="8")[0] == 0
 
         code, words = ask(other, ADVERTISE + "u", rate="100", weight="100")
         assert code == 0x97
         assert words.startswith("not_admitted: flow 't' of client 'tight' would wait up to")
-        assert "longer than its 4.500 ms" in words
+        assert "longer than its 8.500 ms" in words
         assert "would fit" in words
         code, words = ask(other, "$timebound/control/weight", b"noise/# 200")
         assert code == 0x97

@@ -14,9 +14,10 @@ import pytest
 from tests.conftest import StartBroker
 from tests.peer import join
 
-from timebound.core.account import Account, TraceRun
+from timebound.core.account import Account
 from timebound.core.message import Delivery, Message
 from timebound.core.subscription import Subscription
+from timebound.core.trace_run import TraceRun
 from timebound.node.trace import TraceLimits, TraceWriter, to_table, trace_schema
 from timebound.records import TRACE_FIELDS, TRACE_SCHEMA_VERSION, Reason
 from timebound.units import MILLISECOND
@@ -108,6 +109,9 @@ def test_rows_are_written_in_order_and_none_is_lost(tmp_path: Path) -> None:
     assert Counter(row["outcome"] for row in rows) == {"in_time": 667, "dropped": 333}
     assert (writer.rows_written, writer.rows_lost) == (1_000, 0)
     [part] = parts(tmp_path)
+    file = pq.ParquetFile(part)
+    assert [(field.name, str(field.type)) for field in file.schema_arrow] == list(TRACE_FIELDS)
+    assert file.metadata.metadata[b"timebound.trace.version"] == str(TRACE_SCHEMA_VERSION).encode()
     assert part.parent.name == "node=node1"
     assert part.parent.parent.name == time.strftime("date=%Y-%m-%d", time.gmtime())
 

@@ -12,103 +12,12 @@ from typing import Final
 
 from timebound.core.message import Delivery, Message
 from timebound.core.subscription import Subscription
+from timebound.core.trace_run import TraceKind, TraceRun
 from timebound.records import Outcome, Reason
 
 IN_TIME: Final = Outcome.IN_TIME.value
 LATE: Final = Outcome.LATE.value
 DROPPED: Final = Outcome.DROPPED.value
-
-
-class TraceRun:
-    """Trace records that differ in nothing but their message id, which counts up from the first.
-
-    Messages that are read together are mostly alike: as a run they cost a comparison each, where
-    a record of its own would cost more than the message.
-    """
-
-    __slots__ = (
-        "allowed_ns",
-        "client_id",
-        "count",
-        "message",
-        "message_id",
-        "outcome",
-        "qos",
-        "queued_ns",
-        "reason",
-        "size_bytes",
-        "subscription",
-        "time_ns",
-    )
-
-    def __init__(
-        self,
-        client_id: str,
-        message: Message,
-        subscription: Subscription | None,
-        outcome: str,
-        reason: str,
-        time_ns: int,
-        qos: int,
-        queued_ns: int,
-        message_id: int,
-        count: int,
-    ) -> None:
-        self.client_id = client_id
-        self.message = message
-        self.subscription = subscription
-        self.outcome = outcome
-        self.reason = reason
-        self.time_ns = time_ns
-        self.qos = qos
-        self.queued_ns = queued_ns
-        self.message_id = message_id
-        self.count = count
-        self.size_bytes = message.size()
-        self.allowed_ns = message.allowed_ns(subscription)
-
-    def part(self, message_id: int, count: int) -> TraceRun:
-        """The same records for some of the message ids."""
-        return TraceRun(
-            self.client_id,
-            self.message,
-            self.subscription,
-            self.outcome,
-            self.reason,
-            self.time_ns,
-            self.qos,
-            self.queued_ns,
-            message_id,
-            count,
-        )
-
-    def takes(
-        self,
-        client_id: str,
-        delivery: Delivery,
-        subscription: Subscription | None,
-        outcome: str,
-        reason: str,
-        now_ns: int,
-    ) -> bool:
-        """Whether the record is the next one of this run."""
-        message = delivery.message
-        first = self.message
-        return (
-            message.sequence == self.message_id + self.count
-            and subscription is self.subscription
-            and now_ns == self.time_ns
-            and message.published_ns == first.published_ns
-            and message.topic == first.topic
-            and message.publisher == first.publisher
-            and client_id == self.client_id
-            and outcome is self.outcome
-            and reason == self.reason
-            and delivery.qos == self.qos
-            and message.size() == self.size_bytes
-            and message.timeout_ns == first.timeout_ns
-            and (delivery.sent_ns if delivery.sent_ns else now_ns) - delivery.offered_ns == self.queued_ns
-        )
 
 
 class Missed:
@@ -129,6 +38,8 @@ class Account:
     """Totals of all pairs since start, the rows of a trace, and what was missed."""
 
     __slots__ = (
+        "_kind",
+        "_run",
         "dropped",
         "earned_micro",
         "in_time",
@@ -149,6 +60,8 @@ class Account:
         self.paid_micro = 0
         self.is_tracing = False
         self.runs: list[TraceRun] = []
+        self._kind: TraceKind | None = None  # of the latest record
+        self._run: TraceRun | None = None  # that the latest record is in; None if it may not grow
         self.missed: list[Missed] = []
 
     def delivered(self, client_id: str, delivery: Delivery, now_ns: int) -> None:
@@ -207,10 +120,12 @@ class Account:
         """The trace since the last call."""
         runs = self.runs
         self.runs = []
+        self._run = None
         return runs
 
     def _untrace(self, client_id: str, message_id: int, subscription: Subscription | None) -> None:
         """Take the latest such record out of its run: what is behind it becomes a run of its own."""
+        self._run = None
         runs = self.runs
         index = len(runs)
         while index > 0:
@@ -218,9 +133,9 @@ class Account:
             run = runs[index]
             offset = message_id - run.message_id
             if (
-                run.client_id == client_id
-                and run.subscription is subscription
-                and not run.reason
+                run.kind.client_id == client_id
+                and run.kind.subscription is subscription
+                and not run.kind.reason
                 and 0 <= offset < run.count
             ):
                 del runs[index]
@@ -240,26 +155,21 @@ class Account:
         reason: str,
         now_ns: int,
     ) -> None:
-        runs = self.runs
-        if runs and runs[-1].takes(client_id, delivery, subscription, outcome, reason, now_ns):
-            runs[-1].count += 1
-        else:
-            message = delivery.message
-            queued_ns = (delivery.sent_ns if delivery.sent_ns else now_ns) - delivery.offered_ns
-            runs.append(
-                TraceRun(
-                    client_id,
-                    message,
-                    subscription,
-                    outcome,
-                    reason,
-                    now_ns,
-                    delivery.qos,
-                    queued_ns,
-                    message.sequence,
-                    1,
-                )
-            )
+        kind = self._kind
+        if kind is None or not kind.describes(client_id, delivery, subscription, outcome, reason):
+            kind = TraceKind(client_id, delivery, subscription, outcome, reason)
+            self._kind = kind
+            self._run = None
+        run = self._run
+        if run is not None and run.takes(delivery, now_ns):
+            run.extend()
+            return
+        message = delivery.message
+        run = TraceRun(
+            kind, now_ns, message.published_ns, delivery.offered_ns, delivery.sent_ns, message.sequence, 1
+        )
+        self._run = run
+        self.runs.append(run)
 
 
 def pairs(delivery: Delivery) -> list[Subscription | None]:

@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from timebound.core.account import TraceRun
 from timebound.core.broker import Broker
 from timebound.core.durability import Batch
 from timebound.core.effects import StoreOrder
+from timebound.core.trace_run import TraceRun
 from timebound.node.config_values import InputConfig, Limits
 from timebound.node.input import Input
 
@@ -152,15 +152,18 @@ class Driver:
             self.trace.write(broker.account.take_runs())
         if broker.has_ready():
             self.schedule()
-        if self.throttled and not self.is_storage_behind():
+        is_flooded = len(self.throttled) > 0 and not self.is_storage_behind()
+        if is_flooded:
             throttled = self.throttled
             self.throttled = []
             for paused in throttled:
                 paused.read_again()
         if has_input:
-            self.input.end()
-            if self.input.has_more():
+            self.input.end(is_flooded)
+            if self.input.has_more() or is_flooded:
                 self.schedule()
+        else:
+            self.input.rest()
         self._arm_timer()
 
     def is_storage_behind(self) -> bool:

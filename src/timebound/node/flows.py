@@ -40,6 +40,8 @@ TOPICS_REMEMBERED_MAX: Final = 1_024
 # What reading and writing take is part of each promise: until a socket is read, and again until
 # what the turn decided has been written, the loop comes round once.
 ROUNDS_OUTSIDE: Final = 2
+# The shortest round that promises go by: reading and writing can take as long as taking in.
+ROUND_TURNS: Final = 2
 # Smaller changes of what was measured are noise, and not worth looking at every flow.
 CHANGE_MIN: Final = 0.1
 
@@ -51,7 +53,7 @@ class Flows:
         self.config = config
         self.generation = 0  # changes when messages of a topic may have to wait somewhere else
         self.broken: list[Contract] = []  # admitted before a measurement said that it was too much
-        self.round_ns = int(config.turn_s * SECOND)
+        self.round_ns = ROUND_TURNS * int(config.turn_s * SECOND)
         self.admission = Admission(
             quantum_ns=quantum_ns,
             quantum_bytes=config.quantum_bytes,
@@ -179,7 +181,7 @@ class Flows:
         for flow in self.broken:
             if (flow.client, flow.topic) not in known:
                 logger.warning(
-                    "flow %r of client %r can no longer be kept: a quantum takes %.1f us, a turn %.1f ms",
+                    "flow %r of client %r can no longer be kept: a quantum takes %.1f us, a round %.1f ms",
                     flow.topic,
                     flow.client,
                     quantum_ns / 1_000,
@@ -201,7 +203,7 @@ class Flows:
             clients[flow.client] = clients.get(flow.client, 0.0) + weights[flow.topic] / quanta
         return {
             "quantum_us": admission.quantum_ns / 1_000,
-            "turn_ms": self.round_ns / MILLISECOND,
+            "round_ms": self.round_ns / MILLISECOND,
             "service_rate": SECOND / admission.quantum_ns,
             "order": admission.order,
             "reserved": admission.reserved,

@@ -15,7 +15,7 @@ from typing import Final
 
 from timebound.core.wrr import InputScheduler
 from timebound.node.config_values import InputConfig
-from timebound.node.flows import Flows
+from timebound.node.flows import ROUND_TURNS, Flows
 from timebound.node.meter import Meter
 from timebound.node.publisher import Arrival, Publisher
 from timebound.units import SECOND
@@ -158,21 +158,29 @@ class Input:
         self._quanta += count
         return until_ns
 
-    def end(self) -> None:
-        """The turn has written what it decided: note how long the round took."""
+    def end(self, is_flooded: bool) -> None:
+        """The turn has written what it decided: note how long the round took.
+
+        The next round begins now if there is more to do: waiting packets, or sockets that were left
+        unread. The caller then takes a turn at the next opportunity.
+        """
         now_ns = self.now_ns()
         elapsed_ns = now_ns - self._began_ns
         if self._quanta >= MEASURED_QUANTA_MIN:
             self.quanta_meter.add(elapsed_ns / self._quanta)
             self.rounds_meter.add(elapsed_ns)
         self._quanta = 0
-        self._began_ns = now_ns if self.has_more() else 0
+        self._began_ns = now_ns if is_flooded or self.has_more() else 0
+
+    def rest(self) -> None:
+        """A turn had nothing to take in: the round that was expected is none."""
+        self._began_ns = 0
 
     def figures(self) -> dict[str, int]:
         """Numbers for `$SYS` and metrics."""
         return {
             "quantum_ns": self.flows.admission.quantum_ns,
-            "turn_ns": self.flows.round_ns,
+            "round_ns": self.flows.round_ns,
             "flows": self.flows.admission.flow_count(),
             "flows_broken": len(self.flows.broken),
             "excess_lowered": self.excess_lowered,
@@ -184,7 +192,7 @@ class Input:
         if not self._is_measuring or self.quanta_meter.count < MEASURED_TURNS_MIN:
             return
         quantum_ns = self.quanta_meter.quantile_ns(MEASURED_QUANTA_PART)
-        round_ns = max(self.rounds_meter.quantile_ns(MEASURED_ROUNDS_PART), self.turn_ns)
+        round_ns = max(self.rounds_meter.quantile_ns(MEASURED_ROUNDS_PART), ROUND_TURNS * self.turn_ns)
         self.flows.set_measured(quantum_ns, round_ns)
         self._seconds += 1
         if self._seconds % FADE_SECONDS == 0:

@@ -58,10 +58,10 @@ def exposition(broker: Broker, trace: TraceWriter | None, input_: Input | None =
         figures = input_.figures()
         add("input_quantum_seconds", "gauge", "A quantum, as measured.", {"": figures["quantum_ns"] / SECOND})
         add(
-            "input_turn_seconds",
+            "input_round_seconds",
             "gauge",
-            "A turn of the loop, as measured.",
-            {"": figures["turn_ns"] / SECOND},
+            "A round of the loop, as measured.",
+            {"": figures["round_ns"] / SECOND},
         )
         add("input_flows", "gauge", "Advertised flows admitted.", {"": figures["flows"]})
         add("input_flows_broken", "gauge", "Flows that can no longer be kept.", {"": figures["flows_broken"]})

@@ -10,14 +10,15 @@ one. Files are closed by size and age; when all together are larger than allowed
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from timebound.core.account import TraceRun
+from timebound.core.trace_run import TraceKind, TraceRun
 from timebound.errors import ConfigError
 from timebound.records import TRACE_FIELDS, TRACE_SCHEMA_VERSION
 
@@ -30,7 +31,34 @@ logger = logging.getLogger("timebound.trace")
 PENDING_RUNS_MAX: Final = 2_000_000
 # Rows put into one row group of a file.
 GROUP_ROWS: Final = 262_144
-_STOP: Final = object()
+# How often records are collected and written, as one row group at least.
+COLLECT_S: Final = 0.5
+# Runs looked at, or a column made, before the broker gets its turn: a thread that does not wait holds
+# the interpreter for 5 ms, and the broker would stand still.
+SLICE_RUNS: Final = 500
+_METADATA: Final = {"timebound.trace.version": str(TRACE_SCHEMA_VERSION)}
+# Columns whose values mostly grow, and by which readers select. As differences they take a few bits a
+# record; all others, and texts, are few different values. Against the defaults of the library that is
+# a fifth of the time and a thirtieth of the space (200 ns and 0.1 bytes a record in runs of 32).
+_RISING: Final = ("time_ns", "message_id", "published_ns", "queued_ns")
+
+
+# Where the other columns come from.
+_FIELDS_OF_KIND: Final[dict[str, Callable[[TraceKind], Any]]] = {
+    "topic": lambda kind: kind.topic,
+    "publisher": lambda kind: kind.publisher,
+    "subscriber": lambda kind: kind.client_id,
+    "topic_filter": lambda kind: kind.subscription.topic_filter if kind.subscription else "",
+    "qos": lambda kind: kind.qos,
+    "size_bytes": lambda kind: kind.size_bytes,
+    "allowed_ns": lambda kind: kind.allowed_ns,
+    "outcome": lambda kind: kind.outcome,
+    "reason": lambda kind: kind.reason,
+    "price_micro": lambda kind: kind.subscription.price_micro if kind.subscription else 0,
+    "penalty_micro": lambda kind: kind.subscription.penalty_micro if kind.subscription else 0,
+    "hop": lambda kind: 0,
+    "link": lambda kind: kind.client_id,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +84,8 @@ class TraceWriter:
         self._path = path
         self._node_name = node_name
         self._limits = limits
-        self._batches: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._pending = 0
+        self._handed_over: deque[TraceRun] = deque()
+        self._stopping = threading.Event()
         self._file: _TraceFile | None = None
         self._number = 0
         self.rows_written = 0
@@ -71,31 +99,22 @@ class TraceWriter:
         """Hand over records; returns at once. What is too much is counted in `rows_lost`."""
         if not runs:
             return
-        if self._pending + len(runs) > PENDING_RUNS_MAX:
+        if len(self._handed_over) + len(runs) > PENDING_RUNS_MAX:
             self.rows_lost += sum(run.count for run in runs)
             return
-        self._pending += len(runs)
-        self._batches.put(runs)
+        self._handed_over.extend(runs)
 
     def close(self) -> None:
         """Write what is waiting and put the last file in its place."""
-        self._batches.put(_STOP)
+        self._stopping.set()
         self._thread.join()
 
     def _run(self) -> None:
-        waiting: list[TraceRun] = []
         is_open = True
         while is_open:
-            try:
-                batch = self._batches.get(timeout=1.0)
-                while True:
-                    if batch is _STOP:
-                        is_open = False
-                    else:
-                        waiting.extend(batch)
-                    batch = self._batches.get_nowait()
-            except queue.Empty:
-                pass
+            # Not woken for each batch: the broker would have to wait for this thread as often.
+            is_open = not self._stopping.wait(COLLECT_S)
+            waiting = [self._handed_over.popleft() for _ in range(len(self._handed_over))]
             try:
                 self._step(waiting, is_last=not is_open)
             except OSError as error:
@@ -103,8 +122,6 @@ class TraceWriter:
                 self.rows_lost += rows
                 logger.error("trace lost %d records: %s", rows, error)
                 self._file = None
-            self._pending -= len(waiting)
-            waiting = []
 
     def _step(self, runs: list[TraceRun], *, is_last: bool) -> None:
         if runs:
@@ -144,7 +161,16 @@ class _TraceFile:
         self._final = folder / name
         self._hidden = folder / f".{name}.tmp"
         self._started = time.monotonic()
-        self._writer = pq.ParquetWriter(self._hidden, trace_schema(), compression="zstd")
+        self._writer = pq.ParquetWriter(
+            self._hidden,
+            _written_schema(),
+            compression="zstd",
+            use_dictionary=[name for name, _ in TRACE_FIELDS if name not in _RISING],
+            column_encoding=dict.fromkeys(_RISING, "DELTA_BINARY_PACKED"),
+            write_statistics=list(_RISING),
+            store_schema=False,  # readers are to see strings, not how they were handed over
+        )
+        self._writer.add_key_value_metadata(_METADATA)
 
     def append(self, runs: list[TraceRun]) -> int:
         table = to_table(runs)
@@ -165,49 +191,74 @@ def trace_schema() -> pa.Schema:
     import pyarrow as pa
 
     fields = [pa.field(name, getattr(pa, kind)(), nullable=False) for name, kind in TRACE_FIELDS]
-    return pa.schema(fields, metadata={"timebound.trace.version": str(TRACE_SCHEMA_VERSION)})
+    return pa.schema(fields, metadata=_METADATA)
+
+
+def _written_schema() -> pa.Schema:
+    """The same with texts by number, as they are handed to the file: a text stands in it only once."""
+    import pyarrow as pa
+
+    coded = pa.dictionary(pa.int32(), pa.string())
+    return pa.schema(
+        [field.with_type(coded) if field.type == pa.string() else field for field in trace_schema()]
+    )
 
 
 def to_table(runs: list[TraceRun]) -> pa.Table:
-    """Expand runs into one record each, column by column."""
+    """Expand runs into one record each, column by column.
+
+    What there is to do for each record is done inside the library, which lets the broker run meanwhile.
+    """
     import numpy as np
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    counts = np.array([run.count for run in runs], dtype=np.int64)
-    starts = np.cumsum(counts) - counts
-    inside = np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(starts, counts)
-    values: dict[str, list[Any]] = {
-        "time_ns": [run.time_ns for run in runs],
-        "message_id": [run.message_id for run in runs],
-        "topic": [run.message.topic for run in runs],
-        "publisher": [run.message.publisher for run in runs],
-        "subscriber": [run.client_id for run in runs],
-        "topic_filter": [run.subscription.topic_filter if run.subscription else "" for run in runs],
-        "qos": [run.qos for run in runs],
-        "size_bytes": [run.size_bytes for run in runs],
-        "published_ns": [run.message.published_ns for run in runs],
-        "queued_ns": [run.queued_ns for run in runs],
-        "allowed_ns": [run.allowed_ns for run in runs],
-        "outcome": [run.outcome for run in runs],
-        "reason": [run.reason for run in runs],
-        "price_micro": [run.subscription.price_micro if run.subscription else 0 for run in runs],
-        "penalty_micro": [run.subscription.penalty_micro if run.subscription else 0 for run in runs],
-        "hop": [0] * len(runs),
-        "link": [run.client_id for run in runs],
-    }
-    columns = []
+    numbers, kinds = _by_run(runs)
+    counts = np.array(numbers["count"], dtype=np.int64)
+    run_of = pa.array(np.repeat(np.arange(len(runs), dtype=np.int32), counts))
+    kind_of = pa.array(np.array(numbers["kind"], dtype=np.int32)).take(run_of)
+    columns: dict[str, Any] = {}
     for name, kind in TRACE_FIELDS:
-        if kind == "string":
-            encoded = pa.array(values[name], pa.string()).dictionary_encode()
-            indices = pa.array(np.repeat(encoded.indices.to_numpy(), counts))
-            column = pa.DictionaryArray.from_arrays(indices, encoded.dictionary).cast(pa.string())
+        _let_others_run()
+        if name == "message_id":
+            # Of the first record of each run less its position, then the position of each added.
+            before_first = np.array(numbers[name], dtype=np.int64) - (np.cumsum(counts) - counts)
+            position = pa.array(np.arange(len(run_of), dtype=np.int64))
+            columns[name] = pc.add(pa.array(before_first).take(run_of), position)
+        elif name in _RISING:
+            columns[name] = pa.array(np.array(numbers[name], dtype=kind)).take(run_of)
+        elif kind == "string":
+            encoded = pa.array([_FIELDS_OF_KIND[name](one) for one in kinds], pa.string()).dictionary_encode()
+            columns[name] = pa.DictionaryArray.from_arrays(encoded.indices.take(kind_of), encoded.dictionary)
         else:
-            numbers = np.repeat(np.array(values[name], dtype=np.int64), counts)
-            if name == "message_id":
-                numbers = numbers + inside
-            column = pa.array(numbers).cast(getattr(pa, kind)())
-        columns.append(column)
-    return pa.Table.from_arrays(columns, schema=trace_schema())
+            values = [_FIELDS_OF_KIND[name](one) for one in kinds]
+            columns[name] = pa.array(np.array(values, dtype=kind)).take(kind_of)
+    return pa.Table.from_arrays(list(columns.values()), schema=_written_schema())
+
+
+def _by_run(runs: list[TraceRun]) -> tuple[dict[str, list[int]], list[TraceKind]]:
+    """The numbers of each run, by column, `kind` being an index into the kinds that come second."""
+    numbers: dict[str, list[int]] = {name: [] for name in ("count", "kind", *_RISING)}
+    kinds: list[TraceKind] = []
+    index_of: dict[int, int] = {}  # by identity: equal ones that follow each other are the same object
+    for start in range(0, len(runs), SLICE_RUNS):
+        part = runs[start : start + SLICE_RUNS]
+        numbers["count"] += [run.count for run in part]
+        numbers["time_ns"] += [run.time_ns for run in part]
+        numbers["message_id"] += [run.message_id for run in part]
+        numbers["published_ns"] += [run.published_ns for run in part]
+        numbers["queued_ns"] += [run.queued_ns() for run in part]
+        for run in part:
+            index = index_of.setdefault(id(run.kind), len(kinds))
+            if index == len(kinds):
+                kinds.append(run.kind)
+            numbers["kind"].append(index)
+        _let_others_run()
+    return numbers, kinds
+
+
+def _let_others_run() -> None:
+    time.sleep(0)
 
 
 def _sweep_hidden(path: Path, node_name: str) -> None:

@@ -1,0 +1,112 @@
+"""Trace records in runs: what is the same for many records stands only once.
+
+Messages that are read together are mostly alike: as a run they cost a comparison each, where a
+record of its own would cost more than the message. A run keeps no message alive: while a trace is
+written that would be many objects, and the collector would look at all of them again and again.
+"""
+
+from __future__ import annotations
+
+from timebound.core.message import Delivery
+from timebound.core.subscription import Subscription
+
+
+class TraceKind:
+    """What records have in common beside their times and numbers."""
+
+    __slots__ = (
+        "allowed_ns",
+        "client_id",
+        "outcome",
+        "payload_length",
+        "publisher",
+        "qos",
+        "reason",
+        "size_bytes",
+        "subscription",
+        "timeout_ns",
+        "topic",
+    )
+
+    def __init__(
+        self, client_id: str, delivery: Delivery, subscription: Subscription | None, outcome: str, reason: str
+    ) -> None:
+        message = delivery.message
+        self.client_id = client_id
+        self.subscription = subscription
+        self.outcome = outcome
+        self.reason = reason
+        self.qos = delivery.qos
+        self.topic = message.topic
+        self.publisher = message.publisher
+        self.payload_length = len(message.payload)
+        self.size_bytes = message.size()
+        self.timeout_ns = message.timeout_ns
+        self.allowed_ns = message.allowed_ns(subscription)
+
+    def describes(
+        self, client_id: str, delivery: Delivery, subscription: Subscription | None, outcome: str, reason: str
+    ) -> bool:
+        message = delivery.message
+        return (
+            subscription is self.subscription
+            and outcome is self.outcome
+            and len(message.payload) == self.payload_length
+            and message.topic == self.topic
+            and message.publisher == self.publisher
+            and client_id == self.client_id
+            and delivery.qos == self.qos
+            and message.timeout_ns == self.timeout_ns
+            and reason == self.reason
+            and message.size() == self.size_bytes
+        )
+
+
+class TraceRun:
+    """Records that differ in nothing but their message id, which counts up from the first."""
+
+    __slots__ = ("count", "kind", "message_id", "next_id", "offered_ns", "published_ns", "sent_ns", "time_ns")
+
+    def __init__(
+        self,
+        kind: TraceKind,
+        time_ns: int,
+        published_ns: int,
+        offered_ns: int,
+        sent_ns: int,
+        message_id: int,
+        count: int,
+    ) -> None:
+        self.kind = kind
+        self.time_ns = time_ns  # when the outcome was known
+        self.published_ns = published_ns
+        self.offered_ns = offered_ns
+        self.sent_ns = sent_ns  # 0 = it was not
+        self.message_id = message_id
+        self.next_id = message_id + count
+        self.count = count
+
+    def queued_ns(self) -> int:
+        """From being offered until it was sent, or given up."""
+        return (self.sent_ns if self.sent_ns else self.time_ns) - self.offered_ns
+
+    def takes(self, delivery: Delivery, now_ns: int) -> bool:
+        """Whether a record of this kind is the next one of this run."""
+        message = delivery.message
+        return (
+            message.sequence == self.next_id
+            and now_ns == self.time_ns
+            and delivery.offered_ns == self.offered_ns
+            and message.published_ns == self.published_ns
+            and delivery.sent_ns == self.sent_ns
+        )
+
+    def extend(self) -> None:
+        self.next_id += 1
+        self.count += 1
+
+    def part(self, message_id: int, count: int) -> TraceRun:
+        """The same records for some of the message ids."""
+        return TraceRun(
+            self.kind, self.time_ns, self.published_ns, self.offered_ns, self.sent_ns, message_id, count
+        )
