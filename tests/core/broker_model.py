@@ -261,10 +261,19 @@ class BrokerModel:
                 retain = message.retain and any(one.retain_as_published for one in wanted)
                 self._offer(session, message, wanted, retain, promise)
         for candidates in shared.values():
-            connected = [one for one in candidates if self.sessions[one.client_id].is_connected]
-            chosen = self.choose(connected or candidates, message)
+            chosen = self.choose(self._able(candidates, message), message)
             retain = message.retain and chosen.retain_as_published
             self._offer(self.sessions[chosen.client_id], message, [chosen], retain, promise)
+
+    def _able(self, candidates: list[Subscription], message: Message) -> list[Subscription]:
+        """The members of a group that are asked first: who can take it now, then who can keep it."""
+        connected = [one for one in candidates if self.sessions[one.client_id].is_connected]
+        takers = [
+            one
+            for one in candidates
+            if not self.refuses(self.sessions[one.client_id], min(one.qos, message.qos))
+        ]
+        return [one for one in connected if one in takers] or takers or connected or candidates
 
     def _offer(
         self,

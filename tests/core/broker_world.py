@@ -321,10 +321,10 @@ class World:
             if len(new) > len(coming):
                 return one
         for one in candidates:
-            qos = min(one.qos, message.qos)
-            if one.client_id == self.connecting or self.model.refuses(
-                self.model.sessions[one.client_id], qos
-            ):
+            if self.model.refuses(self.model.sessions[one.client_id], min(one.qos, message.qos)):
+                return one
+        for one in candidates:
+            if one.client_id == self.connecting:
                 return one
         raise AssertionError("a group lost a message")
 

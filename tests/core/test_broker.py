@@ -214,6 +214,22 @@ def test_a_group_without_connected_members_keeps_the_message_for_one_of_them() -
     assert sorted(member.session.queued_messages() for member in members) == [0, 1]
 
 
+def test_the_turn_skips_members_whose_queue_is_full() -> None:
+    node = Node(BrokerLimits(queue_messages_per_client_max=2), durable=False)
+    publisher = node.connect("publisher")
+    members = [node.connect(name) for name in ("a", "b")]
+    for member in members:
+        node.subscribe(member, "$share/g/t", 1)
+    node.disconnect(members[0])
+    node.disconnect(members[1])
+
+    for number in range(4):
+        node.publish(publisher, "t", b"%d" % number, 1)
+
+    assert [member.session.queued_messages() for member in members] == [2, 2]
+    assert not any(node.broker.account.dropped.values())
+
+
 def test_shared_and_own_subscriptions_are_served_apart() -> None:
     node = Node(durable=False)
     peer = node.connect("c")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -363,5 +363,6 @@ class Walk:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32))
+@example(1149)  # a will for a shared group whose only other member had a full queue
 def test_a_long_walk_keeps_every_promise(seed: int) -> None:
     Walk(seed).run()

@@ -133,20 +133,32 @@ class Distribution:
             )
 
     def _route_shared(self, candidates: list[Subscription], message: Message, now_ns: int) -> int:
-        """Give the message to the first member that is connected, or else the first at all."""
+        """Give the message to one member of the group."""
         if not candidates:
             return 0
-        chosen = candidates[0]
-        for subscription in candidates:
-            if self._sessions[subscription.client_id].connection:
-                chosen = subscription
-                break
+        chosen = self._able_member(candidates, message)
         identifiers = (chosen.identifier,) if chosen.identifier else ()
         retain = message.retain and chosen.retain_as_published
         session = self._sessions[chosen.client_id]
         qos = min(message.qos, chosen.qos)
         self._outbound.offer(session, message, qos, retain, identifiers, chosen, NO_OTHERS, now_ns)
         return 1
+
+    def _able_member(self, candidates: list[Subscription], message: Message) -> Subscription:
+        """The first that is connected and has room; then the first that can keep it until it is back."""
+        size = message.size()
+        keeper: Subscription | None = None
+        connected: Subscription | None = None
+        for subscription in candidates:
+            session = self._sessions[subscription.client_id]
+            has_room = not self._outbound.is_full(session, size)
+            if session.connection:
+                if has_room:
+                    return subscription
+                connected = connected or subscription
+            elif has_room and keeper is None and message.qos > 0 and subscription.qos > 0:
+                keeper = subscription
+        return keeper or connected or candidates[0]
 
     def _retain(self, message: Message) -> None:
         if not message.payload:

@@ -404,15 +404,16 @@ class Outbound:
                 session.queue_bytes + size <= limits.queue_bytes_per_client_max
                 and len(session.queue) + len(session.waiting) < limits.queue_messages_per_client_max
             )
-        if self._is_full(session, size):
+        if self.is_full(session, size):
             # What is worth least leaves, which may be what came last.
             self._compete(session, link, now_ns)
             # What waits for the client's answers has been chosen, and makes no room any more.
-            if session.waiting and self._is_full(session, size):
+            if session.waiting and self.is_full(session, size):
                 return False
         return size <= limits.queue_bytes_per_client_max
 
-    def _is_full(self, session: Session, size: int) -> bool:
+    def is_full(self, session: Session, size: int) -> bool:
+        """Whether something of this session has to go before another message can wait."""
         return (
             session.queue_bytes + size > self._limits.queue_bytes_per_client_max
             or session.queued_messages() >= self._limits.queue_messages_per_client_max
