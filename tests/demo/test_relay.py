@@ -97,7 +97,8 @@ def test_an_idle_link_delays_a_message_by_its_sending_time_only(server: socket.s
                 read(client, 200)
                 took.append(time.monotonic() - started_s)
 
-    assert 0.001 <= min(took) < 0.01
+    # Waiting may end a few microseconds early: a clock's step.
+    assert 0.0009 <= min(took) < 0.01
 
 
 def test_little_is_taken_ahead_of_the_link(server: socket.socket) -> None:
