@@ -95,7 +95,11 @@ def extensions() -> list[object]:
 
 
 class ParallelBuild(build_ext):
-    """Compiles the C files of one extension at the same time, as many as there are cores."""
+    """Compiles as many C files at the same time as there are cores, of one extension or of several."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count() or 1
 
     def build_extensions(self) -> None:
         compile_some = self.compiler.compile
