@@ -33,6 +33,7 @@ from timebound.core.scheduling import Scheduling
 from timebound.core.session import ENCODED, PUBACK, PUBCOMP, PUBREC, PUBREL, ReadyList, Reply, Session
 from timebound.core.stats import Counters, Statistics
 from timebound.core.subscription import Subscription
+from timebound.core.tap import Tap
 from timebound.core.topic import split_share
 from timebound.core.waits import Waits
 from timebound.records import Reason
@@ -333,6 +334,15 @@ class Broker:
     def take_batch(self) -> Batch | None:
         """Orders for storage; call `committed` with the batch when they are on disk."""
         return self._durability.take()
+
+    def keep_topics(self, topic_filters: list[str]) -> None:
+        """Collect messages of these topics for `take_kept`, as journals need them."""
+        self._distribution.tap = Tap(topic_filters)
+
+    def take_kept(self) -> list[Message]:
+        """Messages for the journals since the last call."""
+        tap = self._distribution.tap
+        return tap.take() if tap is not None else []
 
     def committed(self, batch: Batch) -> None:
         self._durability.committed(batch)

@@ -21,6 +21,7 @@ from timebound.core.retained import RetainedStore
 from timebound.core.session import Session
 from timebound.core.stats import Counters
 from timebound.core.subscription import Subscription
+from timebound.core.tap import Tap
 from timebound.core.waits import Waits
 from timebound.records import Reason
 
@@ -43,6 +44,7 @@ class Distribution:
         "_sessions",
         "_waits",
         "sequence",
+        "tap",
     )
 
     def __init__(
@@ -64,11 +66,14 @@ class Distribution:
         self._counters = counters
         self._groups = 0  # correlations completed
         self.sequence = 0  # of the last message
+        self.tap: Tap | None = None  # for messages that are kept in journals
 
     def route(self, message: Message, now_ns: int) -> int:
         """Give a message to everybody who wants it; the count of sessions it matched."""
         self.sequence += 1
         message.sequence = self.sequence
+        if self.tap is not None and self.tap.offer(message) and message.qos:
+            self._durability.expect_journal()
         if message.retain:
             self._retain(message)
         route = self._index.match(message.topic)

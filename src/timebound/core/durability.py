@@ -4,6 +4,7 @@ Orders for storage collect here during a loop turn, and with them the replies an
 deliveries that depend on them. The shell takes both as one batch, writes the orders, and
 hands the batch back; only then is what it held released, in the order it was made. A reply
 also waits when an earlier one of the same session does, so that answers never overtake.
+Messages that a journal keeps are no orders, but replies to them wait in the same way.
 """
 
 from __future__ import annotations
@@ -28,32 +29,38 @@ class Held:
 class Batch:
     """Orders to write in one transaction, and what may go once they are written."""
 
-    __slots__ = ("held", "orders")
+    __slots__ = ("held", "is_journaled", "orders")
 
-    def __init__(self, orders: list[StoreOrder], held: list[Held]) -> None:
+    def __init__(self, orders: list[StoreOrder], held: list[Held], is_journaled: bool = False) -> None:
         self.orders = orders
         self.held = held
+        self.is_journaled = is_journaled  # what it holds waits for the journals, too
 
 
 class Durability:
     """Collects orders and holds back what depends on them."""
 
-    __slots__ = ("_held", "_orders", "_ready", "_unfinished", "is_enabled")
+    __slots__ = ("_held", "_journaled", "_orders", "_ready", "_unfinished", "is_enabled")
 
     def __init__(self, ready: ReadyList, is_enabled: bool) -> None:
         self.is_enabled = is_enabled
         self._ready = ready
         self._orders: list[StoreOrder] = []
         self._held: list[Held] = []
+        self._journaled = 0  # messages to be acknowledged that a journal keeps
         self._unfinished = 0
 
     def add(self, order: StoreOrder) -> None:
         if self.is_enabled:
             self._orders.append(order)
 
+    def expect_journal(self) -> None:
+        """A journal keeps the message that is being handled: its answer waits until it has it on disk."""
+        self._journaled += 1
+
     def mark(self) -> int:
         """A position to compare with: were orders added since?"""
-        return len(self._orders)
+        return len(self._orders) + self._journaled
 
     def is_settled(self) -> bool:
         """Whether everything ordered so far is on disk."""
@@ -61,7 +68,7 @@ class Durability:
 
     def reply(self, session: Session, reply: Reply, mark: int) -> None:
         """Answer the session: now, or after the orders added since `mark` are on disk."""
-        if session.held == 0 and len(self._orders) == mark:
+        if session.held == 0 and self.mark() == mark:
             session.replies.append(reply)
             self._ready.add(session)
         else:
@@ -78,9 +85,11 @@ class Durability:
 
     def take(self) -> Batch | None:
         """What was collected since the last call; hand it back with `committed` when written."""
+        is_journaled = self._journaled > 0
+        self._journaled = 0
         if not self._orders and not self._held:
             return None
-        batch = Batch(self._orders, self._held)
+        batch = Batch(self._orders, self._held, is_journaled)
         self._orders = []
         self._held = []
         self._unfinished += 1

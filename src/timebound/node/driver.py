@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 from timebound.core.broker import Broker
 from timebound.core.durability import Batch
 from timebound.core.effects import StoreOrder
+from timebound.core.message import Message
 from timebound.core.trace_run import TraceRun
 from timebound.node.config_values import InputConfig, Limits
 from timebound.node.input import Input
@@ -43,6 +44,18 @@ class TraceSink(Protocol):
     """What the driver needs of a trace."""
 
     def write(self, runs: list[TraceRun]) -> None: ...
+
+
+class JournalSink(Protocol):
+    """What the driver needs of the journals."""
+
+    def write(self, messages: list[Message]) -> None: ...
+
+    def write_trace(self, runs: list[TraceRun]) -> None: ...
+
+    def sync(self, done: Callable[[], None]) -> None: ...
+
+    def is_behind(self) -> bool: ...
 
 
 class Client(Protocol):
@@ -78,8 +91,10 @@ class Driver:
         self.throttled: list[Client] = []  # not read again before the turn is over
         self.authenticated = 0
         self.trace: TraceSink | None = None
+        self.journals: JournalSink | None = None
         self.doors: list[Any] = []  # of all listeners; `handshake.Door`, which knows the driver
         self._storage = storage
+        self._syncing = 0  # batches that wait for the journals before they go to the storage
         self._loop = loop
         self._is_scheduled = False
         self._last_number = 0
@@ -145,11 +160,13 @@ class Driver:
             served = self.connections.get(session.connection)
             if served is not None:
                 served.flush()
+        if self.journals is not None:
+            self.journals.write(broker.take_kept())
         batch = broker.take_batch()
         if batch is not None:
             self._store(batch)
-        if self.trace is not None and broker.account.runs:
-            self.trace.write(broker.account.take_runs())
+        if broker.account.runs:
+            self._hand_over_trace()
         if broker.has_ready():
             self.schedule()
         is_flooded = len(self.throttled) > 0 and not self.is_storage_behind()
@@ -168,15 +185,50 @@ class Driver:
 
     def is_storage_behind(self) -> bool:
         """Whether so much waits for the disk that nothing more should be taken in."""
+        if self.journals is not None and self.journals.is_behind():
+            return True
         return self._storage.pending_orders > STORAGE_ORDERS_MAX
 
+    def _hand_over_trace(self) -> None:
+        runs = self.broker.account.take_runs()
+        if self.trace is not None:
+            self.trace.write(runs)
+        if self.journals is not None:
+            self.journals.write_trace(runs)
+
+    def wait_stored(self, done: Callable[[], None]) -> None:
+        """Have `done` called, in some thread, when all that was decided so far is on disk."""
+        self.turn()
+        if self.journals is None:
+            self._storage.submit([], done)
+        else:
+            self._syncing += 1
+            self.journals.sync(lambda: self._call_from_thread(self._wait_storage, done))
+
+    def _wait_storage(self, done: Callable[[], None]) -> None:
+        self._syncing -= 1
+        self._storage.submit([], done)
+
     def _store(self, batch: Batch) -> None:
+        journals = self.journals
+        if journals is None or (self._syncing == 0 and not batch.is_journaled):
+            self._submit(batch)
+            return
+        # The journals first: what the storage knows to be received will not be sent again.
+        self._syncing += 1
+        journals.sync(lambda: self._call_from_thread(self._synced, batch))
+
+    def _synced(self, batch: Batch) -> None:
+        self._syncing -= 1
+        self._submit(batch)
+
+    def _submit(self, batch: Batch) -> None:
         # `done` is called from the storage's thread; batches come back in their order.
         self._storage.submit(batch.orders, lambda: self._call_from_thread(self._committed, batch))
 
-    def _call_from_thread(self, callback: Callable[[Batch], None], batch: Batch) -> None:
+    def _call_from_thread(self, callback: Callable[[Any], None], argument: Any) -> None:
         try:
-            self._loop.call_soon_threadsafe(callback, batch)
+            self._loop.call_soon_threadsafe(callback, argument)
         except RuntimeError:  # the loop is closed: the broker has stopped, nobody waits for it
             logger.debug("storage finished after the loop had closed")
 
