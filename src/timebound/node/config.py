@@ -155,6 +155,8 @@ def _check_files(reader: ConfigReader) -> None:
     for index, listener in enumerate(config.listeners):
         if listener.tls is not None:
             _check_tls(reader, listener.tls, ("listeners", index, "tls"))
+    if config.flight.tls is not None:
+        _check_tls(reader, config.flight.tls, ("flight", "tls"))
     if config.security.password_file is not None:
         try:
             PasswordFile.load(config.security.password_file)

@@ -22,7 +22,9 @@ from timebound.node.config_values import (
     AclEntry,
     Config,
     DataConfig,
+    FlightConfig,
     InputConfig,
+    JournalConfig,
     Limits,
     ListenerConfig,
     LogConfig,
@@ -55,6 +57,7 @@ class ConfigReader:
             self._check_names(document)
             self.config = self._read(document)
             self._check_listeners()
+            self._check_flight()
             self._check_limits()
 
     def note(self, at: KeyPath, message: str) -> None:
@@ -100,6 +103,8 @@ class ConfigReader:
             limits=Limits(**self._table(Limits, document.get("limits", {}), ("limits",))),
             input=self._input(document),
             trace=self._trace(document),
+            journals=self._journals(document),
+            flight=self._flight(document),
             metrics=MetricsConfig(**self._table(MetricsConfig, document.get("metrics", {}), ("metrics",))),
             log=LogConfig(**self._table(LogConfig, document.get("log", {}), ("log",))),
         )
@@ -140,6 +145,54 @@ class ConfigReader:
         values = self._table(TraceConfig, document.get("trace", {}), ("trace",))
         values.setdefault("path", self._path.parent / TraceConfig().path)
         return TraceConfig(**values)
+
+    def _journals(self, document: dict[str, Any]) -> tuple[JournalConfig, ...]:
+        found: list[JournalConfig] = []
+        for raw, at in self._tables(document, "journals"):
+            values = self._table(JournalConfig, raw, at)
+            if "name" not in raw:
+                self.note((*at, "name"), "is required")
+            if "name" not in values:
+                continue
+            journal = JournalConfig(**values)
+            self._check_journal(journal, found, at)
+            if journal.trace and "filter" in raw:
+                self.note((*at, "filter"), "is for messages; a journal of the trace keeps all its records")
+            found.append(journal)
+        return tuple(found)
+
+    def _check_journal(self, journal: JournalConfig, others: list[JournalConfig], at: KeyPath) -> None:
+        if not _NODE_NAME.fullmatch(journal.name) or journal.name.startswith("."):
+            text = f"must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with '.', not {shown(journal.name)}"
+            self.note((*at, "name"), text)
+        if any(other.name == journal.name for other in others):
+            self.note((*at, "name"), f"a journal above is called {journal.name!r} already")
+        try:
+            check_filter(journal.filter)
+        except FilterError as exc:
+            self.note((*at, "filter"), str(exc))
+        if journal.filter.startswith("$share/"):
+            self.note((*at, "filter"), "messages are published to topics, not to shared subscriptions")
+
+    def _flight(self, document: dict[str, Any]) -> FlightConfig:
+        raw = document.get("flight", {})
+        values = self._table(FlightConfig, raw, ("flight",))
+        has_tls = isinstance(raw, dict) and "tls" in raw
+        tls = self._tls(raw["tls"], ("flight", "tls")) if has_tls else None
+        if tls is not None and tls.identity != "none":
+            self.note(("flight", "tls", "identity"), "is for listeners; here users give a password")
+        return FlightConfig(**values, tls=tls)
+
+    def _check_flight(self) -> None:
+        flight = self.config.flight
+        if not self.config.flight_enabled or self._is_noted("flight") or self._is_noted("security"):
+            return
+        if flight.host == "":
+            self.note(("flight", "host"), 'is empty; "0.0.0.0" or "::" listens on every address')
+        elif not flight.anonymous_allowed and not self.config.security.password_file:
+            self.note(
+                ("flight",), "nobody could log in: set security.password_file, or allow_anonymous = true"
+            )
 
     def _table(self, table: type, raw: object, at: KeyPath) -> dict[str, Any]:
         """Read the keys of one table; wrong ones are noted and left out."""
@@ -318,7 +371,7 @@ def _suggestion(key: str, known: list[str], table: str) -> str:
         if key in settings_of(other):
             where = (
                 f"[[{name}]]"
-                if name in ("listeners", "acl", "weights")
+                if name in ("listeners", "acl", "weights", "journals")
                 else f"[{name}]"
                 if name
                 else "the top"

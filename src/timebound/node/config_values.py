@@ -6,6 +6,8 @@ touches a file.
 
 A field that ends in `_s` is written in TOML without that ending, as a duration: the field
 `connect_timeout_s` is the key `connect_timeout = "10s"`.
+
+It is long because all keys stand in it: one place to look at, and nothing here but their description.
 """
 
 # ruff: noqa: RUF009 - `setting` makes a dataclass field, it is no call for a default value.
@@ -288,6 +290,53 @@ class TraceConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class JournalConfig:
+    """`[[journals]]`: messages kept on disk with offsets, for programs that read them in ranges."""
+
+    name: str = setting(
+        "text", MISSING, "how readers call it, and the name of its folder; letters, digits, `.`, `_`, `-`"
+    )
+    filter: str = setting("text", "#", "the topic filter of the messages it keeps")
+    trace: bool = setting(
+        "switch",
+        False,
+        "it keeps the records of the trace instead: what became of each matched (message, subscription)",
+    )
+    bytes_max: int = setting(
+        "size", GIBIBYTE, "on disk; beyond it the oldest part is removed", minimum=MEBIBYTE
+    )
+    age_max_s: float = setting("duration", 7.0 * DAY_S, "what is older is removed, part by part", minimum=1)
+
+
+@dataclass(frozen=True, slots=True)
+class FlightConfig:
+    """`[flight]`: where journals are read and rows published, over Arrow Flight."""
+
+    enabled: bool | None = setting(
+        "switch", None, "left out: if there is a journal; needs the package `pyarrow`"
+    )
+    host: str = setting("text", "127.0.0.1", "only this machine, until the configuration says otherwise")
+    port: int = setting(
+        "count", 8815, "the port most Flight programs use; 0 takes a free one", maximum=65_535
+    )
+    allow_anonymous: bool | None = setting(
+        "switch", None, "serve programs without a user name; left out: only if `host` is a loopback address"
+    )
+    staged_bytes_max: int = setting(
+        "size",
+        GIBIBYTE,
+        "rows that were handed in and not published yet, of all programs; they wait on disk",
+        minimum=MEBIBYTE,
+    )
+    tls: TlsConfig | None = None
+
+    @property
+    def anonymous_allowed(self) -> bool:
+        """Whether programs without a user name are served, with the default resolved."""
+        return is_loopback(self.host) if self.allow_anonymous is None else self.allow_anonymous
+
+
+@dataclass(frozen=True, slots=True)
 class MetricsConfig:
     """`[metrics]`: figures for Prometheus over HTTP, at `/metrics`."""
 
@@ -457,8 +506,15 @@ class Config:
     limits: Limits = Limits()
     input: InputConfig = InputConfig()
     trace: TraceConfig = TraceConfig()
+    journals: tuple[JournalConfig, ...] = ()
+    flight: FlightConfig = FlightConfig()
     metrics: MetricsConfig = MetricsConfig()
     log: LogConfig = LogConfig()
+
+    @property
+    def flight_enabled(self) -> bool:
+        """Whether journals are served, with the default resolved."""
+        return bool(self.journals) if self.flight.enabled is None else self.flight.enabled
 
 
 # Tables of the file by their TOML name.
@@ -473,6 +529,9 @@ TABLES: Final[tuple[tuple[str, type], ...]] = (
     ("input", InputConfig),
     ("weights", WeightEntry),
     ("trace", TraceConfig),
+    ("journals", JournalConfig),
+    ("flight", FlightConfig),
+    ("flight.tls", TlsConfig),
     ("metrics", MetricsConfig),
     ("log", LogConfig),
 )
