@@ -54,5 +54,10 @@ TRACE_FIELDS: tuple[tuple[str, str], ...] = (
     ("penalty_micro", "int64"),  # paid if not
     ("hop", "int16"),  # brokers passed before this one
     ("link", "string"),  # name of the outgoing link; the client id for a subscriber
+    # Since version 2.
+    ("sent_ns", "int64"),  # when it was handed to the link; 0 = it was not
+    ("promised_ns", "int64"),  # the longest wait that its flow was promised; 0 = nothing was
 )
-TRACE_SCHEMA_VERSION = 1
+TRACE_SCHEMA_VERSION = 2
+# How many of the fields each version has; files of an older one are read with the rest missing.
+TRACE_FIELD_COUNTS: dict[int, int] = {1: 17, 2: 19}

@@ -21,6 +21,7 @@ from timebound.core.trace_run import TraceRun
 from timebound.node.trace import TraceLimits, TraceWriter, to_table, trace_schema
 from timebound.records import TRACE_FIELDS, TRACE_SCHEMA_VERSION, Reason
 from timebound.units import MILLISECOND
+from timebound.wire.packets import Ack
 
 MANY = TraceLimits(file_bytes_max=1 << 30, file_age_max_s=3_600.0, disk_bytes_max=1 << 40)
 TIMEOUT_S = 10.0
@@ -70,7 +71,10 @@ def test_a_run_becomes_one_row_for_each_message() -> None:
     wanted = Subscription("s", "t", price=0.1)
     for number in (5, 6, 7):
         message = Message("t", b"abc", 0, False, 1_000, "p", sequence=number)
-        account.delivered("s", Delivery(message, 0, False, subscription=wanted, offered_ns=1_000), 1_500)
+        message.promised_ns = 7_000
+        delivery = Delivery(message, 0, False, subscription=wanted, offered_ns=1_100)
+        delivery.sent_ns = 1_400
+        account.delivered("s", delivery, 1_500)
     [run] = account.take_runs()
 
     rows = to_table([run]).to_pylist()
@@ -86,7 +90,7 @@ def test_a_run_becomes_one_row_for_each_message() -> None:
         "qos": 0,
         "size_bytes": 12,
         "published_ns": 1_000,
-        "queued_ns": 500,
+        "queued_ns": 300,
         "allowed_ns": 0,
         "outcome": "in_time",
         "reason": "",
@@ -94,6 +98,8 @@ def test_a_run_becomes_one_row_for_each_message() -> None:
         "penalty_micro": 0,
         "hop": 0,
         "link": "s",
+        "sent_ns": 1_400,
+        "promised_ns": 7_000,
     }
 
 
@@ -234,6 +240,27 @@ def test_a_broker_traces_what_it_counts(start_broker: StartBroker) -> None:
     }
     assert [row["message_id"] for row in rows] == sorted(row["message_id"] for row in rows)
     assert all(0 <= row["time_ns"] - row["published_ns"] < 10_000 * MILLISECOND for row in rows)
+
+
+def test_messages_within_a_contract_carry_what_was_promised(start_broker: StartBroker) -> None:
+    process = start_broker(CONFIG + '[input]\nquantum_time = "100us"\n')
+    with join(process.port, "press") as press, join(process.port, "reader") as reader:
+        reader.subscribe("#")
+        terms = [("period", "10s"), ("size", "10"), ("delay", "1s")]
+        press.publish("$timebound/advertise/slow", qos=1, user_properties=terms)
+        assert press.expect(Ack).reason_code == 0
+        for topic in ("slow", "slow", "other"):
+            press.publish(topic, b"1")
+        for topic in ("slow", "slow", "other"):
+            reader.expect_publish(topic, b"1")
+    assert process.stop() == 0
+
+    rows = read(process.folder / "trace")
+
+    # The second comes long before its period: it is beyond the contract.
+    promises = [(row["topic"], row["promised_ns"]) for row in rows]
+    assert sorted(promises) == [("other", 0), ("slow", 0), ("slow", 8_300_000)]
+    assert all(row["published_ns"] <= row["sent_ns"] <= row["time_ns"] for row in rows)
 
 
 def test_a_killed_broker_leaves_nothing_that_cannot_be_read(start_broker: StartBroker) -> None:

@@ -82,6 +82,8 @@ class Admission:
         self.outside_ns = outside_ns
         self.reserved = reserved
         self.flows_max = flows_max
+        # Every flow with its worst case, as it was when one was last admitted, weighted or measured anew.
+        self.told: list[tuple[Contract, Bound]] = []
         self._topics: dict[str, _Planned] = {}
         self._released: list[_Released] = []
         self._flow_count = 0
@@ -102,8 +104,10 @@ class Admission:
         self._forget_released(now_ns)
         topic = _Planned(name, weight, self._free_slot(weight), quanta)
         self._topics[name] = topic
-        broken = self._first_broken(self.bounds(), None)
+        bounds = self.bounds()
+        broken = self._first_broken(bounds, None)
         if broken is None:
+            self.told = bounds
             return accept(None, UNBOUNDED, topic.weight, topic.slot)
         del self._topics[name]
         return refuse(broken[0], broken[1], self.limit_ns(broken[0]))
@@ -124,8 +128,10 @@ class Admission:
         topic = _Planned(name, weight, self._free_slot(weight), previous.background)
         topic.flows = previous.flows
         self._topics[name] = topic
-        broken = self._first_broken(self.bounds(), None)
+        bounds = self.bounds()
+        broken = self._first_broken(bounds, None)
         if broken is None:
+            self.told = bounds
             return accept(None, UNBOUNDED, weight, topic.slot)
         self._restore(name, previous)
         return refuse(broken[0], broken[1], self.limit_ns(broken[0]))
@@ -151,6 +157,7 @@ class Admission:
         if broken is None:
             self._flow_count += 1 if is_new else 0
             planned = self._topics[contract.topic]
+            self.told = bounds
             own = [bound.delay_ns for flow, bound in bounds if flow is contract]
             return accept(contract, own[0], planned.weight, planned.slot)
         is_own = broken[0] is contract
@@ -175,7 +182,15 @@ class Admission:
     def set_quantum(self, quantum_ns: int) -> list[Contract]:
         """Take a new measurement, and return the flows whose promise it breaks."""
         self.quantum_ns = quantum_ns
-        return [contract for contract, bound in self.bounds() if not self._keeps(contract, bound)]
+        self.told = self.bounds()
+        return [contract for contract, bound in self.told if not self._keeps(contract, bound)]
+
+    def promised_ns(self, contract: Contract, bound: Bound) -> int:
+        """Return the longest wait a flow was told: its bound, or the delay it asked for if that is broken."""
+        limit_ns = self.limit_ns(contract)
+        if bound.delay_ns == UNBOUNDED or 0 < limit_ns < bound.delay_ns:
+            return limit_ns
+        return bound.delay_ns
 
     def share_taken(self, without: Contract | None = None) -> float:
         """Return the part of the service rate that is promised, but for the flow that `without` names."""

@@ -15,9 +15,12 @@ from timebound.core.message import Message
 from timebound.records import Reason
 
 _NO_REASON: Final = ""
+_NOT_SENT: Final = 0
 
 # One record in the order of records.TRACE_FIELDS.
-TraceRow = tuple[int, int, str, str, str, str, int, int, int, int, int, str, str, int, int, int, str]
+TraceRow = tuple[
+    int, int, str, str, str, str, int, int, int, int, int, str, str, int, int, int, str, int, int
+]
 
 
 class MeshAccount:
@@ -89,7 +92,9 @@ class MeshAccount:
             if self.is_tracing:
                 arrived_ns = now_ns + subscription.last_mile_ns
                 link = subscription.client_id
-                self._trace(message, subscription, size_bytes, hops, link, arrived_ns, 0, outcome, _NO_REASON)
+                self._trace(
+                    message, subscription, size_bytes, hops, link, arrived_ns, 0, now_ns, outcome, _NO_REASON
+                )
 
     def drop(
         self,
@@ -109,7 +114,16 @@ class MeshAccount:
         if self.is_tracing:
             for subscription in group.subscriptions:
                 self._trace(
-                    message, subscription, size_bytes, hops, link, now_ns, queued_ns, DROPPED, reason.value
+                    message,
+                    subscription,
+                    size_bytes,
+                    hops,
+                    link,
+                    now_ns,
+                    queued_ns,
+                    _NOT_SENT,
+                    DROPPED,
+                    reason.value,
                 )
 
     def _trace(
@@ -121,6 +135,7 @@ class MeshAccount:
         link: str,
         time_ns: int,
         queued_ns: int,
+        sent_ns: int,
         outcome: str,
         reason: str,
     ) -> None:
@@ -143,5 +158,7 @@ class MeshAccount:
                 subscription.penalty_micro,
                 hops,
                 link,
+                sent_ns,
+                message.promised_ns,
             )
         )

@@ -31,6 +31,7 @@ class Message:
         "frame_v5",
         "payload",
         "priority",
+        "promised_ns",
         "properties",
         "published_ns",
         "publisher",
@@ -70,6 +71,7 @@ class Message:
         self.timeout_ns = timeout_ns  # from publication; 0 = none (property `timeout`)
         self.priority = priority  # 0..9
         self.sequence = sequence  # order of arrival at this broker, unique
+        self.promised_ns = 0  # the longest that its flow was said to wait here; 0 = nothing was said
         self.stored_copies = 0  # deliveries of it that are in storage
         self.frame_v4 = b""
         self.frame_v5 = b""

@@ -187,13 +187,14 @@ class Policer:
     that were; one beyond does not count against later ones.
     """
 
-    __slots__ = ("_due_ns", "_early_ns", "_interval_ns", "_size", "excess", "mode")
+    __slots__ = ("_due_ns", "_early_ns", "_interval_ns", "_size", "excess", "mode", "promised_ns")
 
     def __init__(self, contract: Contract, *, mode: str = LOWER, jitter_ns: int = 0) -> None:
         if mode not in EXCESS_MODES:
             raise ValueError(f"excess mode {mode!r} is unknown; use lower or refuse")
         self.mode = mode
         self.excess = 0
+        self.promised_ns = 0  # the longest that a message within the contract waits; 0 = not known
         self._interval_ns = contract.interval_ns
         self._size = contract.size
         # Message n may come (n - σ) intervals after the first: σ - 1 earlier than one by one.

@@ -19,6 +19,7 @@ class TraceKind:
         "client_id",
         "outcome",
         "payload_length",
+        "promised_ns",
         "publisher",
         "qos",
         "reason",
@@ -43,6 +44,7 @@ class TraceKind:
         self.size_bytes = message.size()
         self.timeout_ns = message.timeout_ns
         self.allowed_ns = message.allowed_ns(subscription)
+        self.promised_ns = message.promised_ns
 
     def describes(
         self, client_id: str, delivery: Delivery, subscription: Subscription | None, outcome: str, reason: str
@@ -57,6 +59,7 @@ class TraceKind:
             and client_id == self.client_id
             and delivery.qos == self.qos
             and message.timeout_ns == self.timeout_ns
+            and message.promised_ns == self.promised_ns
             and reason == self.reason
             and message.size() == self.size_bytes
         )

@@ -99,6 +99,7 @@ class Connection(Publisher):
         self._packets: list[Packet] = []  # read, and from `_next` on not yet handled
         self._next = 0
         self._arrived_ns = 0
+        self._promised_ns = 0  # to the message that is being read
         self._generation = 0  # of the input's weights that `queues` goes by
         self._is_lost = False  # the transport is gone, but not all it brought is taken in
         self._aliases: dict[int, str] = {}
@@ -391,7 +392,11 @@ class Connection(Publisher):
     def _police(self, session: Session, packet: Publish, topic: str) -> bool:
         """Count a message against its flow's contract; False if it is beyond it and refused."""
         policer = self.policers.get(topic)
-        if policer is None or policer.conforms(len(packet.payload), self._arrived_ns):
+        self._promised_ns = 0
+        if policer is None:
+            return True
+        if policer.conforms(len(packet.payload), self._arrived_ns):
+            self._promised_ns = policer.promised_ns
             return True
         if policer.mode == LOWER:
             self.input.excess_lowered += 1
@@ -432,6 +437,8 @@ class Connection(Publisher):
             message = Message(
                 topic, packet.payload, packet.qos, packet.retain, self._arrived_ns, session.client_id
             )
+        if self.policers:
+            message.promised_ns = self._promised_ns
         if packet.frame:
             if self.version == 5:
                 message.frame_v5 = packet.frame

@@ -65,6 +65,7 @@ class Flows:
         )
         self._scheduler = scheduler
         self._backgrounds: dict[str, InputTopic[Arrival]] = {}  # by filter, most specific first
+        self._policers: dict[tuple[str, str], Policer] = {}  # of all flows, by client and topic
         self.set_weight(DEFAULT_FILTER, config.default_weight, 0)
         scheduler.set_lower_topic(self._backgrounds[DEFAULT_FILTER])
         for entry in config.weights:
@@ -84,6 +85,7 @@ class Flows:
             decision = self.admission.set_background(name, weight, now_ns)
             if decision.accepted and weight != known.weight:
                 self._scheduler.set_weight(known, weight, slot=decision.slot)
+                self._tell()
             return decision
         if len(self._backgrounds) >= FILTERS_MAX:
             raise ValueError(f"there are {FILTERS_MAX} weights already")
@@ -95,6 +97,7 @@ class Flows:
             by_rank = sorted(self._backgrounds.items(), key=lambda item: _rank(item[0]))
             self._backgrounds = dict(by_rank)
             self.generation += 1
+            self._tell()
         return decision
 
     def weights(self) -> dict[str, int]:
@@ -138,9 +141,10 @@ class Flows:
         queue = self._scheduler.open_queue(publisher.client_input, topic)
         publisher.flow_queues[topic_name] = queue
         publisher.queues[topic_name] = queue
-        publisher.policers[topic_name] = Policer(
-            contract, mode=self.config.excess, jitter_ns=self.admission.jitter_ns
-        )
+        policer = Policer(contract, mode=self.config.excess, jitter_ns=self.admission.jitter_ns)
+        publisher.policers[topic_name] = policer
+        self._policers[contract.client, topic_name] = policer
+        self._tell()
         return decision
 
     def unadvertise(self, publisher: Publisher, client_id: str, topic_name: str, now_ns: int) -> bool:
@@ -150,6 +154,7 @@ class Flows:
             return False
         self.admission.unadvertise(client_id, topic_name, now_ns)
         del publisher.policers[topic_name]
+        del self._policers[client_id, topic_name]
         publisher.queues.pop(topic_name, None)
         topic = queue.topic
         # What still waits, after a connection was lost, goes on with what nobody promised anything.
@@ -178,6 +183,7 @@ class Flows:
         admission.jitter_ns = ROUNDS_OUTSIDE * round_ns
         known = {(flow.client, flow.topic) for flow in self.broken}
         self.broken = admission.set_quantum(quantum_ns)
+        self._tell()
         for flow in self.broken:
             if (flow.client, flow.topic) not in known:
                 logger.warning(
@@ -189,6 +195,14 @@ class Flows:
                 )
 
     # --- what is promised -------------------------------------------------------------
+
+    def _tell(self) -> None:
+        """Let messages carry what their flows were told, for the trace."""
+        admission = self.admission
+        for contract, bound in admission.told:
+            policer = self._policers.get((contract.client, contract.topic))
+            if policer is not None:
+                policer.promised_ns = admission.promised_ns(contract, bound)
 
     def report(self) -> dict[str, Any]:
         """Weights, shares and bounds as they are now; for `$SYS`, and `timebound bounds`."""
