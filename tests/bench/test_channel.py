@@ -41,8 +41,8 @@ def example() -> ChannelResults:
         [LatencyRow("lanes", 1, 5, SPREAD, SPREAD, *COLLOCATED[(1, 5)])],
         [LatencyRow("lanes", 10, 20, SPREAD, SPREAD, *TWO_PROCESSES[(10, 20)])],
         [
-            UtilisationRun(False, True, 0.9, 0.8, 0.99, steps),
-            UtilisationRun(True, True, 0.9, 0.8, 0.96, steps),
+            UtilisationRun(False, True, 0.9, 0.8, 0.99, steps, 0.9),
+            UtilisationRun(True, True, 0.9, 0.8, 0.96, steps, 0.9),
         ],
         [SpacingStep("reactive", 10.0, 1.0), SpacingStep("lanes", 10.0, 0.5)],
     )
@@ -110,6 +110,7 @@ def test_light_load_misses_no_deadline(federated: bool, monkeypatch: pytest.Monk
     assert light.low.misses == light.high.misses == 0
     assert light.high.runs > light.low.runs > 0
     assert run.reached == light.utilisation == pytest.approx(0.4, abs=0.02)
+    assert run.bare == pytest.approx(0.4, abs=0.02)
     assert run.federated is federated
 
 

@@ -28,6 +28,7 @@ from timebound.bench.channel_utilisation import (
     Pair,
     build_channel,
     costs_for,
+    measure_bare,
     raise_load,
     reached,
 )
@@ -58,9 +59,9 @@ def measure_two_processes(events: int) -> list[LatencyRow]:
 def measure_utilisation(step_s: float, *, real_time: bool) -> UtilisationRun:
     """Raise the load of the high-priority process until somebody misses a deadline."""
     steps = raise_load(lambda target: _burst(target, real_time), step_s)
-    return UtilisationRun(
-        True, real_time, reached(steps), reached(steps, tries_max=1), UTILISATION_FEDERATED, steps
-    )
+    at_once = reached(steps, tries_max=1)
+    bare = measure_bare(step_s, real_time=real_time)
+    return UtilisationRun(True, real_time, reached(steps), at_once, UTILISATION_FEDERATED, steps, bare)
 
 
 def _burst(target: float, real_time: bool) -> tuple[Figures, Figures]:

@@ -86,7 +86,8 @@ def _utilisation_table(run: UtilisationRun) -> Table:
     where = "two channels, federated" if run.federated else "one channel"
     title = (
         f"Utilisation, {where}: {run.reached:.1%} without a miss at the best try, "
-        f"{run.reached_at_once:.1%} at the first (published: over {run.published:.0%})"
+        f"{run.reached_at_once:.1%} at the first (plain threads without a channel: {run.bare:.1%}; "
+        f"published: over {run.published:.0%})"
     )
     table = Table(title=title, title_justify="left")
     for heading in (

@@ -80,7 +80,8 @@ class UtilisationRun:
     """Loads of rising utilisation.
 
     `reached` is the highest one that some try passed without a miss, `reached_at_once` the highest up to
-    which every load passed at its first try.
+    which every load passed at its first try. `bare` is what plain threads reached in the same way without
+    any channel: what the machine itself leaves to a program.
     """
 
     federated: bool
@@ -89,6 +90,7 @@ class UtilisationRun:
     reached_at_once: float
     published: float
     steps: list[UtilisationStep]
+    bare: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from threading import Lock
+from threading import Lock, Thread
 from typing import Final
 
 from timebound.bench.channel_published import UTILISATION_SINGLE
 from timebound.bench.channel_results import Laxity, UtilisationRun, UtilisationStep
-from timebound.bench.channel_tools import settle
+from timebound.bench.channel_tools import LIMIT_S, settle
 from timebound.channel import ChannelBuilder, Event, EventChannel, Lanes, ThreadTiming, Timeout, every
-from timebound.units import MILLISECOND
+from timebound.channel.realtime import LANE_PRIORITY_MAX, become_real_time, switch_interval
+from timebound.units import MILLISECOND, SECOND
 
 HIGH_PERIOD_NS: Final = 100 * MILLISECOND
 LOW_PERIOD_NS: Final = 200 * MILLISECOND
@@ -83,14 +84,12 @@ class Pair:
         self._supplier.push(self._supplier.name, event.payload.due_ns)
 
     def _work(self, event: Event) -> None:
-        begin_ns = time.thread_time_ns()
-        while time.thread_time_ns() - begin_ns < self.cost_ns:
-            pass
+        used_ns = _use_processor(self.cost_ns)
         assert isinstance(event.payload, int)
         laxity_ns = event.payload + self.period_ns - time.monotonic_ns()
         with self._lock:
             self._laxities_ns.append(laxity_ns)
-            self.used_ns += time.thread_time_ns() - begin_ns
+            self.used_ns += used_ns
 
     def figures(self) -> Figures:
         with self._lock:
@@ -116,9 +115,14 @@ Burst = Callable[[float], tuple[Figures, Figures]]
 def measure(step_s: float, *, real_time: bool) -> UtilisationRun:
     """Raise the load until somebody misses a deadline."""
     steps = raise_load(lambda target: _burst(target, real_time), step_s)
-    return UtilisationRun(
-        False, real_time, reached(steps), reached(steps, tries_max=1), UTILISATION_SINGLE, steps
-    )
+    at_once = reached(steps, tries_max=1)
+    bare = measure_bare(step_s, real_time=real_time)
+    return UtilisationRun(False, real_time, reached(steps), at_once, UTILISATION_SINGLE, steps, bare)
+
+
+def measure_bare(step_s: float, *, real_time: bool) -> float:
+    """The same loads on two plain threads: how far the machine itself lets a program go."""
+    return reached(raise_load(lambda target: _bare_burst(target, real_time), step_s))
 
 
 def raise_load(burst: Burst, step_s: float) -> list[UtilisationStep]:
@@ -158,6 +162,45 @@ def reached(steps: list[UtilisationStep], *, tries_max: int = TRIES) -> float:
             break
         best = max(best, step.utilisation)
     return best
+
+
+def _bare_burst(target: float, real_time: bool) -> tuple[Figures, Figures]:
+    begin_ns = time.monotonic_ns() + 10 * MILLISECOND
+    found: list[Figures] = []
+
+    def run(rank: int, period_ns: int, cost_ns: int) -> None:
+        if real_time:
+            become_real_time(LANE_PRIORITY_MAX - rank)
+        laxities_ns: list[int] = []
+        used_ns = 0
+        due_ns = begin_ns
+        while due_ns < begin_ns + BURST_S * SECOND:
+            time.sleep(max(due_ns - time.monotonic_ns(), 0) / SECOND)
+            worked_ns = _use_processor(cost_ns)
+            due_ns += period_ns
+            laxities_ns.append(due_ns - time.monotonic_ns())
+            used_ns += worked_ns
+        found.append(Figures(period_ns, laxities_ns, used_ns))
+
+    high_ns, low_ns = costs_for(target)
+    plans = [(0, HIGH_PERIOD_NS, high_ns), (1, LOW_PERIOD_NS, low_ns)]
+    threads = [Thread(target=run, args=plan, daemon=True) for plan in plans]
+    switch_interval.shorten()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT_S)
+    switch_interval.restore()
+    high, low = sorted(found, key=lambda figures: figures.period_ns)
+    return high, low
+
+
+def _use_processor(cost_ns: int) -> int:
+    """Work for so long; gives how long it was."""
+    begin_ns = time.thread_time_ns()
+    while time.thread_time_ns() - begin_ns < cost_ns:
+        pass
+    return time.thread_time_ns() - begin_ns
 
 
 def _burst(target: float, real_time: bool) -> tuple[Figures, Figures]:
