@@ -92,7 +92,7 @@ def test_a_broker_delivers_to_its_own_subscribers() -> None:
     mesh = Diamond(TREE)
     what = mesh.message()
 
-    mesh.brokers["d"].receive(Copy(what, "b", 2, {"d"}), SECOND)
+    mesh.brokers["d"].receive(Copy(what, ("a", "b"), 2, {"d"}), SECOND)
 
     [delivery] = mesh.brokers["d"].take_deliveries()
     assert [one.client_id for one in delivery.group.subscriptions] == ["s0", "s1"]
@@ -195,10 +195,10 @@ def test_matching_again_sends_to_all_next_hops_and_knows_second_copies() -> None
     mesh = Diamond(MATCH)
     what = mesh.message()
     broker = mesh.brokers["d"]
-    broker.receive(Copy(what, "b", 2, None), SECOND)
+    broker.receive(Copy(what, ("b",), 2, None), SECOND)
     assert len(broker.take_deliveries()) == 1
 
-    broker.receive(Copy(what, "c", 2, None), SECOND)
+    broker.receive(Copy(what, ("c",), 2, None), SECOND)
 
     assert broker.take_deliveries() == []
     assert mesh.account.duplicates == 1
@@ -245,3 +245,43 @@ def test_equal_sets_of_subscriptions_share_their_group() -> None:
 def test_options_out_of_range_are_refused() -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         MeshOptions(Fifo(), preference=1.5)
+
+
+def test_a_copy_never_returns_to_a_broker_it_has_passed() -> None:
+    mesh = Diamond(LATE)
+    mesh.links.set_link("d", "b", LinkDelay(0.01, 0.0))
+    mesh.links.set_link("b", "a", LinkDelay(0.01, 0.0))
+    mesh.links.set_link("a", "c", LinkDelay(0.01, 0.0))
+    d = mesh.brokers["d"]
+    d.add_neighbour("b", LinkDelay(0.01, 0.0))
+
+    d.receive(Copy(mesh.message(), ("a", "b"), 2, {"c"}), 0)
+
+    assert d.take_sends() == []
+    assert mesh.account.unreachable == 1
+
+
+def test_a_copy_names_the_brokers_it_has_passed() -> None:
+    mesh = Diamond(LATE)
+
+    mesh.brokers["b"].receive(Copy(mesh.message(), ("a",), 1, {"d"}), 0)
+
+    [send] = mesh.brokers["b"].take_sends()
+    assert (send.copy.via, send.copy.hops) == (("a", "b"), 2)
+
+
+def test_what_was_sent_over_a_link_that_failed_goes_another_way() -> None:
+    mesh = Diamond(LATE)
+    mesh.table.remove("s2", "t")
+    broker = mesh.brokers["a"]
+    broker.publish(mesh.message(), 0)
+    [sent] = broker.take_sends()
+    mesh.links.remove_link("a", sent.neighbour)
+    broker.link_down(sent.neighbour, SECOND)
+
+    broker.send_again(sent.copy, SECOND)
+
+    [again] = broker.take_sends()
+    assert again.neighbour != sent.neighbour
+    assert again.copy.targets == {"d"}
+    assert mesh.account.dropped_total() == 0

@@ -124,3 +124,39 @@ def test_all_brokers_agree_in_the_end(wanted: list[tuple[str, str, int]], seed: 
 
     # A broker that only ever lost its links may be known to some by name alone.
     assert state(replicas["a"]) == state(replicas["b"]) == state(replicas["c"])
+
+
+def test_a_broker_that_started_again_owns_only_what_it_announced_since() -> None:
+    before, after, other = replica("a", 1), replica("a", 2), replica("b")
+    old = before.subscribe(MeshSubscription("s", "a", "old"))
+    other.receive(old)
+    other.receive(before.set_link("b", LinkDelay(0.1, 0.0)))
+
+    assert other.receive(after.subscribe(MeshSubscription("s", "a", "new")))
+
+    assert [one.topic_filter for one in other.table.subscriptions()] == ["new"]
+    assert other.links.neighbours("a") == []
+    assert not other.receive(old)
+
+
+def test_what_others_remember_of_an_earlier_run_is_not_believed_by_its_owner() -> None:
+    before, after = replica("a", 1), replica("a", 2)
+    old = before.set_link("b", LinkDelay(0.1, 0.0))
+
+    assert not after.receive(old)
+
+    assert after.links.neighbours("a") == []
+
+
+def test_a_broker_whose_clock_went_back_announces_itself_anew() -> None:
+    before, after, other = replica("a", 9), replica("a", 3), replica("b")
+    old = before.subscribe(MeshSubscription("s", "a", "old"))
+    other.receive(old)
+    after.subscribe(MeshSubscription("s", "a", "new"))
+    after.receive(old)
+
+    for announcement in after.own_again():
+        assert other.receive(announcement)
+
+    assert after.started_ns() == 10
+    assert [one.topic_filter for one in other.table.subscriptions()] == ["new"]

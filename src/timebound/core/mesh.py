@@ -4,12 +4,7 @@ The driver says what happened (`receive`, `link_free`), then asks what to do (`t
 `take_deliveries`); nothing here knows a clock or a socket. Matching is the table's affair,
 paths are the link state's, the order in a link's queue is the strategy's.
 
-How a message finds its way is one of three routings:
-
-* `TREE`: along the path tree of its origin, so that no broker gets it twice;
-* `LATE`: it waits in the queues of all links that lead nearer to a subscriber, and the link
-  that takes it first binds the path; the copy names the homes it is for;
-* `MATCH`: every broker matches again and sends to all next hops, so that copies may meet.
+How a message finds its way is one of three routings, which `mesh_routes.py` explains.
 """
 
 from __future__ import annotations
@@ -18,20 +13,19 @@ from typing import Final, cast
 
 from timebound.core.delay import LinkDelay
 from timebound.core.mesh_account import MeshAccount
-from timebound.core.mesh_message import Copy, MeshMessage, Offer, Waiting
-from timebound.core.mesh_neighbour import Neighbour, Reach
-from timebound.core.mesh_options import LATE, MATCH, TREE, LocalDelivery, MeshOptions, Send
+from timebound.core.mesh_message import Copy, MeshMessage, MessageKey, Offer, Waiting
+from timebound.core.mesh_neighbour import Neighbour
+from timebound.core.mesh_options import LATE, MATCH, LocalDelivery, MeshOptions, Send
 from timebound.core.mesh_readings import endless_entry
+from timebound.core.mesh_routes import Router
 from timebound.core.mesh_table import HomeGroup, SubscriptionTable
 from timebound.core.queue import LinkQueue
 from timebound.core.routing import LinkState
 from timebound.core.strategy.base import stake
-from timebound.core.strategy.entry import DIRECT, NEVER_NS, QUEUED, Audience, Entry
+from timebound.core.strategy.entry import NEVER_NS, QUEUED, Entry
 from timebound.core.strategy.fixed import Fixed
 from timebound.records import Reason
 
-# Link states that contradict each other for a moment can send a message in a circle; not for long.
-HOPS_MAX: Final = 64
 # How many messages a broker remembers to tell a second copy from the first.
 SEEN_MAX: Final = 65_536
 
@@ -43,12 +37,12 @@ class MeshBroker:
         "_deliveries",
         "_seen",
         "_sends",
-        "_version",
         "account",
         "links",
         "name",
         "neighbours",
         "options",
+        "router",
         "table",
     )
 
@@ -65,11 +59,11 @@ class MeshBroker:
         self.table = table
         self.options = options
         self.account = account
-        self.neighbours: dict[str, Neighbour] = {}
+        self.router = Router(name, links, table, options.routing)
+        self.neighbours = self.router.neighbours
         self._sends: list[Send] = []
         self._deliveries: list[LocalDelivery] = []
-        self._seen: dict[int, None] = {}
-        self._version = links.version
+        self._seen: dict[MessageKey, None] = {}
 
     def add_neighbour(self, name: str, delay: LinkDelay) -> None:
         """Open a queue for the link to a neighbour."""
@@ -89,7 +83,7 @@ class MeshBroker:
         self.account.published += 1
         for group in what.groups(self.table):
             self.account.open(group)
-        self.receive(Copy(what, "", 0, None), now_ns)
+        self.receive(Copy(what, (), 0, None), now_ns)
 
     def refuse(self, what: MeshMessage, now_ns: int) -> None:
         """A message was published where no broker works: count it, and all that it was for, as lost."""
@@ -116,12 +110,12 @@ class MeshBroker:
             offer.groups = []
         neighbour.queue.drop_all(Reason.DISCONNECTED)
         self._drain(neighbour, now_ns)
-        self._forget_paths()
+        self.router.forget_paths()
         for offer in homeless:
             if offer.groups:
                 waiting = offer.waiting
                 targets = {group.home for group in offer.groups}
-                self._place(Copy(waiting.what, "", waiting.hops, targets), now_ns)
+                self._place(Copy(waiting.what, (), waiting.hops, targets), now_ns)
 
     def link_up(self, name: str) -> None:
         """A link works again."""
@@ -142,6 +136,10 @@ class MeshBroker:
         self._sends = []
         self._deliveries = []
 
+    def send_again(self, copy: Copy, now_ns: int) -> None:
+        """A copy went over a link that then failed, unconfirmed: send it another way."""
+        self._place(Copy(copy.what, (), copy.hops, copy.targets), now_ns)
+
     def lose(self, copy: Copy, link: str, now_ns: int) -> None:
         """A copy was lost on its way from here: count what it was for."""
         what = copy.what
@@ -157,6 +155,14 @@ class MeshBroker:
         neighbour.is_busy = False
         if neighbour.is_up:
             self._take(neighbour, now_ns)
+
+    def report_waits(self) -> dict[str, int]:
+        """How long messages wait from here to each home, to be told to the neighbours now and then."""
+        return self.router.waits()
+
+    def note_waits(self, name: str, waits: dict[str, int]) -> None:
+        """Take over what a neighbour reports."""
+        self.neighbours[name].set_waits(waits)
 
     def take_sends(self) -> list[Send]:
         """What to send now; the links concerned are busy until `link_free`."""
@@ -193,80 +199,16 @@ class MeshBroker:
     # Where a message goes.
 
     def _place(self, copy: Copy, now_ns: int) -> None:
-        if self._version != self.links.version:
-            self._forget_paths()
-        waiting = Waiting(copy.what, copy.hops, now_ns)
-        routing = self.options.routing
-        if routing == LATE:
-            self._offer_late(copy, waiting)
-        elif routing == TREE:
-            self._offer_single(copy, waiting)
-        else:
-            self._offer_again(copy, waiting)
+        is_second = self.options.routing == MATCH and self._is_duplicate(copy)
+        if is_second and self.options.drops_duplicates:
+            return
+        waiting = Waiting(copy, now_ns)
+        for group in self.router.offer(copy, waiting):
+            if not is_second:
+                self._end_here(copy, group, now_ns)
         for offer in list(waiting.offers):
             self._push(offer, now_ns)
         self._start_idle(waiting, now_ns)
-
-    def _offer_single(self, copy: Copy, waiting: Waiting) -> None:
-        """One way per home: along the path tree of the origin while it leads there, else the best."""
-        what = copy.what
-        targets = copy.targets
-        ways = self.links.tree(what.origin).ways_from(self.name)
-        by_neighbour: dict[str, list[HomeGroup]] = {}
-        for group in what.groups(self.table):
-            home = group.home
-            if targets is not None and home not in targets:
-                continue
-            way = ways.get(home)
-            if way is None and home != self.name and copy.hops < HOPS_MAX:
-                way = self.links.tree(self.name).ways_from(self.name).get(home)
-            if way is not None and self.neighbours[way.neighbour].is_up:
-                _add(by_neighbour, way.neighbour, group)
-                waiting.places[home] = 1
-            else:
-                self._end_here(copy, group, waiting.arrived_ns)
-        for name, groups in by_neighbour.items():
-            waiting.offers.append(Offer(waiting, name, groups))
-
-    def _offer_again(self, copy: Copy, waiting: Waiting) -> None:
-        """Every matching next hop as this broker sees it, whoever else sends there."""
-        ways = self.links.tree(self.name).ways_from(self.name)
-        is_second = self._is_duplicate(copy)
-        if is_second and self.options.drops_duplicates:
-            return
-        by_neighbour: dict[str, list[HomeGroup]] = {}
-        for group in copy.what.groups(self.table):
-            way = ways.get(group.home)
-            if way is None:
-                if group.home == self.name and not is_second:
-                    self._deliveries.append(LocalDelivery(copy, group))
-            elif way.neighbour != copy.sender and self.neighbours[way.neighbour].is_up:
-                _add(by_neighbour, way.neighbour, group)
-        for name, groups in by_neighbour.items():
-            waiting.offers.append(Offer(waiting, name, groups))
-
-    def _offer_late(self, copy: Copy, waiting: Waiting) -> None:
-        """All ways that lead nearer: the message waits for each of them."""
-        downhill = self.links.downhill(self.name)
-        targets = copy.targets
-        by_neighbour: dict[str, list[HomeGroup]] = {}
-        for group in copy.what.groups(self.table):
-            home = group.home
-            if targets is not None and home not in targets:
-                continue
-            ways = downhill.get(home)
-            places = 0
-            if ways is not None and copy.hops < HOPS_MAX:
-                for way in ways:
-                    if way.neighbour != copy.sender and self.neighbours[way.neighbour].is_up:
-                        places += 1
-                        _add(by_neighbour, way.neighbour, group)
-            if places:
-                waiting.places[home] = places
-            else:
-                self._end_here(copy, group, waiting.arrived_ns)
-        for name, groups in by_neighbour.items():
-            waiting.offers.append(Offer(waiting, name, groups))
 
     def _end_here(self, copy: Copy, group: HomeGroup, now_ns: int) -> None:
         """Deliver to this broker's own subscribers; give up those to whom no way leads."""
@@ -284,7 +226,7 @@ class MeshBroker:
         what = waiting.what
         message = what.message
         neighbour = self.neighbours[offer.neighbour]
-        audience = self._audience(neighbour, offer.groups)
+        audience = self.router.audience(neighbour, offer.groups)
         if self.options.never_drops:
             entry = endless_entry(offer, message, what.size_bytes, audience, self.options.strategy)
         else:
@@ -347,7 +289,9 @@ class MeshBroker:
         what = waiting.what
         waited_ns = now_ns - waiting.arrived_ns
         neighbour.sending(what.size_bytes, waited_ns, now_ns)
-        copy = Copy(what, self.name, waiting.hops + 1, targets)
+        # Where copies may meet they may also go in circles: only the sender is named then.
+        via = (self.name,) if targets is None else (*waiting.via, self.name)
+        copy = Copy(what, via, waiting.hops + 1, targets)
         self._sends.append(Send(neighbour.name, copy, waited_ns))
 
     def _better_here(self, offer: Offer, neighbour: Neighbour, now_ns: int) -> list[HomeGroup]:
@@ -365,13 +309,13 @@ class MeshBroker:
         age = float(now_ns - message.published_ns)
         taken: list[HomeGroup] = []
         for group in offer.groups:
-            own = self._reach(neighbour, group.home).stake(group, message, size, age)
+            own = self.router.reach(neighbour, group.home).stake(group, message, size, age)
             elsewhere = -1.0
             for other in waiting.offers:
                 if group in other.groups:
                     rival = self.neighbours[other.neighbour]
                     later = age + rival.expected_wait_ns(now_ns)
-                    value = self._reach(rival, group.home).stake(group, message, size, later)
+                    value = self.router.reach(rival, group.home).stake(group, message, size, later)
                     if value > elsewhere:
                         elsewhere = value
             if own < preference * elsewhere:
@@ -448,64 +392,13 @@ class MeshBroker:
                 lost.append(group)
         return lost
 
-    # What a message is worth behind a link.
-
-    def _audience(self, neighbour: Neighbour, groups: list[HomeGroup]) -> Audience:
-        audience = neighbour.audience_of(groups)
-        if audience is None:
-            audience = neighbour.make_audience(
-                groups, [self._reach(neighbour, group.home) for group in groups]
-            )
-        return audience
-
-    def _reach(self, neighbour: Neighbour, home: str) -> Reach:
-        known = neighbour.reaches.get(home)
-        if known is not None:
-            return known
-        path = DIRECT
-        for way in self.links.downhill(self.name).get(home, []):
-            if way.neighbour == neighbour.name:
-                path = way.path
-        return neighbour.reach(home, path)
-
-    def report_waits(self) -> dict[str, int]:
-        """How long messages wait from here to each home, to be told to the neighbours now and then."""
-        waits: dict[str, int] = {}
-        for home, ways in self.links.downhill(self.name).items():
-            least = NEVER_NS
-            for way in ways:
-                neighbour = self.neighbours[way.neighbour]
-                wait_ns = int(neighbour.wait_ns) + neighbour.wait_beyond_ns(home)
-                if wait_ns < least:
-                    least = wait_ns
-            waits[home] = least
-        return waits
-
-    def note_waits(self, name: str, waits: dict[str, int]) -> None:
-        """Take over what a neighbour reports."""
-        self.neighbours[name].set_waits(waits)
-
-    def _forget_paths(self) -> None:
-        """The overlay has changed: what was worked out from its paths no longer holds."""
-        self._version = self.links.version
-        for neighbour in self.neighbours.values():
-            neighbour.forget_paths()
-
     def _is_duplicate(self, copy: Copy) -> bool:
         seen = self._seen
-        sequence = copy.what.message.sequence
-        if sequence in seen:
+        key = copy.what.key()
+        if key in seen:
             self.account.duplicates += 1
             return True
         if len(seen) >= SEEN_MAX:
             del seen[next(iter(seen))]
-        seen[sequence] = None
+        seen[key] = None
         return False
-
-
-def _add(by_neighbour: dict[str, list[HomeGroup]], name: str, group: HomeGroup) -> None:
-    known = by_neighbour.get(name)
-    if known is None:
-        by_neighbour[name] = [group]
-    else:
-        known.append(group)

@@ -4,7 +4,8 @@ Whoever owns a fact, the broker at the start of a link or the home of a subscrip
 with a stamp that only grows. A broker takes over what is newer than what it knows and passes it
 on to all neighbours but the sender; what is not newer ends there. So announcements may come in any
 order, twice, and over any path, and all brokers that are connected end up with the same state.
-What is withdrawn is remembered, else an old announcement could bring it back.
+What is withdrawn is remembered, else an old announcement could bring it back. A broker that has
+started again owns only what it has announced since: all it had announced before is void.
 """
 
 from __future__ import annotations
@@ -51,13 +52,13 @@ class Announcement:
 class Replica:
     """What one broker knows of the mesh; `links` and `table` follow the announcements."""
 
-    __slots__ = ("_count", "_known", "_started_ns", "_withdrawn", "links", "name", "table")
+    __slots__ = ("_count", "_known", "_starts", "_withdrawn", "links", "name", "table")
 
     def __init__(self, name: str, links: LinkState, table: SubscriptionTable, started_ns: int) -> None:
         self.name = name
         self.links = links
         self.table = table
-        self._started_ns = started_ns
+        self._starts: dict[str, int] = {name: started_ns}  # by owner, the latest known
         self._count = 0
         self._known: dict[Key, Announcement] = {}
         self._withdrawn: dict[Key, None] = {}  # in order of withdrawal
@@ -78,6 +79,18 @@ class Replica:
 
     def receive(self, announcement: Announcement) -> bool:
         """Take over what is newer; True if it has to be passed on to the other neighbours."""
+        owner = announcement.key[1]
+        started_ns = announcement.stamp[0]
+        start_ns = self._starts.get(owner, 0)
+        if started_ns < start_ns:
+            return False
+        if started_ns > start_ns:
+            if owner == self.name:
+                # This broker's clock went back: to be believed it has to count from there.
+                self._starts[owner] = started_ns + 1
+                return False
+            self._starts[owner] = started_ns
+            self._forget(owner)
         known = self._known.get(announcement.key)
         if known is not None and known.stamp >= announcement.stamp:
             return False
@@ -85,33 +98,52 @@ class Replica:
         self._apply(announcement)
         return True
 
+    def started_ns(self) -> int:
+        """When this broker started, as it tells others."""
+        return self._starts[self.name]
+
+    def own_again(self) -> list[Announcement]:
+        """Everything this broker owns and holds, announced anew; after `started_ns` has changed."""
+        own = [one for one in self._known.values() if one.key[1] == self.name and not one.is_withdrawal()]
+        return [self._own(one.key, one.delay, one.subscription) for one in own]
+
     def snapshot(self) -> list[Announcement]:
         """Everything known, to be told to a neighbour that has just connected."""
         return list(self._known.values())
 
     def _own(self, key: Key, delay: LinkDelay | None, subscription: MeshSubscription | None) -> Announcement:
         self._count += 1
-        announcement = Announcement(key, (self._started_ns, self._count), delay, subscription)
+        announcement = Announcement(key, (self._starts[self.name], self._count), delay, subscription)
         self.receive(announcement)
         return announcement
 
+    def _forget(self, owner: str) -> None:
+        """Take out all that an earlier run of a broker announced."""
+        for key in [key for key in self._known if key[1] == owner]:
+            known = self._known.pop(key)
+            self._withdrawn.pop(key, None)
+            if not known.is_withdrawal():
+                self._remove(key)
+
     def _apply(self, announcement: Announcement) -> None:
-        kind, owner, first, second = announcement.key
+        key = announcement.key
         if announcement.is_withdrawal():
-            self._remember_withdrawal(announcement.key)
-        else:
-            self._withdrawn.pop(announcement.key, None)
-        if kind == LINK:
-            if announcement.delay is None:
-                self.links.remove_link(owner, first)
-            else:
-                self.links.set_link(owner, first, announcement.delay)
-        elif announcement.subscription is None:
-            # A client that has moved is announced by its new home, perhaps before the old one ends.
-            if self.table.home_of(first, second) == owner:
-                self.table.remove(first, second)
-        else:
+            self._remember_withdrawal(key)
+            self._remove(key)
+            return
+        self._withdrawn.pop(key, None)
+        if announcement.delay is not None:
+            self.links.set_link(key[1], key[2], announcement.delay)
+        elif announcement.subscription is not None:
             self.table.insert(announcement.subscription.copy())
+
+    def _remove(self, key: Key) -> None:
+        kind, owner, first, second = key
+        if kind == LINK:
+            self.links.remove_link(owner, first)
+        # A client that has moved is announced by its new home, perhaps before the old one ends.
+        elif self.table.home_of(first, second) == owner:
+            self.table.remove(first, second)
 
     def _remember_withdrawal(self, key: Key) -> None:
         self._withdrawn.pop(key, None)

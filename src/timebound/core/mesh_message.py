@@ -6,23 +6,43 @@ from timebound.core.mesh_table import HomeGroup, SubscriptionTable
 from timebound.core.message import Message
 from timebound.core.strategy.entry import Entry
 
+MessageKey = tuple[str, int, int]  # origin, when that started, its count since
+
 
 class MeshMessage:
     """A message with the broker where it entered the mesh.
 
     It remembers what it matched, and in which state of which table: brokers that share a table,
-    as those of a simulation may, need not match it again.
+    as those of a simulation may, need not match it again. `started_ns` and `number` tell it apart
+    from all others of its origin: when that broker started, and its own count since.
     """
 
-    __slots__ = ("_groups", "_table", "_version", "message", "origin", "size_bytes")
+    __slots__ = (
+        "_groups",
+        "_table",
+        "_version",
+        "message",
+        "number",
+        "origin",
+        "size_bytes",
+        "started_ns",
+    )
 
-    def __init__(self, message: Message, origin: str, size_bytes: int) -> None:
+    def __init__(
+        self, message: Message, origin: str, size_bytes: int, started_ns: int = 0, number: int = 0
+    ) -> None:
         self.message = message
         self.origin = origin
         self.size_bytes = size_bytes
+        self.started_ns = started_ns
+        self.number = number if number else message.sequence
         self._groups: list[HomeGroup] = []
         self._table: SubscriptionTable | None = None
         self._version = -1
+
+    def key(self) -> MessageKey:
+        """What no other message of the mesh has."""
+        return (self.origin, self.started_ns, self.number)
 
     def groups(self, table: SubscriptionTable) -> list[HomeGroup]:
         """What it matches in a table, one group per home."""
@@ -37,14 +57,15 @@ class Copy:
     """One copy of a message between two brokers.
 
     `targets` names the homes it is for, where its sender chose among several ways; otherwise it
-    is None and follows from the message's origin.
+    is None and follows from the message's origin. `via` names the brokers it has passed, the last
+    one being its sender; it never returns to one of them.
     """
 
-    __slots__ = ("hops", "sender", "targets", "what")
+    __slots__ = ("hops", "targets", "via", "what")
 
-    def __init__(self, what: MeshMessage, sender: str, hops: int, targets: set[str] | None) -> None:
+    def __init__(self, what: MeshMessage, via: tuple[str, ...], hops: int, targets: set[str] | None) -> None:
         self.what = what
-        self.sender = sender  # empty for a publisher
+        self.via = via  # empty for a publisher, and where a failed link has to be gone round
         self.hops = hops  # links passed so far
         self.targets = targets
 
@@ -52,11 +73,12 @@ class Copy:
 class Waiting:
     """A message at one broker until every group it is for has been sent on or given up."""
 
-    __slots__ = ("arrived_ns", "hops", "offers", "places", "what")
+    __slots__ = ("arrived_ns", "hops", "offers", "places", "via", "what")
 
-    def __init__(self, what: MeshMessage, hops: int, arrived_ns: int) -> None:
-        self.what = what
-        self.hops = hops
+    def __init__(self, copy: Copy, arrived_ns: int) -> None:
+        self.what = copy.what
+        self.via = copy.via
+        self.hops = copy.hops
         self.arrived_ns = arrived_ns
         self.offers: list[Offer] = []
         self.places: dict[str, int] = {}  # by home: in how many queues it waits

@@ -8,7 +8,7 @@ from timebound.core.mesh_message import Copy
 from timebound.core.mesh_table import HomeGroup
 from timebound.core.strategy.base import Strategy
 
-# How a message finds its way; `mesh.py` explains them.
+# How a message finds its way; `mesh_routes.py` explains them.
 TREE: Final = 0
 LATE: Final = 1
 MATCH: Final = 2

@@ -1,0 +1,99 @@
+"""What the clients of one broker want of the rest of the mesh, gathered as they subscribe.
+
+`WatchedIndex` is the broker's own index of subscriptions and notes every change; `Interest`
+turns the changes into what is announced. The members of a shared group at one broker are announced
+as one: the broker gets one copy of a message for all of them, and chooses among them itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from timebound.core.index import SubscriptionIndex
+from timebound.core.mesh_table import MeshSubscription
+from timebound.core.subscription import Subscription
+from timebound.core.topic import split_share
+
+# Topics of a broker itself; nobody elsewhere publishes to them.
+_OWN_TOPICS: Final = ("$SYS/", "$timebound/")
+
+
+class WatchedIndex(SubscriptionIndex):
+    """An index that remembers what was added and removed until somebody asks."""
+
+    __slots__ = ("changes",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes: list[tuple[Subscription, bool]] = []  # True: added
+
+    def insert(self, subscription: Subscription) -> None:
+        super().insert(subscription)
+        self.changes.append((subscription, True))
+
+    def remove(self, subscription: Subscription) -> None:
+        super().remove(subscription)
+        self.changes.append((subscription, False))
+
+
+class Interest:
+    """The subscriptions of a broker's clients as the mesh is told them."""
+
+    __slots__ = ("_groups", "_index", "home")
+
+    def __init__(self, index: WatchedIndex, home: str) -> None:
+        self.home = home
+        self._index = index
+        # Members of shared groups, by name and filter; the first one's terms are announced.
+        self._groups: dict[tuple[str, str], dict[str, Subscription]] = {}
+
+    def take(self) -> list[tuple[MeshSubscription, bool]]:
+        """What to announce (True) and what to withdraw (False) since the last call, in this order."""
+        changes = self._index.changes
+        if not changes:
+            return []
+        self._index.changes = []
+        found: list[tuple[MeshSubscription, bool]] = []
+        for subscription, is_added in changes:
+            group, topic_filter = split_share(subscription.topic_filter)
+            if topic_filter.startswith(_OWN_TOPICS):
+                continue
+            if group:
+                self._change_group(group, topic_filter, subscription, is_added, found)
+            else:
+                found.append((self._announced(subscription.client_id, topic_filter, subscription), is_added))
+        return found
+
+    def _change_group(
+        self,
+        group: str,
+        topic_filter: str,
+        subscription: Subscription,
+        is_added: bool,
+        found: list[tuple[MeshSubscription, bool]],
+    ) -> None:
+        members = self._groups.setdefault((group, topic_filter), {})
+        name = f"$share/{group}"
+        if is_added:
+            members[subscription.client_id] = subscription
+        else:
+            del members[subscription.client_id]
+        if not members:
+            del self._groups[(group, topic_filter)]
+            found.append((self._announced(name, topic_filter, subscription), False))
+            return
+        first = next(iter(members.values()))
+        # Only a change of the first one changes what is announced.
+        if not is_added or first is subscription:
+            found.append((self._announced(name, topic_filter, first), True))
+
+    def _announced(self, client_id: str, topic_filter: str, terms: Subscription) -> MeshSubscription:
+        return MeshSubscription(
+            client_id,
+            self.home,
+            topic_filter,
+            terms.predicate,
+            terms.deadline_ns,
+            terms.price,
+            terms.penalty,
+        )
