@@ -1,0 +1,203 @@
+"""`timebound sweep`: a scenario with its parameters varied, every run a Spark task."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from timebound.pipeline.sweep import Plan
+    from timebound.pipeline.sweep_results import Point, SweepInfo
+
+EXAMPLES: Final = (
+    "Examples:  timebound sweep scenarios/quick.toml --vary rate=1..15 --vary strategy=eb,fifo --seeds 20"
+    "  ·  timebound sweep scenarios/quick.toml --vary load=0.5..4:0.5 --out results --master spark://host:7077"
+)
+RUN_ROW: Final = "timebound.sim.variation:open_runs"
+MEASURES: Final = ("delivery_rate", "earning", "traffic")
+# Errors that differ, shown at the end; all of them stand in the table.
+ERRORS_SHOWN: Final = 3
+FILE_WIDTH: Final = 120
+
+screen = Console(stderr=True, highlight=False)
+
+Master = Annotated[
+    str | None, typer.Option(help="Spark master, such as spark://host:7077; this machine if left out.")
+]
+Remote = Annotated[str | None, typer.Option(help="Spark Connect server, such as sc://host.")]
+Tasks = Annotated[int, typer.Option(min=0, help="Spark tasks; 0 takes four for each core.")]
+
+
+def sweep(
+    scenario: Annotated[Path, typer.Argument(help="A scenario file; see docs/simulation.md.")],
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(help="A key and its values, such as rate=1..15, loss=0..0.2:0.05 or strategy=eb,fifo."),
+    ] = None,
+    seeds: Annotated[str, typer.Option(help="How many seeds, such as 20, or which: 5..10 or 1,2,5.")] = "",
+    master: Master = None,
+    remote: Remote = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the results; sweep-NAME if left out.")] = None,
+    tasks: Tasks = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON row per run.")] = False,
+) -> None:
+    """Run a scenario with parameters varied, and put every run in one table."""
+    import pickle
+
+    from timebound.pipeline.sweep import Plan, check_plan
+    from timebound.pipeline.sweep_results import default_figures, write_results
+    from timebound.sim.scenario import load_scenario
+    from timebound.sim.variation import RESULTS, parse_variation
+
+    loaded = load_scenario(scenario)
+    variations = {one.key: one.values for one in map(parse_variation, vary or ())}
+    rows = combinations({**variations, "seed": read_seeds(seeds, loaded.seeds)})
+    plan = Plan(rows, RUN_ROW, pickle.dumps(loaded.setting), RESULTS)
+    check_plan(plan)
+    table, wall_s, cores = run_plan(plan, f"sweep {loaded.name}", master, remote, tasks)
+    keys = tuple(variations)
+    info = describe(loaded.name, keys, MEASURES, table, wall_s, cores)
+    info = _with_figures(info, default_figures(table, keys, MEASURES))
+    folder = out or Path(f"sweep-{scenario.stem}")
+    write_results(folder, table, info)
+    show(table, info, as_json=as_json)
+    screen.print(f"results: {folder}   a page of them: timebound report {folder}")
+    if info.failed == info.runs:
+        raise typer.Exit(1)
+
+
+def run_plan(
+    plan: Plan, title: str, master: str | None, remote: str | None, tasks: int
+) -> tuple[pa.Table, float, int]:
+    """Start Spark and carry out a plan, with a bar; gives the table, the seconds and the cores."""
+    from timebound.pipeline.session import cores_of, spark_session
+    from timebound.pipeline.sweep import run_sweep
+
+    started_s = time.monotonic()
+    with screen.status("starting Spark"):
+        spark = spark_session(master, remote, app=f"timebound {title}")
+    cores = cores_of(spark)
+    screen.print(f"Spark started in {time.monotonic() - started_s:.1f} s, {cores} cores", style="dim")
+    count = len(plan.rows)
+    started_s = time.monotonic()
+    try:
+        with _bar() as bar:
+            task = bar.add_task(title, total=count)
+            table = run_sweep(
+                spark,
+                plan,
+                tasks=tasks,
+                progress=lambda share: bar.update(task, completed=int(share * count)),
+            )
+        return table, time.monotonic() - started_s, cores
+    finally:
+        spark.stop()
+
+
+def describe(
+    title: str, keys: tuple[str, ...], measures: tuple[str, ...], table: pa.Table, wall_s: float, cores: int
+) -> SweepInfo:
+    """What a table of runs is about."""
+    from timebound.pipeline.sweep_results import SweepInfo
+
+    failed = sum(1 for error in table["error"].to_pylist() if error)
+    cpu_s = math.fsum(table["cpu_s"].to_pylist())
+    return SweepInfo(title, keys, measures, table.num_rows, failed, wall_s, cpu_s, cores)
+
+
+def show(table: pa.Table, info: SweepInfo, *, as_json: bool) -> None:
+    """Print rows for programs or a summary for people, and what failed."""
+    from timebound.pipeline.sweep_results import summarise
+
+    if as_json:
+        typer.echo(json.dumps(table.to_pylist(), indent=2))
+    else:
+        points = summarise(table, info.keys, info.measures)
+        paper = Console()
+        Console(width=None if paper.is_terminal else FILE_WIDTH).print(_table(info, points))
+    show_errors(table)
+
+
+def show_errors(table: pa.Table) -> None:
+    """Say which runs failed, and why."""
+    errors = [error for error in table["error"].to_pylist() if error]
+    if errors:
+        screen.print(f"[yellow]note:[/yellow] {len(errors)} of {table.num_rows} runs failed:")
+    for error in list(dict.fromkeys(errors))[:ERRORS_SHOWN]:
+        screen.print(f"  {error}", markup=False)
+
+
+def combinations(values: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
+    """Every combination of the values, the last key changing fastest."""
+    rows: list[dict[str, Any]] = [{}]
+    for key, choices in values.items():
+        rows = [{**row, key: choice} for row in rows for choice in choices]
+    return rows
+
+
+def read_seeds(text: str, default: tuple[int, ...]) -> tuple[int, ...]:
+    """Read `20` as seeds 1 to 20, `5..10` and `1,2,5` as they stand."""
+    if not text:
+        return default
+    try:
+        if text.isdecimal():
+            found = tuple(range(1, int(text) + 1))
+        elif ".." in text:
+            first, last = text.split("..")
+            found = tuple(range(int(first), int(last) + 1))
+        else:
+            found = tuple(dict.fromkeys(int(word) for word in text.split(",")))
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"{text!r} are no seeds; write 20, 5..10 or 1,2,5", param_hint="--seeds"
+        ) from error
+    if not found:
+        raise typer.BadParameter(f"{text!r} names no seed", param_hint="--seeds")
+    return found
+
+
+def _with_figures(info: SweepInfo, figures: tuple[Any, ...]) -> SweepInfo:
+    import msgspec
+
+    return msgspec.structs.replace(info, figures=figures)
+
+
+def _table(info: SweepInfo, points: list[Point]) -> Table:
+    shown = Table(title=f"{info.title}: mean ± standard deviation over seeds", title_justify="left")
+    for key in info.keys:
+        shown.add_column(key)
+    shown.add_column("runs", justify="right")
+    for measure in info.measures:
+        shown.add_column(measure.replace("_", " "), justify="right")
+    for point in points:
+        cells = [_cell(measure, point.means[measure], point.deviations[measure]) for measure in info.measures]
+        keys = [value if isinstance(value, str) else f"{value:g}" for value in point.values.values()]
+        shown.add_row(*keys, str(point.runs), *cells)
+    return shown
+
+
+def _cell(measure: str, mean: float, deviation: float) -> str:
+    if measure.endswith("_rate"):
+        return f"{100 * mean:.2f} ± {100 * deviation:.2f} %"
+    return f"{mean:,.0f} ± {deviation:,.0f}"
+
+
+def _bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=screen,
+        transient=True,
+    )
