@@ -61,3 +61,25 @@ TRACE_FIELDS: tuple[tuple[str, str], ...] = (
 TRACE_SCHEMA_VERSION = 2
 # How many of the fields each version has; files of an older one are read with the rest missing.
 TRACE_FIELD_COUNTS: dict[int, int] = {1: 17, 2: 19}
+
+# What a journal keeps of each message, by field and Arrow type; `properties` are the user
+# properties in their order. A reader gets them after `offset` and before `gap`, which is the
+# number of rows, from `offset` on, that are held no more; it is null in a row that is one.
+JOURNAL_FIELDS: tuple[tuple[str, str], ...] = (
+    ("topic", "string"),
+    ("payload", "binary"),
+    ("publisher", "string"),  # client id
+    ("qos", "int8"),
+    ("retain", "bool"),
+    ("published_ns", "int64"),
+    ("properties", "list<struct<name: string, value: string>>"),
+)
+# What a broker takes to publish, by field and Arrow type; all but the first two may be left out or null.
+PUBLISH_FIELDS: tuple[tuple[str, str], ...] = (
+    ("topic", "string"),
+    ("payload", "binary"),
+    ("qos", "int8"),
+    ("retain", "bool"),
+    ("timeout", "string"),  # how long it is worth anything, such as 250ms
+    ("properties", "list<struct<name: string, value: string>>"),
+)
