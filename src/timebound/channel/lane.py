@@ -15,6 +15,7 @@ from typing import Final
 from timebound.channel.consumer import PLAIN, Consumer, Pending, Queue
 from timebound.channel.dispatching import QUEUE_MAX
 from timebound.channel.event import Event
+from timebound.channel.gate import Gate
 from timebound.channel.realtime import become_real_time, lane_priority, set_priority
 from timebound.units import MILLISECOND
 
@@ -57,11 +58,11 @@ class LaneContext:
 
 
 class Worker:
-    """One thread of a lane; `gate` is shut while it idles, and opened by whoever has work for it."""
+    """One thread of a lane; it waits at its gate while it idles, for whoever has work for it."""
 
     def __init__(self, lane: Lane, number: int) -> None:
         self.lane = lane
-        self.gate = Lock()
+        self.gate = Gate()
         self.arrived = Lock()  # shut from the moment its gate is opened until it runs
         self.running: Consumer | None = None
         self.since_ns = 0
@@ -80,7 +81,7 @@ class Worker:
                 lane.end_thread()
                 return
             else:
-                self.gate.acquire(True, IDLE_WAIT_S)
+                self.gate.wait(IDLE_WAIT_S)
                 if self.arrived.locked():
                     self.arrived.release()
 
@@ -154,15 +155,19 @@ class Lane(Queue):
 
     def wake(self) -> Worker | None:
         """Wake as many idle threads as there is work for; answer one of them."""
-        woken: Worker | None = None
+        woken: list[Worker] = []
         with self._lock:
             for _ in range(min(len(self._heap), len(self._idle))):
-                woken = self._wake_one()
-        return woken
+                woken.append(self._call_one())
+        # Without the lock: who wakes will want it.
+        for worker in woken:
+            worker.gate.open()
+        return woken[-1] if woken else None
 
     def unpark(self, consumer: Consumer, arrival: int, event: Event, mask: int) -> None:
         heapq.heappush(self._heap, (consumer.sub_priority, arrival, consumer, event, mask))
-        self._wake_one()
+        if self._idle:
+            self._call_one().gate.open()
 
     def end(self, consumer: Consumer) -> None:
         with self._lock:
@@ -170,13 +175,10 @@ class Lane(Queue):
         if other is not None:
             other.end(consumer)
 
-    def _wake_one(self) -> Worker | None:
-        """Open one idle worker's gate; the caller has the lock, so no gate is ever opened twice."""
-        if not self._idle:
-            return None
+    def _call_one(self) -> Worker:
+        """Take an idle worker whose gate is to be opened; the caller has the lock, so nobody else does."""
         worker = self._idle.pop()
         worker.arrived.acquire(False)
-        worker.gate.release()
         return worker
 
     def take(self, worker: Worker) -> Command | None:
@@ -193,7 +195,6 @@ class Lane(Queue):
                 worker.since_ns = time.monotonic_ns()
                 worker.stall_reported = False
                 return command
-            worker.gate.acquire(False)
             self._idle.append(worker)
             return None
 
@@ -270,8 +271,8 @@ class Lane(Queue):
                 pending += [(consumer, event, mask) for event, mask in consumer.take_parked(self)]
             pending += [(entry[2], entry[3], entry[4]) for entry in sorted(self._heap, key=order)]
             self._heap.clear()
-            while self._wake_one() is not None:
-                pass
+            while self._idle:
+                self._call_one().gate.open()
         return pending
 
     def take_late(self) -> list[Pending]:
