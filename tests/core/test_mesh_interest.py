@@ -10,7 +10,7 @@ Told = list[tuple[str, str, float, bool]]
 
 
 def told(interest: Interest) -> Told:
-    return [(one.client_id, one.topic_filter, one.price, is_on) for one, is_on in interest.take()]
+    return [(one.subscriber, one.topic_filter, one.price, is_on) for one, is_on in interest.take()]
 
 
 def test_terms_are_announced_with_the_home() -> None:
@@ -23,7 +23,8 @@ def test_terms_are_announced_with_the_home() -> None:
     [(announced, is_on)] = interest.take()
 
     assert is_on
-    assert (announced.home, announced.client_id, announced.topic_filter) == ("b1", "c", "t/#")
+    assert (announced.home, announced.client_id, announced.subscriber) == ("b1", "c@b1", "c")
+    assert announced.topic_filter == "t/#"
     assert (announced.deadline_ns, announced.price, announced.penalty) == (5, 2.0, 1.0)
     assert announced.predicate is not None
     assert announced.predicate.text == "x > 1"

@@ -102,6 +102,22 @@ class Account:
             if self.is_tracing:
                 self._trace(client_id, delivery, one, DROPPED, reason.value, now_ns)
 
+    def drop_under_way(
+        self,
+        client_id: str,
+        subscription: Subscription,
+        message: Message,
+        link: str,
+        queued_ns: int,
+        reason: Reason,
+        now_ns: int,
+    ) -> None:
+        """A message was given up on its way to another broker; the pair is matched and ends here."""
+        self.matched += 1
+        delivery = Delivery(message, 0, False, subscription=subscription, offered_ns=now_ns - queued_ns)
+        delivery.link = link
+        self.drop(client_id, delivery, reason, now_ns)
+
     def retract(self, client_id: str, delivery: Delivery) -> None:
         """Take back what `delivered` said of a QoS 0 copy that could not be sent after all."""
         message = delivery.message

@@ -26,6 +26,8 @@ from timebound.core.effects import (
 from timebound.core.index import SubscriptionIndex
 from timebound.core.lifecycle import Lifecycle
 from timebound.core.limits import BrokerLimits
+from timebound.core.mesh_member import Member
+from timebound.core.mesh_message import Copy
 from timebound.core.message import Delivery, Message
 from timebound.core.outbound import Outbound
 from timebound.core.retained import RetainedStore
@@ -78,11 +80,17 @@ class Broker:
         "counters",
     )
 
-    def __init__(self, limits: BrokerLimits, access: AccessList, is_durable: bool = False) -> None:
+    def __init__(
+        self,
+        limits: BrokerLimits,
+        access: AccessList,
+        is_durable: bool = False,
+        index: SubscriptionIndex | None = None,
+    ) -> None:
         self._limits = limits
         self.counters = Counters()
         self._ready = ReadyList()
-        self._index = SubscriptionIndex()
+        self._index = index if index is not None else SubscriptionIndex()
         self._durability = Durability(self._ready, is_durable)
         self.account = Account()
         self._outbound = Outbound(limits, self._ready, self._durability, self.counters, self.account)
@@ -243,6 +251,19 @@ class Broker:
     def route(self, message: Message, now_ns: int) -> int:
         """Give out a message of the broker's own, such as `$SYS`; the count of sessions it matched."""
         return self._distribution.route(message, now_ns)
+
+    def join_mesh(self, member: Member) -> None:
+        """Pass on to other brokers what their clients want; `member` watches this broker's index."""
+        self._distribution.mesh = member
+
+    def receive_copy(self, copy: Copy, now_ns: int) -> None:
+        """A neighbour broker has sent a message: pass it on, and give it to this broker's own clients."""
+        mesh = self._distribution.mesh
+        assert mesh is not None, "only a member of a mesh has neighbours"
+        message = copy.what.message
+        self._distribution.number(message)
+        if mesh.receive(copy, now_ns):
+            self._distribution.give_out(message, now_ns)
 
     def accept_request(self, session: Session, qos: int, packet_id: int, answer: str = "") -> None:
         """Acknowledge a QoS 1 or 2 message that was a request to the broker itself, with an answer in words.

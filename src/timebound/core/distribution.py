@@ -14,6 +14,7 @@ from timebound.core.account import Missed
 from timebound.core.durability import Durability
 from timebound.core.effects import DropRetained, PutRetained
 from timebound.core.index import Route, SubscriptionIndex
+from timebound.core.mesh_member import Member
 from timebound.core.message import Message
 from timebound.core.outbound import NO_OTHERS, Outbound
 from timebound.core.predicate import Attributes
@@ -43,6 +44,7 @@ class Distribution:
         "_retained",
         "_sessions",
         "_waits",
+        "mesh",
         "sequence",
         "tap",
     )
@@ -66,14 +68,26 @@ class Distribution:
         self._counters = counters
         self._groups = 0  # correlations completed
         self.sequence = 0  # of the last message
+        self.mesh: Member | None = None  # for messages that other brokers' clients want
         self.tap: Tap | None = None  # for messages that are kept in journals
 
     def route(self, message: Message, now_ns: int) -> int:
-        """Give a message to everybody who wants it; the count of sessions it matched."""
-        self.sequence += 1
-        message.sequence = self.sequence
+        """Give a message that was published here to everybody; the count of sessions it matched."""
+        self.number(message)
         if self.tap is not None and self.tap.offer(message) and message.qos:
             self._durability.expect_journal()
+        count = self.give_out(message, now_ns)
+        if self.mesh is not None:
+            count += self.mesh.publish(message, now_ns)
+        return count
+
+    def number(self, message: Message) -> None:
+        """A message has arrived at this broker."""
+        self.sequence += 1
+        message.sequence = self.sequence
+
+    def give_out(self, message: Message, now_ns: int) -> int:
+        """Give a message to the clients of this broker that want it; the count of them."""
         if message.retain:
             self._retain(message)
         route = self._index.match(message.topic)

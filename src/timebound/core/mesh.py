@@ -76,7 +76,7 @@ class MeshBroker:
             processing_ns=options.processing_ns,
             message_bytes=options.message_bytes,
         )
-        self.neighbours[name] = Neighbour(name, queue, options.waiting_share)
+        self.neighbours[name] = Neighbour(name, queue, delay, options.waiting_share)
 
     def publish(self, what: MeshMessage, now_ns: int) -> None:
         """A local publisher's message: count what it matches, and send it on its way."""
@@ -111,6 +111,10 @@ class MeshBroker:
         neighbour.queue.drop_all(Reason.DISCONNECTED)
         self._drain(neighbour, now_ns)
         self.router.forget_paths()
+        ordered = [send.copy for send in self._sends if send.neighbour == name]
+        self._sends = [send for send in self._sends if send.neighbour != name]
+        for copy in ordered:
+            self.send_again(copy, now_ns)
         for offer in homeless:
             if offer.groups:
                 waiting = offer.waiting
@@ -124,8 +128,13 @@ class MeshBroker:
     def set_link(self, name: str, delay: LinkDelay, now_ns: int) -> None:
         """Take a new estimate of a link's delay; announcing it to the mesh is the driver's part."""
         neighbour = self.neighbours[name]
+        neighbour.delay = delay
         neighbour.queue.set_link(delay, now_ns)
         neighbour.forget_paths()
+
+    def delay_of(self, name: str) -> LinkDelay:
+        """What is known of the delay of the link to a neighbour."""
+        return self.neighbours[name].delay
 
     def crash(self, now_ns: int) -> None:
         """Lose everything that waits here."""

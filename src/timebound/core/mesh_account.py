@@ -2,14 +2,15 @@
 
 A pair is counted once, where its message is published, and ends once: in time or late at its
 subscriber's broker, or dropped at the broker that gave it up. All brokers of a simulated mesh
-may share one account; a broker on a network has its own.
+may share one account. A broker on a network has its own, and `pairs`, the account of all its clients:
+there a pair counts where it ends, so that the account of each broker adds up by itself.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from timebound.core.account import DROPPED, IN_TIME, LATE
+from timebound.core.account import DROPPED, IN_TIME, LATE, Account
 from timebound.core.mesh_table import HomeGroup, MeshSubscription
 from timebound.core.message import Message
 from timebound.records import Reason
@@ -36,13 +37,15 @@ class MeshAccount:
         "matched",
         "open_penalty_micro",
         "paid_micro",
+        "pairs",
         "published",
         "received",
         "rows",
         "unreachable",
     )
 
-    def __init__(self, is_tracing: bool = False) -> None:
+    def __init__(self, is_tracing: bool = False, pairs: Account | None = None) -> None:
+        self.pairs = pairs
         self.published = 0
         self.matched = 0
         self.in_time = 0
@@ -111,6 +114,11 @@ class MeshAccount:
         self.dropped[reason.value] += len(group.subscriptions)
         self.paid_micro += group.penalty_micro
         self.open_penalty_micro -= group.penalty_micro
+        if self.pairs is not None:
+            for subscription in group.subscriptions:
+                self.pairs.drop_under_way(
+                    subscription.subscriber, subscription, message, link, queued_ns, reason, now_ns
+                )
         if self.is_tracing:
             for subscription in group.subscriptions:
                 self._trace(

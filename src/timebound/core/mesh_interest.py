@@ -89,11 +89,13 @@ class Interest:
 
     def _announced(self, client_id: str, topic_filter: str, terms: Subscription) -> MeshSubscription:
         return MeshSubscription(
-            client_id,
+            # Two brokers may have clients of the same name.
+            f"{client_id}@{self.home}",
             self.home,
             topic_filter,
             terms.predicate,
             terms.deadline_ns,
             terms.price,
             terms.penalty,
+            subscriber=client_id,
         )

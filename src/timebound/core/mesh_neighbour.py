@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from timebound.core.delay import KILOBYTE, NS_PER_S, Path, phi
+from timebound.core.delay import KILOBYTE, NS_PER_S, LinkDelay, Path, phi
 from timebound.core.mesh_table import HomeGroup
 from timebound.core.message import Message
 from timebound.core.queue import LinkQueue
@@ -74,6 +74,7 @@ class Neighbour:
     __slots__ = (
         "_waits_beyond",
         "audiences",
+        "delay",
         "free_ns",
         "is_busy",
         "is_up",
@@ -84,8 +85,9 @@ class Neighbour:
         "waiting_share",
     )
 
-    def __init__(self, name: str, queue: LinkQueue, waiting_share: float) -> None:
+    def __init__(self, name: str, queue: LinkQueue, delay: LinkDelay, waiting_share: float) -> None:
         self.name = name
+        self.delay = delay  # as last told to the queue
         self.queue = queue
         self.waiting_share = waiting_share
         self.is_busy = False

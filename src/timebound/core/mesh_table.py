@@ -20,9 +20,12 @@ GROUPS_MAX: Final = 100_000
 
 
 class MeshSubscription(Subscription):
-    """A subscription with its home broker and the delay of its subscriber's own connection."""
+    """A subscription with its home broker and the delay of its subscriber's own connection.
 
-    __slots__ = ("home", "last_mile_ns", "number")
+    `client_id` tells it apart in the whole mesh, `subscriber` is what its home calls the client.
+    """
+
+    __slots__ = ("home", "last_mile_ns", "number", "subscriber")
 
     def __init__(
         self,
@@ -34,6 +37,7 @@ class MeshSubscription(Subscription):
         price: float = 1.0,
         penalty: float = 0.0,
         last_mile_ns: int = 0,
+        subscriber: str = "",
     ) -> None:
         super().__init__(
             client_id,
@@ -45,6 +49,7 @@ class MeshSubscription(Subscription):
         )
         self.home = home
         self.last_mile_ns = last_mile_ns
+        self.subscriber = subscriber or client_id
         self.number = 0  # given by the table
 
     def copy(self) -> MeshSubscription:
@@ -58,6 +63,7 @@ class MeshSubscription(Subscription):
             self.price,
             self.penalty,
             self.last_mile_ns,
+            self.subscriber,
         )
 
 

@@ -29,6 +29,7 @@ class Message:
         "expires_ns",
         "frame_v4",
         "frame_v5",
+        "hops",
         "payload",
         "priority",
         "promised_ns",
@@ -72,6 +73,7 @@ class Message:
         self.priority = priority  # 0..9
         self.sequence = sequence  # order of arrival at this broker, unique
         self.promised_ns = 0  # the longest that its flow was said to wait here; 0 = nothing was said
+        self.hops = 0  # brokers passed before this one
         self.stored_copies = 0  # deliveries of it that are in storage
         self.frame_v4 = b""
         self.frame_v5 = b""
@@ -110,6 +112,7 @@ class Delivery:
         "dup",
         "group",
         "is_settled",
+        "link",
         "message",
         "offered_ns",
         "others",
@@ -149,5 +152,6 @@ class Delivery:
         self.subscription = subscription
         self.others: tuple[Subscription, ...] = ()
         self.group = ""  # its place among messages that were waited for together, such as 7:1/2
+        self.link = ""  # to another broker, for one that goes on; else it is the session's own
         self.offered_ns = offered_ns  # when it was queued here
         self.sent_ns = 0  # when it was handed to the connection; 0 = not yet

@@ -17,6 +17,8 @@ class TraceKind:
     __slots__ = (
         "allowed_ns",
         "client_id",
+        "hops",
+        "link",
         "outcome",
         "payload_length",
         "promised_ns",
@@ -45,6 +47,8 @@ class TraceKind:
         self.timeout_ns = message.timeout_ns
         self.allowed_ns = message.allowed_ns(subscription)
         self.promised_ns = message.promised_ns
+        self.hops = message.hops
+        self.link = delivery.link
 
     def describes(
         self, client_id: str, delivery: Delivery, subscription: Subscription | None, outcome: str, reason: str
@@ -61,6 +65,8 @@ class TraceKind:
             and message.timeout_ns == self.timeout_ns
             and message.promised_ns == self.promised_ns
             and reason == self.reason
+            and message.hops == self.hops
+            and delivery.link == self.link
             and message.size() == self.size_bytes
         )
 

@@ -56,8 +56,8 @@ _FIELDS_OF_KIND: Final[dict[str, Callable[[TraceKind], Any]]] = {
     "reason": lambda kind: kind.reason,
     "price_micro": lambda kind: kind.subscription.price_micro if kind.subscription else 0,
     "penalty_micro": lambda kind: kind.subscription.penalty_micro if kind.subscription else 0,
-    "hop": lambda kind: 0,
-    "link": lambda kind: kind.client_id,
+    "hop": lambda kind: kind.hops,
+    "link": lambda kind: kind.link or kind.client_id,
     "promised_ns": lambda kind: kind.promised_ns,
 }
 
