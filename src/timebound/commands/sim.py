@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import TaskID
 from rich.table import Table
+
+from timebound.commands.paper_grid import run_grid, write_paper
+from timebound.commands.sweep import Master, Remote, progress_bar
 
 if TYPE_CHECKING:
     from timebound.sim.experiment import RunResult
@@ -48,7 +51,7 @@ def run(
     wanted = _numbers(seeds, "--seeds") if seeds else loaded.seeds
     setting = replace(loaded.setting, is_tracing=trace is not None)
     results: list[RunResult] = []
-    with _progress() as bar:
+    with progress_bar(screen) as bar:
         for seed in wanted:
             task = bar.add_task(f"seed {seed}", total=100)
 
@@ -80,7 +83,13 @@ def paper(
         str, typer.Option(help="How open questions are read; several are joined by +.")
     ] = "literal",
     minutes: Annotated[float, typer.Option(min=0.1, help="Simulated time; the papers use 120.")] = 120.0,
-    workers: Annotated[int, typer.Option(min=0, help="Processes; 0 takes all cores.")] = 0,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=0, help="Run in so many processes here, without Spark; 0 takes all cores."),
+    ] = None,
+    master: Master = None,
+    remote: Remote = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the rows, for `timebound report`.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the figures into this folder.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -112,13 +121,11 @@ def paper(
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    rows: list[Row] = []
-    with _progress() as bar:
-        task = bar.add_task(f"paper {number}", total=len(wanted))
-        for row in grid.run_all(wanted, workers):
-            rows.append(row)
-            bar.advance(task)
+    rows, wall_s, cores = run_grid(wanted, f"paper {number}", workers, master, remote)
     _show_rows(rows, plot, as_json)
+    if out is not None:
+        write_paper(out, number, rows, wall_s, cores)
+        screen.print(f"results: {out}   a page of them: timebound report {out}")
 
 
 def _show_rows(rows: list[Row], folder: Path | None, as_json: bool) -> None:
@@ -236,17 +243,6 @@ def _run_table(scenario: Scenario, results: list[RunResult]) -> Table:
             f"{one.events / max(one.seconds, 1e-9):,.0f}",
         )
     return table
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=screen,
-        transient=True,
-    )
 
 
 def _words(text: str) -> list[str]:

@@ -91,7 +91,7 @@ def run_plan(
     count = len(plan.rows)
     started_s = time.monotonic()
     try:
-        with _bar() as bar:
+        with progress_bar(screen) as bar:
             task = bar.add_task(title, total=count)
             table = run_sweep(
                 spark,
@@ -192,12 +192,13 @@ def _cell(measure: str, mean: float, deviation: float) -> str:
     return f"{mean:,.0f} ± {deviation:,.0f}"
 
 
-def _bar() -> Progress:
+def progress_bar(console: Console) -> Progress:
+    """A bar with counts and the time that remains; it vanishes when done."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        console=screen,
+        console=console,
         transient=True,
     )

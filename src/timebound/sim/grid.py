@@ -1,12 +1,12 @@
-"""Every figure of the two papers as a list of runs, and the runs spread over processes."""
+"""Every figure of the two papers as a list of runs, spread over processes or handed to a sweep."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
 
 from timebound.sim.experiment import RunResult, run
 from timebound.sim.papers import paper_001, paper_002, product
@@ -37,6 +37,26 @@ RATES_002: Final = (1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0)
 RATES_001: Final = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0)
 WEIGHTS: Final = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 FIGURES: Final = {"001": (7, 8, 9), "002": (4, 5, 6)}
+# What each figure shows, by scenario.
+MEASURES_OF_FIGURE: Final = {
+    (4, "ssd"): ("earning",),
+    (4, "psd"): ("delivery_rate",),
+    (5, "ssd"): ("earning", "traffic"),
+    (6, "psd"): ("delivery_rate", "traffic"),
+    (7, "net"): ("earning", "delivery_rate"),
+    (8, "net"): ("earning", "delivery_rate"),
+    (9, "net"): ("earning", "delivery_rate"),
+}
+# What a run adds to its job, and the Arrow type of each: the columns of a sweep.
+RESULTS: Final = (
+    ("delivery_rate", "float64"),
+    ("earning", "float64"),
+    ("traffic", "int64"),
+    ("matched", "int64"),
+    ("in_time", "int64"),
+    ("events", "int64"),
+    ("seconds", "float64"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +201,22 @@ def run_all(wanted: list[Job], workers: int = 0) -> Iterator[Row]:
         return
     with ProcessPoolExecutor(max_workers=min(count, len(wanted))) as pool:
         yield from pool.map(run_job, wanted)
+
+
+def open_runs(context: bytes) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """The function that a sweep calls with the fields of each job; it needs no context."""
+    assert not context, "a job says all there is to say"
+
+    def run_row(values: Mapping[str, Any]) -> dict[str, Any]:
+        row = asdict(run_job(Job(**values)))
+        return {name: row[name] for name, _ in RESULTS}
+
+    return run_row
+
+
+def row_of(values: Mapping[str, Any]) -> Row:
+    """A row out of one of a sweep's table, which has more columns."""
+    return Row(**{name: values[name] for name in Row.__dataclass_fields__})
 
 
 def _row(job: Job, result: RunResult) -> Row:

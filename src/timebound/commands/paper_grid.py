@@ -1,0 +1,119 @@
+"""The grid of a paper carried out as a sweep on Spark, or in processes where there is no Spark."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import time
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+
+from timebound.commands.sweep import progress_bar, run_plan, show_errors
+from timebound.errors import TimeboundError
+
+if TYPE_CHECKING:
+    from timebound.pipeline.sweep_results import Figure, Printed
+    from timebound.sim.grid import Job, Row
+
+RUN_ROW: Final = "timebound.sim.grid:open_runs"
+MEASURES: Final = ("delivery_rate", "earning", "traffic")
+# Runs of the papers take seconds each, so a task may be one run: the bar moves, and no core waits long.
+TASKS_MAX: Final = 256
+
+screen = Console(stderr=True, highlight=False)
+
+
+def run_grid(
+    wanted: list[Job], title: str, workers: int | None, master: str | None, remote: str | None
+) -> tuple[list[Row], float, int]:
+    """Carry out runs; gives their rows in order, the seconds and the cores.
+
+    Raises:
+        TimeboundError: no run succeeded, or a master was named and pyspark is missing.
+    """
+    if workers is None and (master or remote or _has_spark()):
+        return _run_on_spark(wanted, title, master, remote)
+    if workers is None:
+        screen.print("pyspark is not installed: running in processes on this machine", style="dim")
+    from timebound.sim.grid import run_all
+
+    started_s = time.monotonic()
+    rows = []
+    with progress_bar(screen) as bar:
+        task = bar.add_task(title, total=len(wanted))
+        for row in run_all(wanted, workers or 0):
+            rows.append(row)
+            bar.advance(task)
+    return rows, time.monotonic() - started_s, workers or os.cpu_count() or 1
+
+
+def write_paper(folder: Path, number: str, rows: list[Row], wall_s: float, cores: int) -> None:
+    """Keep the rows with their figures and the printed values, for a report."""
+    import pyarrow as pa
+
+    from timebound.pipeline.sweep_results import SweepInfo, write_results
+
+    names = [one.name for one in fields(rows[0])]
+    columns = {name: [getattr(row, name) for row in rows] for name in names}
+    table = pa.table({"run": range(len(rows)), **columns, "error": [""] * len(rows)})
+    keys = ("figure", "scenario", "rate", "strategy", "weight", "reading")
+    figures, printed = _figures(number, rows)
+    cpu_s = sum(row.seconds for row in rows)
+    info = SweepInfo(f"paper {number}", keys, MEASURES, len(rows), 0, wall_s, cpu_s, cores, figures, printed)
+    write_results(folder, table, info)
+
+
+def _run_on_spark(
+    wanted: list[Job], title: str, master: str | None, remote: str | None
+) -> tuple[list[Row], float, int]:
+    from timebound.pipeline.sweep import Plan
+    from timebound.sim.grid import RESULTS, row_of
+
+    plan = Plan([asdict(job) for job in wanted], RUN_ROW, b"", RESULTS)
+    table, wall_s, cores = run_plan(plan, title, master, remote, min(len(wanted), TASKS_MAX))
+    show_errors(table)
+    rows = [row_of(values) for values in table.to_pylist() if not values["error"]]
+    if not rows:
+        raise TimeboundError("no run succeeded; the errors are above")
+    return rows, wall_s, cores
+
+
+def _figures(number: str, rows: list[Row]) -> tuple[tuple[Figure, ...], tuple[Printed, ...]]:
+    """A picture for each figure there are runs of, and what the paper prints about it."""
+    from timebound.pipeline.sweep_results import Figure, Printed
+    from timebound.sim.grid import MEASURES_OF_FIGURE
+    from timebound.sim.published import compare, summarise
+
+    figures = []
+    titles = {}
+    for figure, scenario in dict.fromkeys((row.figure, row.scenario) for row in rows):
+        by_weight = len({row.weight for row in rows if row.figure == figure and row.weight >= 0}) > 1
+        title = f"Figure {figure}, {scenario.upper()}"
+        titles[(figure, scenario)] = title
+        figures.append(
+            Figure(
+                title,
+                "weight" if by_weight else "rate",
+                "weight" if by_weight else "messages per minute and publisher",
+                ("strategy",),
+                MEASURES_OF_FIGURE[(figure, scenario)],
+                {"figure": figure, "scenario": scenario},
+            )
+        )
+    printed = []
+    for one, found in compare(summarise(rows)):
+        what = f"{one.measure.replace('_', ' ')} of {one.strategy}" + (
+            f" over that of {one.versus}" if one.versus else ""
+        )
+        title = titles[(one.figure, one.scenario)]
+        printed.append(
+            Printed(title, what, one.measure, one.strategy, one.versus, one.rate, one.value, found)
+        )
+    return tuple(figures), tuple(printed)
+
+
+def _has_spark() -> bool:
+    return importlib.util.find_spec("pyspark") is not None
