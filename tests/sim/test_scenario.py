@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 
@@ -132,6 +133,37 @@ def test_run_writes_the_same_trace_twice_in_the_schema_of_the_broker(tmp_path: P
     assert list(json.loads(lines[0])) == [name for name, _ in TRACE_FIELDS]
     runs = json.loads(result.stdout)["runs"]
     assert runs[0]["matched"] == len(lines)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
+def test_a_parquet_trace_has_the_schema_of_the_node_and_the_same_bytes_for_the_same_seed(
+    tmp_path: Path,
+) -> None:
+    import pyarrow.parquet as parquet
+
+    from timebound.node.trace import trace_schema
+
+    path = write(tmp_path, PLAIN)
+    traces = [tmp_path / "one.parquet", tmp_path / "two.parquet", tmp_path / "other.parquet"]
+    lines = tmp_path / "one.jsonl"
+    for trace, seed in zip([*traces, lines], ["3", "3", "4", "3"], strict=True):
+        result = CliRunner().invoke(app, ["run", str(path), "--seeds", seed, "--trace", str(trace)])
+        assert result.exit_code == 0, result.output
+
+    table = parquet.read_table(traces[0])
+    assert table.schema.equals(trace_schema(), check_metadata=True)
+    assert table.to_pylist() == [json.loads(line) for line in lines.read_text().splitlines()]
+    assert traces[0].read_bytes() == traces[1].read_bytes()
+    assert traces[0].read_bytes() != traces[2].read_bytes()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
+def test_a_trace_of_nothing_still_has_its_columns(tmp_path: Path) -> None:
+    import pyarrow.parquet as parquet
+
+    write_trace([], tmp_path / "none.parquet")
+
+    assert parquet.read_table(tmp_path / "none.parquet").column_names == [name for name, _ in TRACE_FIELDS]
 
 
 def test_a_trace_of_unknown_kind_is_refused(tmp_path: Path) -> None:

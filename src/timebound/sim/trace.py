@@ -46,8 +46,14 @@ def _write_parquet(rows: list[TraceRow], path: Path) -> None:
         parquet: Any = importlib.import_module("pyarrow.parquet")
     except ImportError as error:
         raise ConfigError("pyarrow is not installed; write the trace to a .jsonl file instead") from error
-    fields = [(name, getattr(arrow, kind)()) for name, kind in TRACE_FIELDS]
-    schema = arrow.schema(fields, metadata={"timebound.trace.version": str(TRACE_SCHEMA_VERSION)})
+    schema = trace_schema()
     columns: list[Any] = list(zip(*rows, strict=True)) if rows else [()] * len(TRACE_FIELDS)
-    arrays = [arrow.array(column, field[1]) for column, field in zip(columns, fields, strict=True)]
-    parquet.write_table(arrow.Table.from_arrays(arrays, schema=schema), path)
+    arrays = [arrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    parquet.write_table(arrow.Table.from_arrays(arrays, schema=schema), path, compression="zstd")
+
+
+def trace_schema() -> Any:
+    """The Arrow schema of a trace; that of the live broker, from the same fields."""
+    arrow: Any = importlib.import_module("pyarrow")
+    fields = [arrow.field(name, getattr(arrow, kind)(), nullable=False) for name, kind in TRACE_FIELDS]
+    return arrow.schema(fields, metadata={"timebound.trace.version": str(TRACE_SCHEMA_VERSION)})
