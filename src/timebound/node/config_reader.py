@@ -29,6 +29,8 @@ from timebound.node.config_values import (
     ListenerConfig,
     LogConfig,
     MetricsConfig,
+    NeighbourConfig,
+    NeighbourTlsConfig,
     SecurityConfig,
     TlsConfig,
     TraceConfig,
@@ -58,6 +60,7 @@ class ConfigReader:
             self.config = self._read(document)
             self._check_listeners()
             self._check_flight()
+            self._check_neighbours()
             self._check_limits()
 
     def note(self, at: KeyPath, message: str) -> None:
@@ -105,6 +108,7 @@ class ConfigReader:
             trace=self._trace(document),
             journals=self._journals(document),
             flight=self._flight(document),
+            neighbours=self._neighbours(document),
             metrics=MetricsConfig(**self._table(MetricsConfig, document.get("metrics", {}), ("metrics",))),
             log=LogConfig(**self._table(LogConfig, document.get("log", {}), ("log",))),
         )
@@ -193,6 +197,43 @@ class ConfigReader:
             self.note(
                 ("flight",), "nobody could log in: set security.password_file, or allow_anonymous = true"
             )
+
+    def _neighbours(self, document: dict[str, Any]) -> tuple[NeighbourConfig, ...]:
+        found: list[NeighbourConfig] = []
+        for raw, at in self._tables(document, "neighbour"):
+            values = self._table(NeighbourConfig, raw, at)
+            if "name" not in raw:
+                self.note((*at, "name"), "is required; it is the neighbour's node_name")
+            tls = self._neighbour_tls(raw["tls"], (*at, "tls")) if "tls" in raw else None
+            if "name" not in values:
+                continue
+            found.append(NeighbourConfig(**values, tls=tls))
+            if not values.get("host"):
+                for key in ("port", "user", "password_file", "tls"):
+                    if key in raw:
+                        self.note((*at, key), "is for a link that this broker opens; give `host`, too")
+            elif "password_file" in values and not values.get("user"):
+                self.note((*at, "password_file"), "is for `user`, which is not given")
+        return tuple(found)
+
+    def _neighbour_tls(self, raw: object, at: KeyPath) -> NeighbourTlsConfig | None:
+        values = self._table(NeighbourTlsConfig, raw, at)
+        if isinstance(raw, dict) and "ca" not in raw:
+            self.note((*at, "ca"), "is required; give the path of a PEM file")
+        if ("certificate" in values) != ("key" in values):
+            self.note(at, "`certificate` and `key` belong together")
+        return NeighbourTlsConfig(**values) if "ca" in values else None
+
+    def _check_neighbours(self) -> None:
+        names = [self.config.node_name]
+        for index, neighbour in enumerate(self.config.neighbours):
+            at = ("neighbour", index, "name")
+            if not _NODE_NAME.fullmatch(neighbour.name):
+                self.note(at, f"must be 1 to 64 of A-Z a-z 0-9 . _ -, not {shown(neighbour.name)}")
+            elif neighbour.name in names:
+                whose = "this broker itself" if neighbour.name == names[0] else "a neighbour above"
+                self.note(at, f"{neighbour.name!r} is {whose}; brokers are told apart by node_name")
+            names.append(neighbour.name)
 
     def _table(self, table: type, raw: object, at: KeyPath) -> dict[str, Any]:
         """Read the keys of one table; wrong ones are noted and left out."""
@@ -371,7 +412,7 @@ def _suggestion(key: str, known: list[str], table: str) -> str:
         if key in settings_of(other):
             where = (
                 f"[[{name}]]"
-                if name in ("listeners", "acl", "weights", "journals")
+                if name in ("listeners", "acl", "weights", "journals", "neighbour")
                 else f"[{name}]"
                 if name
                 else "the top"

@@ -337,6 +337,48 @@ class FlightConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class NeighbourTlsConfig:
+    """`[neighbour.tls]`: how the link to a neighbour is encrypted, when this broker opens it."""
+
+    ca: Path = setting("path", MISSING, "certificates in PEM that the neighbour's must descend from")
+    certificate: Path | None = setting(
+        "path", None, "this broker's own certificate in PEM, if the neighbour asks for one; needs `key`"
+    )
+    key: Path | None = setting("path", None, "the private key that belongs to `certificate`, in PEM")
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourConfig:
+    """`[[neighbour]]`: a broker that this one is linked with."""
+
+    name: str = setting("text", MISSING, "its `node_name`; whoever calls itself otherwise is refused")
+    host: str = setting("text", "", "where it listens; empty: it opens the link, this broker waits for it")
+    port: int = setting("count", 1883, "of its listener for brokers", minimum=1, maximum=65_535)
+    user: str = setting("text", "", "the user name that this broker gives there")
+    password_file: Path | None = setting(
+        "path", None, "a file that holds the password for `user` and nothing else"
+    )
+    accept_user: str = setting(
+        "text",
+        "",
+        "the user it must log in as here; empty: its name, or nobody where clients need no name either",
+    )
+    rate: int = setting(
+        "size",
+        0,
+        "bytes a second: what the link carries and is given at most; 0: it is measured from the start",
+    )
+    keep_alive_s: int = setting(
+        "seconds",
+        5,
+        "a link that is silent for one and a half times as long is down",
+        minimum=1,
+        maximum=65_535,
+    )
+    tls: NeighbourTlsConfig | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MetricsConfig:
     """`[metrics]`: figures for Prometheus over HTTP, at `/metrics`."""
 
@@ -508,6 +550,7 @@ class Config:
     trace: TraceConfig = TraceConfig()
     journals: tuple[JournalConfig, ...] = ()
     flight: FlightConfig = FlightConfig()
+    neighbours: tuple[NeighbourConfig, ...] = ()
     metrics: MetricsConfig = MetricsConfig()
     log: LogConfig = LogConfig()
 
@@ -532,6 +575,8 @@ TABLES: Final[tuple[tuple[str, type], ...]] = (
     ("journals", JournalConfig),
     ("flight", FlightConfig),
     ("flight.tls", TlsConfig),
+    ("neighbour", NeighbourConfig),
+    ("neighbour.tls", NeighbourTlsConfig),
     ("metrics", MetricsConfig),
     ("log", LogConfig),
 )

@@ -24,6 +24,7 @@ from timebound.node import control, requests
 from timebound.node.driver import Driver
 from timebound.node.handshake import Accepted, Door, Refused, decide, decide_with_password
 from timebound.node.link import LinkMeter
+from timebound.node.neighbour_link import NeighbourLink
 from timebound.node.outgoing import Outgoing
 from timebound.node.publisher import Arrival, Publisher
 from timebound.node.translate import to_message
@@ -112,6 +113,7 @@ class Connection(Publisher):
         self._topic_unchecked_max = min(
             driver.limits.topic_length_max // 4, driver.limits.topic_levels_max - 1
         )
+        self.neighbour: NeighbourLink | None = None  # instead of a session, where the peer is a broker
         self._meter: LinkMeter | None = None  # made when the session has messages with time limits
         self._rate_max = driver.limits.packets_per_second_max
         self._rate_window = 0
@@ -150,6 +152,9 @@ class Connection(Publisher):
         if self.state != NEW:  # the time for CONNECT counts from accepting, whatever trickles in
             self._last_heard_ns = now_ns
         received = self._decoder.feed(data)
+        if self.neighbour is not None:
+            self._on_neighbour(self.neighbour, received, len(data), now_ns)
+            return
         if self._rate_max and not self._is_within_rate(len(received), now_ns):
             self.close(reasons.ReasonCode.MESSAGE_RATE_TOO_HIGH, "packets_per_second_max was exceeded")
             return
@@ -193,11 +198,15 @@ class Connection(Publisher):
 
     def pause_writing(self) -> None:
         self._is_paused = True
+        if self.neighbour is not None:
+            self.neighbour.paused(self.driver.now_ns())
         if self._meter is not None:
             self._meter.paused(self.driver.now_ns())
 
     def resume_writing(self) -> None:
         self._is_paused = False
+        if self.neighbour is not None:
+            self.neighbour.resumed(self.driver.now_ns())
         if self._meter is not None and self.session is not None:
             now_ns = self.driver.now_ns()
             delay = self._meter.resumed(now_ns)
@@ -524,7 +533,43 @@ class Connection(Publisher):
         self._handle_first(now_ns)
         self.driver.schedule()
 
+    def _on_neighbour(self, link: NeighbourLink, packets: list[Packet], size: int, now_ns: int) -> None:
+        """What another broker has sent."""
+        try:
+            link.receive(packets, now_ns)
+        except ProtocolError as error:
+            self.refuse(error)
+            return
+        if self._decoder.error is not None and self.state != CLOSED:
+            self.refuse(self._decoder.error)
+        elif size >= SHARED_READ_BYTES:
+            self._stop_reading(STOP_TURN)
+        self.driver.schedule()
+
+    def _accept_neighbour(self, accepted: Accepted, now_ns: int) -> None:
+        """A broker asks to be linked."""
+        mesh = self.driver.mesh
+        name = accepted.broker_name
+        is_anonymous = self.door.listener.anonymous_allowed and self.door.passwords is None
+        refusal = f"broker {name!r} is no neighbour"
+        if mesh is not None:
+            refusal = mesh.admit(name, accepted.user, is_anonymous=is_anonymous)
+        if mesh is None or refusal:
+            self._turn_away(Refused(reasons.ReasonCode.NOT_AUTHORIZED, refusal))
+            return
+        self.state = OPEN
+        self._last_heard_ns = now_ns
+        self._silence_max_ns = accepted.keep_alive_s * SECOND * 3 // 2
+        self._is_greeted = True
+        accepted.node_name = mesh.member.name
+        self._write(accepted.connack(False, self.version))
+        self.neighbour = mesh.open(name, self, self._transport, accepted.receive_maximum)
+        logger.info("broker %r connected as %r from %s", name, accepted.user, self.peer)
+
     def _accept(self, packet: Connect, accepted: Accepted, now_ns: int) -> None:
+        if accepted.broker_name:
+            self._accept_neighbour(accepted, now_ns)
+            return
         mark = self.broker.mark()
         session, is_present = self.broker.connect(
             accepted.client_id,
@@ -653,6 +698,10 @@ class Connection(Publisher):
         """The turn is over, and storage keeps up."""
         self._read_on(STOP_TURN)
 
+    def write(self, data: bytes) -> None:
+        """Send what a link to another broker says."""
+        self._write(data)
+
     def _write(self, data: bytes) -> None:
         if self._transport is not None:
             self.broker.counters.bytes_sent += len(data)
@@ -709,6 +758,8 @@ class Connection(Publisher):
 
     def name(self) -> str:
         """For logs: a client id may hold line breaks, so it is quoted."""
+        if self.neighbour is not None:
+            return f"broker {self.neighbour.name!r}"
         return repr(self.session.client_id) if self.session is not None else "a client not yet connected"
 
     def patrol(self, now_ns: int) -> None:
@@ -725,6 +776,10 @@ class Connection(Publisher):
                 self.close(reasons.ReasonCode.UNSPECIFIED_ERROR, "no CONNECT arrived in time")
 
     def _leave(self, keep_will: bool) -> None:
+        if self.neighbour is not None and self.driver.mesh is not None:
+            link = self.neighbour
+            self.neighbour = None
+            self.driver.mesh.closed(link)
         session = self.session
         if session is not None:
             self.session = None

@@ -22,6 +22,7 @@ from timebound.core.message import Message
 from timebound.core.trace_run import TraceRun
 from timebound.node.config_values import InputConfig, Limits
 from timebound.node.input import Input
+from timebound.node.mesh import Mesh
 
 logger = logging.getLogger("timebound.node")
 
@@ -92,6 +93,7 @@ class Driver:
         self.authenticated = 0
         self.trace: TraceSink | None = None
         self.journals: JournalSink | None = None
+        self.mesh: Mesh | None = None
         self.doors: list[Any] = []  # of all listeners; `handshake.Door`, which knows the driver
         self._storage = storage
         self._syncing = 0  # batches that wait for the journals before they go to the storage
@@ -126,6 +128,10 @@ class Driver:
             self._is_scheduled = True
             self._loop.call_soon(self.turn)
 
+    def call_at_ns(self, when_ns: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """Have something called at a time of `now_ns`."""
+        return self._loop.call_later(max(when_ns - self.now_ns(), 0) / 1_000_000_000, callback)
+
     def turn_now(self) -> None:
         """Act at once, unless a turn is coming anyway: then this joins it.
 
@@ -156,6 +162,8 @@ class Driver:
             connection = self.connections.get(close.connection)
             if connection is not None:
                 connection.close(close.reason_code, close.reason)
+        if self.mesh is not None:
+            self.mesh.turn()
         for session in broker.take_ready():
             served = self.connections.get(session.connection)
             if served is not None:
@@ -259,6 +267,8 @@ class Driver:
         for connection in list(self.connections.values()):
             connection.patrol(now_ns)
         self.broker.expire(now_ns)
+        if self.mesh is not None:
+            self.mesh.patrol(now_ns)
         for alert in self.broker.counters.alerts:
             logger.warning("%s", alert)
         self.broker.counters.alerts.clear()

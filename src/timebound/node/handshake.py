@@ -34,6 +34,8 @@ logger = logging.getLogger("timebound.node")
 
 # A client id is a key of sessions, logs and records; nothing legitimate is longer.
 CLIENT_ID_LENGTH_MAX: Final = 1_024
+# The User Property of CONNECT and CONNACK by which brokers tell each other their names.
+BROKER_PROPERTY: Final = "broker"
 
 
 class Refused:
@@ -59,6 +61,7 @@ class Accepted:
         self.client_id = client_id
         self.user = user
         self.limits = limits
+        self.node_name = ""  # told to a broker that is let in
         self.is_assigned = client_id != packet.client_id
         self.keep_alive_s = packet.keep_alive
         self.is_keep_alive_ours = False
@@ -73,6 +76,8 @@ class Accepted:
         self.packet_size_max = asked.maximum_packet_size or 0
         self.topic_alias_maximum = min(asked.topic_alias_maximum or 0, limits.topic_alias_max)
         self.wants_reasons = asked.request_problem_information != 0
+        # A broker that wants to link names itself; everybody else is a client.
+        self.broker_name = dict(asked.user_properties).get(BROKER_PROPERTY, "")
         self.will: Will | None = None
         if packet.will is not None:
             self.will = to_will(packet.will, client_id, now_ns)
@@ -91,6 +96,8 @@ class Accepted:
             properties.server_keep_alive = self.keep_alive_s
         if self.is_assigned:
             properties.assigned_client_identifier = self.client_id
+        if self.node_name:
+            properties.user_properties.append((BROKER_PROPERTY, self.node_name))
         return encode(Connack(session_present, 0, properties), version)
 
 

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from timebound.core.broker import Broker
 from timebound.core.limits import BrokerLimits
+from timebound.core.mesh_interest import WatchedIndex
 from timebound.errors import ConfigError
 from timebound.node.calibrate import start_quantum_ns
 from timebound.node.config import Config, ListenerConfig, load_access_list
@@ -29,7 +30,9 @@ from timebound.node.config_values import Limits, TlsConfig
 from timebound.node.connection import Connection
 from timebound.node.driver import PATROL_INTERVAL_S, Driver
 from timebound.node.handshake import Door
+from timebound.node.mesh import join_mesh
 from timebound.node.metrics import MetricsServer
+from timebound.node.neighbour_dial import Dialler
 from timebound.node.passwords import PasswordFile
 from timebound.node.storage import NoStorage, Storage
 from timebound.node.sys_topics import SysTopics
@@ -84,12 +87,14 @@ class Server:
                 data.path, to_subscription, on_error=_on_storage_error, fsync=data.fsync
             )
         try:
-            broker = Broker(_core_limits(self.config.limits), access, self._is_persistent)
+            index = WatchedIndex() if self.config.neighbours else None
+            broker = Broker(_core_limits(self.config.limits), access, self._is_persistent, index)
             quantum_ns = 0 if self.config.input.quantum_time_s else start_quantum_ns()
             self.driver = Driver(
                 broker, self._storage, self.config.limits, loop, self.config.input, quantum_ns
             )
             now_ns = self.driver.now_ns()
+            diallers = self._open_mesh(broker, index, self.driver)
             broker.restore(self._storage.load(now_ns), now_ns)
             for listener, context in zip(self.config.listeners, self._contexts, strict=True):
                 door = Door(listener, self.config, self.driver, access, self._passwords, self._checkers)
@@ -102,10 +107,19 @@ class Server:
             raise
         _raise_file_limit(self.config.limits.connections_max)
         self._tasks.append(asyncio.create_task(self._patrol(), name="timebound-patrol"))
+        for dialler in diallers:
+            self._tasks.append(asyncio.create_task(dialler.run(), name="timebound-neighbour"))
         if self.config.sys_interval_s:
             figures = SysTopics(broker, self.config.node_name, now_ns, self.driver.input)
             self._tasks.append(asyncio.create_task(self._publish_figures(figures), name="timebound-sys"))
         self.driver.turn()
+
+    def _open_mesh(self, broker: Broker, index: WatchedIndex | None, driver: Driver) -> list[Dialler]:
+        """Join the neighbours; gives those that open the links to them."""
+        if index is None:
+            return []
+        driver.mesh = mesh = join_mesh(self.config, broker, index, driver)
+        return [Dialler(mesh, neighbour, driver) for neighbour in self.config.neighbours if neighbour.host]
 
     async def _open_account(self, broker: Broker) -> None:
         """Start what tells about messages: trace files and figures over HTTP."""

@@ -1,0 +1,252 @@
+"""The mesh as the node drives it: links to neighbour brokers, and what the core decides about them.
+
+`Member` (core) decides; here its orders are carried out. Once a turn copies go to the links that
+have room for them and announcements to those who should hear them. A link with a configured rate is
+free again when that rate says so, any other when its transport takes more. All time comes from the
+clock that is handed in, so the same code runs under virtual time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from timebound.core.broker import Broker
+from timebound.core.delay import LinkDelay, link_of_rate
+from timebound.core.mesh_account import MeshAccount
+from timebound.core.mesh_control import Announcement
+from timebound.core.mesh_interest import WatchedIndex
+from timebound.core.mesh_member import Member
+from timebound.core.mesh_message import Copy
+from timebound.core.mesh_options import MeshOptions
+from timebound.core.session import START_DELAY
+from timebound.core.strategy.registry import DEFAULT_STRATEGY, strategy_named
+from timebound.node import mesh_codec
+from timebound.node.config_values import Config, NeighbourConfig
+from timebound.node.neighbour_link import Carrier, NeighbourLink
+from timebound.units import SECOND
+
+logger = logging.getLogger("timebound.node")
+
+# How often neighbours are told how long messages wait here; every 10 s brings no more.
+REPORT_NS: Final = 30 * SECOND
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """The time, and who calls when it has come."""
+
+    def now_ns(self) -> int: ...
+
+    def call_at_ns(self, when_ns: int, callback: Callable[[], None]) -> Timer: ...
+
+    def schedule(self) -> None:
+        """Ask for a turn soon."""
+
+
+class Mesh:
+    """One broker's links to its neighbours."""
+
+    def __init__(
+        self, member: Member, broker: Broker, neighbours: tuple[NeighbourConfig, ...], clock: Clock
+    ) -> None:
+        self.member = member
+        self.neighbours = {neighbour.name: neighbour for neighbour in neighbours}
+        self.links: dict[str, NeighbourLink] = {}
+        self._broker = broker
+        self._clock = clock
+        self._timers: dict[str, Timer] = {}
+        self._reported_ns = clock.now_ns()
+        for neighbour in neighbours:
+            member.add_neighbour(neighbour.name, _start_delay(neighbour))
+        broker.join_mesh(member)
+
+    # --- links ------------------------------------------------------------------------
+
+    def admit(self, name: str, user: str, *, is_anonymous: bool) -> str:
+        """Why a broker that wants to link may not; empty if it may. The user has been authenticated."""
+        neighbour = self.neighbours.get(name)
+        if neighbour is None:
+            return f"broker {name!r} is no neighbour; add it as [[neighbour]]"
+        if not is_anonymous and user != (neighbour.accept_user or name):
+            return f"broker {name!r} must log in as user {neighbour.accept_user or name!r}"
+        known = self.links.get(name)
+        if known is not None and known.is_dialled and self.member.name < name:
+            return f"{self.member.name!r} has opened a link to {name!r} itself"
+        return ""
+
+    def gives_way(self, name: str) -> bool:
+        """Whether a connection this broker opened is one too many: both sides may open one at a time.
+
+        Then the one that the broker of the lesser name has opened stays.
+        """
+        return name in self.links and self.member.name > name
+
+    def open(
+        self,
+        name: str,
+        carrier: Carrier,
+        transport: Any = None,
+        receive_maximum: int = 1_024,
+        *,
+        is_dialled: bool = False,
+    ) -> NeighbourLink:
+        """A connection to a neighbour stands: make it the link, in place of one there may be."""
+        old = self.links.get(name)
+        if old is not None:
+            old.close(0, "another connection took its place")
+            self.closed(old)
+        link = NeighbourLink(
+            name,
+            carrier,
+            self,
+            self.member.broker.delay_of(name),
+            is_paced=self.neighbours[name].rate > 0,
+            transport=transport,
+            receive_maximum=receive_maximum,
+            is_dialled=is_dialled,
+        )
+        self.links[name] = link
+        link.greet(self._clock.now_ns())
+        return link
+
+    def closed(self, link: NeighbourLink) -> None:
+        """The connection under a link has ended."""
+        if self.links.get(link.name) is not link:
+            return
+        del self.links[link.name]
+        timer = self._timers.pop(link.name, None)
+        if timer is not None:
+            timer.cancel()
+        if link.is_ready:
+            unconfirmed = link.unconfirmed()
+            logger.warning("link to %r is down, %d copies not confirmed", link.name, len(unconfirmed))
+            self.member.link_down(link.name, unconfirmed, self._clock.now_ns())
+            self._clock.schedule()
+
+    # --- what links report --------------------------------------------------------------
+
+    def on_ready(self, link: NeighbourLink, now_ns: int) -> None:
+        logger.info("link to %r is up, %.3f ms away", link.name, link.latency_ns / 1e6)
+        self.member.link_up(link.name, now_ns)
+        self._clock.schedule()
+
+    def on_copy(self, link: NeighbourLink, copy: Copy, now_ns: int) -> None:
+        self._broker.receive_copy(copy, now_ns)
+
+    def on_news(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
+        for announcement in mesh_codec.decode_news(payload):
+            self.member.hear(link.name, announcement)
+
+    def on_waits(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
+        self.member.broker.note_waits(link.name, mesh_codec.decode_waits(payload))
+
+    def on_room(self, link: NeighbourLink, now_ns: int) -> None:
+        self.member.link_free(link.name, now_ns)
+        self._clock.schedule()
+
+    def on_measured(self, link: NeighbourLink, delay: LinkDelay, now_ns: int) -> None:
+        self.member.measured(link.name, delay, now_ns)
+
+    # --- turns --------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Carry out what was decided."""
+        now_ns = self._clock.now_ns()
+        self._tell_news()
+        used = self._send(now_ns)
+        for name in used:
+            link = self.links[name]
+            link.flush()
+            if not self.member.broker.neighbours[name].is_busy:
+                link.rest()
+
+    def patrol(self, now_ns: int) -> None:
+        """About once a second."""
+        self.member.wake(now_ns)
+        if now_ns - self._reported_ns >= REPORT_NS:
+            self._reported_ns = now_ns
+            self.report_waits()
+
+    def report_waits(self) -> None:
+        """Tell every neighbour how long messages wait from here on."""
+        payload = mesh_codec.encode_waits(self.member.broker.report_waits())
+        for link in self.links.values():
+            if link.is_ready:
+                link.tell(mesh_codec.WAITS_TOPIC, payload)
+
+    def _send(self, now_ns: int) -> dict[str, None]:
+        """Put copies on links until none has room or nothing is left; gives the links used."""
+        member = self.member
+        used: dict[str, None] = {}
+        while True:
+            sends = member.take_sends()
+            if not sends:
+                return used
+            for send in sends:
+                name = send.neighbour
+                link = self.links[name]
+                used[name] = None
+                link.put(send.copy, now_ns)
+                if link.has_room(now_ns):
+                    member.link_free(name, now_ns)
+                else:
+                    self._await_room(link)
+
+    def _await_room(self, link: NeighbourLink) -> None:
+        """Come back when a paced link is free; any other says so itself."""
+        when_ns = link.next_room_ns()
+        if when_ns:
+            self._timers[link.name] = self._clock.call_at_ns(when_ns, lambda: self._on_time(link))
+
+    def _on_time(self, link: NeighbourLink) -> None:
+        now_ns = self._clock.now_ns()
+        if self.links.get(link.name) is link and link.has_room(now_ns):
+            self.member.link_free(link.name, now_ns)
+            self.turn()
+            if not self.member.broker.neighbours[link.name].is_busy:
+                link.rest()
+
+    def _tell_news(self) -> None:
+        by_neighbour: dict[str, list[Announcement]] = {}
+        for news in self.member.take_news():
+            by_neighbour.setdefault(news.neighbour, []).append(news.announcement)
+        for name, announcements in by_neighbour.items():
+            link = self.links.get(name)
+            if link is None:
+                continue
+            for start in range(0, len(announcements), mesh_codec.NEWS_MAX):
+                part = announcements[start : start + mesh_codec.NEWS_MAX]
+                link.tell(mesh_codec.NEWS_TOPIC, mesh_codec.encode_news(part))
+
+    def figures(self) -> dict[str, int]:
+        """Numbers for `$SYS` and metrics."""
+        account = self.member.account
+        return {
+            "links_up": sum(link.is_ready for link in self.links.values()),
+            "neighbours": len(self.neighbours),
+            "subscriptions": len(self.member.table),
+            "published": account.published,
+            "received": account.received,
+            "waiting": self.member.broker.waiting_messages(),
+            "dropped": account.dropped_total(),
+            "unreachable": account.unreachable,
+            "duplicates": account.duplicates,
+            "resent": self.member.resent,
+        }
+
+
+def join_mesh(config: Config, broker: Broker, index: WatchedIndex, clock: Clock) -> Mesh:
+    """Make a broker a member of the mesh that its configuration describes; `index` is the broker's own."""
+    options = MeshOptions(strategy_named(DEFAULT_STRATEGY))
+    account = MeshAccount(pairs=broker.account)
+    member = Member(config.node_name, options, index, account, clock.now_ns())
+    return Mesh(member, broker, config.neighbours, clock)
+
+
+def _start_delay(neighbour: NeighbourConfig) -> LinkDelay:
+    return link_of_rate(neighbour.rate) if neighbour.rate else START_DELAY

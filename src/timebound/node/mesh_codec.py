@@ -1,0 +1,204 @@
+"""What brokers of a mesh say to each other, as MQTT 5 packets.
+
+A copy of a message is its PUBLISH with QoS 1, as its publisher sent it: topic, payload and properties.
+One User Property comes last and says what only brokers need (docs/mesh.md):
+
+    mesh: <origin> <started>.<number> <age>ns <hops> <passed> <homes> <qos> <publisher>
+
+Age is what it will be on arrival, so no clocks are compared; names are joined by commas. Links and
+subscriptions are told as JSON on topics under `$timebound/mesh/`, which no client can publish to.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from timebound.core.delay import LinkDelay
+from timebound.core.mesh_control import LINK, SUBSCRIPTION, Announcement
+from timebound.core.mesh_member import COPY_BYTES
+from timebound.core.mesh_message import Copy, MeshMessage
+from timebound.core.mesh_table import MeshSubscription
+from timebound.core.predicate import parse
+from timebound.core.topic import check_filter
+from timebound.errors import FilterError, ProtocolError
+from timebound.node.translate import to_message
+from timebound.units import SECOND
+from timebound.wire.codec import encode_property_prefix, encode_publish, with_user_property
+from timebound.wire.packets import Publish
+from timebound.wire.properties import encode_user_property
+from timebound.wire.reasons import ReasonCode
+
+PREFIX: Final = "$timebound/mesh/"
+HELLO_TOPIC: Final = "$timebound/mesh/hello"  # measures how long an answer takes
+NEWS_TOPIC: Final = "$timebound/mesh/news"
+WAITS_TOPIC: Final = "$timebound/mesh/waits"
+
+COPY_PROPERTY: Final = "mesh"
+# Announcements in one packet: some 200 bytes each, so a packet stays far below any packet size limit.
+NEWS_MAX: Final = 200
+_NOBODY: Final = "-"
+
+
+class Terms(msgspec.Struct, array_like=True, frozen=True):
+    """The terms of an announced subscription."""
+
+    subscriber: str
+    where: str
+    deadline_ns: int
+    price: float
+    penalty: float
+    last_mile_ns: int
+
+
+class Fact(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
+    """One announcement; with neither `link` nor `terms` it is a withdrawal."""
+
+    kind: int
+    owner: str
+    first: str
+    second: str
+    started_ns: int
+    count: int
+    link: tuple[float, float, float] | None = None
+    terms: Terms | None = None
+
+
+_READ_FACTS: Final = msgspec.json.Decoder(list[Fact])
+_READ_WAITS: Final = msgspec.json.Decoder(dict[str, int])
+_WRITE: Final = msgspec.json.Encoder()
+
+
+def encode_copy(copy: Copy, age_ns: int, packet_id: int) -> bytes:
+    """The PUBLISH of a copy that will be so old when it arrives."""
+    what = copy.what
+    message = what.message
+    assert copy.targets is not None, "a copy between members names the homes it is for"
+    header = (
+        f"{what.origin} {what.started_ns}.{what.number} {age_ns}ns {copy.hops} "
+        f"{','.join(copy.via) or _NOBODY} {','.join(sorted(copy.targets))} {message.qos} {message.publisher}"
+    )
+    properties = with_user_property(message.properties, COPY_PROPERTY, header)
+    if message.expires_ns:
+        # As the publisher gave it: with the age, the receiver knows what is left to the nanosecond.
+        expiry_s = (message.expires_ns - message.published_ns) // SECOND
+        properties = encode_property_prefix(expiry_s, 0, ()) + properties
+    return encode_publish(message.topic, message.payload, 1, message.retain, False, packet_id, properties, 5)
+
+
+def decode_copy(packet: Publish, now_ns: int) -> Copy:
+    """The copy that a PUBLISH of a neighbour holds; its message is dated by this broker's clock.
+
+    Raises:
+        ProtocolError: the packet is no copy.
+    """
+    properties = packet.user_properties
+    if not properties or properties[-1][0] != COPY_PROPERTY:
+        raise _wrong(f"a message on {packet.topic!r} has no property {COPY_PROPERTY!r} at its end")
+    header = properties[-1][1]
+    fields = header.split(" ", 7)
+    try:
+        origin, identity, age, hops, via, targets, qos, publisher = fields
+        started, _, number = identity.partition(".")
+        published_ns = now_ns - int(age.removesuffix("ns"))
+        packet.qos = int(qos)
+        packet.user_properties = tuple(properties[:-1])
+        packet.passed_on = packet.passed_on[: -len(encode_user_property(COPY_PROPERTY, header))]
+        message = to_message(packet, packet.topic, publisher, published_ns)
+        message.hops = int(hops)
+        what = MeshMessage(message, origin, message.size() + COPY_BYTES, int(started), int(number))
+    except ValueError as error:
+        raise _wrong(f"property {COPY_PROPERTY!r} is {header[:100]!r}: {error}") from error
+    passed = () if via == _NOBODY else tuple(via.split(","))
+    return Copy(what, passed, message.hops, set(targets.split(",")))
+
+
+def encode_news(announcements: list[Announcement]) -> bytes:
+    """One packet's payload; at most NEWS_MAX of them."""
+    return _WRITE.encode([_to_fact(one) for one in announcements])
+
+
+def decode_news(payload: bytes) -> list[Announcement]:
+    """Announcements from a neighbour.
+
+    Raises:
+        ProtocolError: they cannot be read.
+    """
+    try:
+        return [_to_announcement(fact) for fact in _READ_FACTS.decode(payload)]
+    except (msgspec.MsgspecError, ValueError, FilterError) as error:
+        raise _wrong(f"an announcement cannot be read: {error}") from error
+
+
+def encode_waits(waits: dict[str, int]) -> bytes:
+    return _WRITE.encode(waits)
+
+
+def decode_waits(payload: bytes) -> dict[str, int]:
+    """Waiting times by home, in nanoseconds.
+
+    Raises:
+        ProtocolError: they cannot be read.
+    """
+    try:
+        waits = _READ_WAITS.decode(payload)
+    except msgspec.MsgspecError as error:
+        raise _wrong(f"waiting times cannot be read: {error}") from error
+    if any(wait_ns < 0 for wait_ns in waits.values()):
+        raise _wrong("a waiting time is negative")
+    return waits
+
+
+def _to_fact(announcement: Announcement) -> Fact:
+    kind, owner, first, second = announcement.key
+    started_ns, count = announcement.stamp
+    delay = announcement.delay
+    subscription = announcement.subscription
+    link = None
+    terms = None
+    if delay is not None:
+        link = (delay.mean_s_per_kb, delay.variance, delay.jitter_s)
+    elif subscription is not None:
+        predicate = subscription.predicate
+        terms = Terms(
+            subscription.subscriber,
+            predicate.text if predicate is not None else "",
+            subscription.deadline_ns,
+            subscription.price,
+            subscription.penalty,
+            subscription.last_mile_ns,
+        )
+    return Fact(kind, owner, first, second, started_ns, count, link, terms)
+
+
+def _to_announcement(fact: Fact) -> Announcement:
+    key = (fact.kind, fact.owner, fact.first, fact.second)
+    stamp = (fact.started_ns, fact.count)
+    if fact.kind == LINK:
+        if fact.owner == fact.first:
+            raise ValueError(f"link from {fact.owner!r} leads to itself")
+        delay = LinkDelay(*fact.link) if fact.link is not None else None
+        return Announcement(key, stamp, delay)
+    if fact.kind != SUBSCRIPTION:
+        raise ValueError(f"kind {fact.kind} is unknown")
+    terms = fact.terms
+    if terms is None:
+        return Announcement(key, stamp)
+    check_filter(fact.second)
+    subscription = MeshSubscription(
+        fact.first,
+        fact.owner,
+        fact.second,
+        parse(terms.where) if terms.where else None,
+        terms.deadline_ns,
+        terms.price,
+        terms.penalty,
+        terms.last_mile_ns,
+        terms.subscriber,
+    )
+    return Announcement(key, stamp, subscription=subscription)
+
+
+def _wrong(text: str) -> ProtocolError:
+    return ProtocolError(ReasonCode.PROTOCOL_ERROR, text)
