@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "flood.py"
-# The machine of the tests is shared: whoever else is at work may take the processor for so long.
-NOISE_MS = 150
+SECONDS = 4
+# A virtual machine may stop for so long, and nothing inside it tells.
+STOP_MS = 150
 
 
 def test_advertised_flow_keeps_its_bound_beside_a_flood() -> None:
-    command = [sys.executable, str(SCRIPT), "--seconds", "4", "--flooders", "4", "--json"]
+    command = [sys.executable, str(SCRIPT), "--seconds", str(SECONDS), "--warm-up", "2", "--flooders", "4", "--json"]
     done = subprocess.run(
         [*command, "--brokers", "timebound"], capture_output=True, text=True, timeout=55, check=False
     )
@@ -22,4 +23,6 @@ def test_advertised_flow_keeps_its_bound_beside_a_flood() -> None:
     row = json.loads(done.stdout)[0]
     assert row["lost"] == 0
     assert row["p50_ms"] < row["bound_ms"]
-    assert row["p999_ms"] < row["bound_ms"] + NOISE_MS
+    # Other tests run beside this one: while the broker waits for a processor it can keep no promise.
+    waited_ms = row["waited_percent"] / 100 * SECONDS * 1_000
+    assert row["p999_ms"] < row["bound_ms"] + waited_ms + STOP_MS

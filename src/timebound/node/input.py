@@ -31,7 +31,8 @@ MEASURED_QUANTA_PART: Final = 0.99
 MEASURED_ROUNDS_PART: Final = 0.999
 # After a message of an advertised flow, a turn goes on for this part of its time at most.
 FLOW_TURNS: Final = 8
-FADE_SECONDS: Final = 10
+ROUND_WEIGHT_NS: Final = 100_000  # what one more in weight stands for
+FADE_SECONDS: Final = 60
 # Used until something was measured: a slow machine, uncompiled.
 QUANTUM_NS_DEFAULT: Final = 50_000
 
@@ -168,7 +169,8 @@ class Input:
         elapsed_ns = now_ns - self._began_ns
         if self._quanta >= MEASURED_QUANTA_MIN:
             self.quanta_meter.add(elapsed_ns / self._quanta)
-            self.rounds_meter.add(elapsed_ns)
+            # By its length: so many more messages come while a long one is under way.
+            self.rounds_meter.add(elapsed_ns, elapsed_ns // ROUND_WEIGHT_NS + 1)
         self._quanta = 0
         self._began_ns = now_ns if is_flooded or self.has_more() else 0
 

@@ -20,13 +20,13 @@ class Meter:
         self.count = 0
         self._buckets = [0] * _BUCKETS
 
-    def add(self, duration_ns: float) -> None:
+    def add(self, duration_ns: float, weight: int = 1) -> None:
         bucket = int(log2(duration_ns) * _PER_OCTAVE) if duration_ns > 1.0 else 0
-        self._buckets[min(bucket, _BUCKETS - 1)] += 1
-        self.count += 1
+        self._buckets[min(bucket, _BUCKETS - 1)] += weight
+        self.count += weight
 
     def quantile_ns(self, part: float) -> int:
-        """A value that at least this part of the durations did not exceed; 0 if there are none."""
+        """A value that at least this part of the durations, by weight, did not exceed; 0 if there are none."""
         rank = self.count * part
         seen = 0
         for bucket, count in enumerate(self._buckets):
