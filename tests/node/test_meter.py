@@ -1,0 +1,50 @@
+"""Quantiles of durations: never too small, at most a fifth too large, by weight, and fading."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from timebound.node.meter import Meter
+
+
+def test_nothing_measured_has_no_quantile() -> None:
+    assert Meter().quantile_ns(0.99) == 0
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 10**9), st.integers(1, 50)), min_size=1, max_size=50),
+    st.sampled_from([0.5, 0.9, 0.999]),
+)
+def test_a_quantile_covers_that_part_by_weight(values: list[tuple[int, int]], part: float) -> None:
+    meter = Meter()
+    for duration_ns, weight in values:
+        meter.add(duration_ns, weight)
+
+    found = meter.quantile_ns(part)
+
+    everything = sorted(duration_ns for duration_ns, weight in values for _ in range(weight))
+    rank = -int(-len(everything) * part // 1)
+    exact = everything[rank - 1]
+    assert exact <= found <= exact * 1.2 + 2
+
+
+def test_a_long_round_counts_for_all_that_come_while_it_lasts() -> None:
+    meter = Meter()
+    for _ in range(1_000):
+        meter.add(1_000_000, 10)
+    meter.add(50_000_000, 500)
+
+    assert meter.quantile_ns(0.9) == pytest.approx(1_000_000, rel=0.2)
+    assert meter.quantile_ns(0.999) == pytest.approx(50_000_000, rel=0.2)
+
+
+def test_what_is_old_fades() -> None:
+    meter = Meter()
+    meter.add(1_000, 2)
+    meter.fade()
+    meter.add(64_000, 9)
+
+    assert meter.count == 10
+    assert meter.quantile_ns(0.5) == pytest.approx(64_000, rel=0.2)
