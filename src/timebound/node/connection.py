@@ -20,7 +20,7 @@ from timebound.core.message import Message
 from timebound.core.offers import LOWER
 from timebound.core.session import Session
 from timebound.errors import ProtocolError
-from timebound.node import control, requests
+from timebound.node import control, neighbour_accept, requests
 from timebound.node.driver import Driver
 from timebound.node.handshake import Accepted, Door, Refused, decide, decide_with_password
 from timebound.node.link import LinkMeter
@@ -95,7 +95,7 @@ class Connection(Publisher):
         self.connect_expiry_s = 0
         self._connack = b""
         self._is_greeted = False  # CONNACK is written
-        self._decoder = Decoder(is_server=True, packet_size_max=driver.limits.packet_size_max)
+        self.decoder = Decoder(is_server=True, packet_size_max=driver.limits.packet_size_max)
         self._transport: Any = None
         self._packets: list[Packet] = []  # read, and from `_next` on not yet handled
         self._next = 0
@@ -151,9 +151,11 @@ class Connection(Publisher):
         now_ns = self.driver.now_ns()
         if self.state != NEW:  # the time for CONNECT counts from accepting, whatever trickles in
             self._last_heard_ns = now_ns
-        received = self._decoder.feed(data)
+        received = self.decoder.feed(data)
         if self.neighbour is not None:
-            self._on_neighbour(self.neighbour, received, len(data), now_ns)
+            neighbour_accept.receive(self, self.neighbour, received, now_ns)
+            if len(data) >= SHARED_READ_BYTES:
+                self._stop_reading(STOP_TURN)
             return
         if self._rate_max and not self._is_within_rate(len(received), now_ns):
             self.close(reasons.ReasonCode.MESSAGE_RATE_TOO_HIGH, "packets_per_second_max was exceeded")
@@ -311,7 +313,7 @@ class Connection(Publisher):
         """All packets are handled or wait in queues; False if something has to be done after those."""
         self._packets = []
         self._next = 0
-        error = self._decoder.error
+        error = self.decoder.error
         has_end = self._is_lost or error is not None
         if has_end and self.session is not None and self.client_input.waiting > 0:
             return False
@@ -515,7 +517,7 @@ class Connection(Publisher):
         elif isinstance(decision, Accepted):
             self._accept(packet, decision, now_ns)
         elif isinstance(decision, Refused):
-            self._turn_away(decision)
+            self.turn_away(decision)
 
     def _on_decided(self, packet: Connect, decision: Accepted | Refused) -> None:
         """The password has been checked in another thread; back on the loop."""
@@ -527,48 +529,15 @@ class Connection(Publisher):
         if isinstance(decision, Accepted):
             self._accept(packet, decision, now_ns)
         else:
-            self._turn_away(decision)
+            self.turn_away(decision)
         del self._packets[: self._next]
         self._arrived_ns = now_ns
         self._handle_first(now_ns)
         self.driver.schedule()
 
-    def _on_neighbour(self, link: NeighbourLink, packets: list[Packet], size: int, now_ns: int) -> None:
-        """What another broker has sent."""
-        try:
-            link.receive(packets, now_ns)
-        except ProtocolError as error:
-            self.refuse(error)
-            return
-        if self._decoder.error is not None and self.state != CLOSED:
-            self.refuse(self._decoder.error)
-        elif size >= SHARED_READ_BYTES:
-            self._stop_reading(STOP_TURN)
-        self.driver.schedule()
-
-    def _accept_neighbour(self, accepted: Accepted, now_ns: int) -> None:
-        """A broker asks to be linked."""
-        mesh = self.driver.mesh
-        name = accepted.broker_name
-        is_anonymous = self.door.listener.anonymous_allowed and self.door.passwords is None
-        refusal = f"broker {name!r} is no neighbour"
-        if mesh is not None:
-            refusal = mesh.admit(name, accepted.user, is_anonymous=is_anonymous)
-        if mesh is None or refusal:
-            self._turn_away(Refused(reasons.ReasonCode.NOT_AUTHORIZED, refusal))
-            return
-        self.state = OPEN
-        self._last_heard_ns = now_ns
-        self._silence_max_ns = accepted.keep_alive_s * SECOND * 3 // 2
-        self._is_greeted = True
-        accepted.node_name = mesh.member.name
-        self._write(accepted.connack(False, self.version))
-        self.neighbour = mesh.open(name, self, self._transport, accepted.receive_maximum)
-        logger.info("broker %r connected as %r from %s", name, accepted.user, self.peer)
-
     def _accept(self, packet: Connect, accepted: Accepted, now_ns: int) -> None:
         if accepted.broker_name:
-            self._accept_neighbour(accepted, now_ns)
+            neighbour_accept.accept(self, accepted, now_ns)
             return
         mark = self.broker.mark()
         session, is_present = self.broker.connect(
@@ -597,7 +566,16 @@ class Connection(Publisher):
         self.broker.reply(session, self._connack, mark)
         logger.info("%r connected as %r from %s", accepted.client_id, accepted.user, self.peer)
 
-    def _turn_away(self, refused: Refused) -> None:
+    def open_link(self, link: NeighbourLink, connack: bytes, silence_max_ns: int, now_ns: int) -> None:
+        """The peer is a broker and was let in: from now on this connection is a link."""
+        self.neighbour = link
+        self.state = OPEN
+        self._last_heard_ns = now_ns
+        self._silence_max_ns = silence_max_ns
+        self._is_greeted = True
+        self._write(connack)
+
+    def turn_away(self, refused: Refused) -> None:
         logger.warning("refused %s on %s: %s", self.peer, self.door.name, refused.reason)
         self.broker.counters.connections_refused += 1
         self._write_refusal(refused, self.version)
@@ -702,6 +680,9 @@ class Connection(Publisher):
         """Send what a link to another broker says."""
         self._write(data)
 
+    def transport(self) -> Any:
+        return self._transport
+
     def _write(self, data: bytes) -> None:
         if self._transport is not None:
             self.broker.counters.bytes_sent += len(data)
@@ -725,8 +706,8 @@ class Connection(Publisher):
                 self._write_disconnect(reason_code, reason)
         else:
             self.broker.counters.connections_refused += 1
-            if self._decoder.version:  # it got as far as a CONNECT that could be read in part
-                self._write_refusal(Refused(reason_code, reason), self._decoder.version)
+            if self.decoder.version:  # it got as far as a CONNECT that could be read in part
+                self._write_refusal(Refused(reason_code, reason), self.decoder.version)
             elif reason_code == reasons.ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
                 # The form of 3.1.1, which demands the answer [MQTT-3.1.2-2] and is the oldest.
                 self._write_refusal(Refused(reason_code, reason), 4)

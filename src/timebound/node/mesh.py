@@ -86,7 +86,7 @@ class Mesh:
         """
         return name in self.links and self.member.name > name
 
-    def open(
+    def make_link(
         self,
         name: str,
         carrier: Carrier,
@@ -95,12 +95,8 @@ class Mesh:
         *,
         is_dialled: bool = False,
     ) -> NeighbourLink:
-        """A connection to a neighbour stands: make it the link, in place of one there may be."""
-        old = self.links.get(name)
-        if old is not None:
-            old.close(0, "another connection took its place")
-            self.closed(old)
-        link = NeighbourLink(
+        """A link over a connection to a neighbour; `open` it when the handshake is complete."""
+        return NeighbourLink(
             name,
             carrier,
             self,
@@ -110,9 +106,15 @@ class Mesh:
             receive_maximum=receive_maximum,
             is_dialled=is_dialled,
         )
-        self.links[name] = link
+
+    def open(self, link: NeighbourLink) -> None:
+        """The handshake is complete: this is the link to its neighbour, in place of one there may be."""
+        old = self.links.get(link.name)
+        if old is not None:
+            old.close(0, "another connection took its place")
+            self.closed(old)
+        self.links[link.name] = link
         link.greet(self._clock.now_ns())
-        return link
 
     def closed(self, link: NeighbourLink) -> None:
         """The connection under a link has ended."""

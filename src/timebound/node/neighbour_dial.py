@@ -122,7 +122,8 @@ class Dialled(asyncio.Protocol):
             self.close(ReasonCode.SUCCESS, "the neighbour has opened a link itself")
             return
         receive_maximum = packet.properties.receive_maximum or 65_535
-        self._link = self._mesh.open(name, self, self._transport, receive_maximum, is_dialled=True)
+        self._link = self._mesh.make_link(name, self, self._transport, receive_maximum, is_dialled=True)
+        self._mesh.open(self._link)
 
     # --- as the driver and the link see it ------------------------------------------
 
