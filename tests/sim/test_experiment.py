@@ -92,6 +92,16 @@ def test_every_reading_changes_the_outcome_and_still_accounts_for_all(reading: s
         assert (plain.in_time, plain.traffic) != (changed.in_time, changed.traffic)
 
 
+def test_a_publishers_link_delays_less_where_messages_do_not_wait_for_each_other_there() -> None:
+    literal = small(paper_002("psd", 15.0, "eb"), minutes=6)
+
+    free, delayed, queued = (
+        run(read_as(literal, name), 2).in_time for name in ("literal", "publisher-delay", "publisher-link")
+    )
+
+    assert free > delayed > queued > 0
+
+
 def test_readings_can_be_joined_and_unknown_ones_are_refused() -> None:
     setting = read_as(paper_001(1.0, "mtep"), "periodic+timeout")
 

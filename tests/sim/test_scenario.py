@@ -72,6 +72,17 @@ def test_a_scenario_says_what_it_says(tmp_path: Path) -> None:
         ('brokers = ["b3"]', 'where = "a <"', 12, "subscriptions[0].where", "expected a value"),
         ('brokers = ["b3"]', 'topic_filter = "a/#/b"', 12, "subscriptions[0].topic_filter", "#"),
         ("price = 2", "price = 'two'", 13, "subscriptions[0].terms[0].price", "no number"),
+        ("price = 2", "price = -2", 13, "subscriptions[0].terms[0].price", "out of range"),
+        ("price = 2", "prise = 2", 13, "subscriptions[0].terms[0].prise", "did you mean 'price'"),
+        ('duration = "1m"', 'duration = "0"', 1, "duration", "0 is too short"),
+        ('duration = "1m"', 'strategy = "best"', 1, "strategy", "'best' is unknown"),
+        ('duration = "1m"', "reading.names = ['odd']", 1, "reading.names", "reading 'odd' is unknown"),
+        ('duration = "1m"', "seeds = []", 1, "seeds", "no list of whole numbers"),
+        ("brokers = 4", "brokers = 1", 4, "topology.brokers", "too small"),
+        ("rate_per_minute = 60", "rate_per_minute = 0", 9, "publishers[0].rate_per_minute", "out of range"),
+        ("[links]\nms_per_kb = 10", "", 1, "links", "'ms_per_kb' is missing"),
+        ("[[subscriptions]]", "[subscriptions]", 11, "subscriptions", r"write \[\[subscriptions\]\]"),
+        ("ms_per_kb = 10", "ms_per_kb =", 6, "", "not valid TOML"),
     ],
 )
 def test_a_mistake_is_named_by_file_line_and_key(
@@ -164,6 +175,16 @@ def test_a_trace_of_nothing_still_has_its_columns(tmp_path: Path) -> None:
     write_trace([], tmp_path / "none.parquet")
 
     assert parquet.read_table(tmp_path / "none.parquet").column_names == [name for name, _ in TRACE_FIELDS]
+
+
+def test_a_scenario_may_name_readings_of_the_papers(tmp_path: Path) -> None:
+    text = f"{PLAIN}[reading]\nnames = ['expired', 'alive', 'publisher-delay']\n"
+
+    setting = load_scenario(write(tmp_path, text)).setting
+
+    assert (setting.reading.drops, setting.reading.lifetime) == ("expired", "alive")
+    assert (setting.reading.routing, setting.epsilon) == ("tree", 0.0005)
+    assert (setting.publishers[0].link_costs, setting.publishers[0].link_queues) == (True, False)
 
 
 def test_a_trace_of_unknown_kind_is_refused(tmp_path: Path) -> None:

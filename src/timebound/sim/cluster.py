@@ -68,9 +68,12 @@ class Cluster:
         if self.measures:
             self.estimators[(link.source, link.target)] = DelayEstimator(delay)
 
-    def add_source(self, source: Source, delay_ns: int, access: SimLink | None) -> None:
-        """Let a publisher publish; `delay_ns` and `access` are its own connection to its broker."""
-        event = Publish(self, source, delay_ns, access)
+    def add_source(self, source: Source, delay_ns: int, access: SimLink | None, queues: bool) -> None:
+        """Let a publisher publish; `delay_ns` and `access` are its own connection to its broker.
+
+        `queues` says whether its messages wait for each other there.
+        """
+        event = Publish(self, source, delay_ns, access, queues)
         first_ns = source.first_ns()
         if first_ns < self.publish_until_ns:
             self.kernel.schedule(first_ns, event)
@@ -187,13 +190,16 @@ class ReportWaits(Event):
 class Publish(Event):
     """A publisher's next message."""
 
-    __slots__ = ("access", "cluster", "delay_ns", "free_ns", "source")
+    __slots__ = ("access", "cluster", "delay_ns", "free_ns", "queues", "source")
 
-    def __init__(self, cluster: Cluster, source: Source, delay_ns: int, access: SimLink | None) -> None:
+    def __init__(
+        self, cluster: Cluster, source: Source, delay_ns: int, access: SimLink | None, queues: bool
+    ) -> None:
         self.cluster = cluster
         self.source = source
         self.delay_ns = delay_ns
         self.access = access
+        self.queues = queues
         self.free_ns = 0  # when its own connection is free again
 
     def happen(self, now_ns: int) -> None:
@@ -201,7 +207,7 @@ class Publish(Event):
         what = self.source.message(cluster.next_sequence(), now_ns)
         arrives_ns = now_ns + self.delay_ns
         if self.access is not None:
-            start_ns = now_ns if now_ns > self.free_ns else self.free_ns
+            start_ns = self.free_ns if self.queues and self.free_ns > now_ns else now_ns
             self.free_ns = start_ns + self.access.duration_ns(what.size_bytes)
             arrives_ns = self.free_ns + self.delay_ns
         cluster.kernel.schedule(arrives_ns + cluster.processing_ns, Enter(cluster, what))

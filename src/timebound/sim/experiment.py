@@ -118,7 +118,7 @@ def build(setting: Setting, seed: int) -> Cluster:
         access = None
         if its.link_costs:
             access = _link(publisher.client_id, publisher.home, setting.links, streams, means)
-        cluster.add_source(publisher, its.connection_ns, access)
+        cluster.add_source(publisher, its.connection_ns, access, its.link_queues)
     schedule_faults(cluster, setting.faults)
     if setting.waiting_share > 0.0:
         cluster.kernel.schedule(REPORT_NS, ReportWaits(cluster, REPORT_NS))

@@ -35,6 +35,11 @@ def _publisher_link(setting: Setting) -> Setting:
     return replace(setting, publishers=tuple(replace(one, link_costs=True) for one in setting.publishers))
 
 
+def _publisher_delay(setting: Setting) -> Setting:
+    publishers = tuple(replace(one, link_costs=True, link_queues=False) for one in setting.publishers)
+    return replace(setting, publishers=publishers)
+
+
 def _timeout(setting: Setting) -> Setting:
     timeouts = uniform(20_000, 60_000)
     return replace(
@@ -64,6 +69,7 @@ READINGS: Final[dict[str, tuple[str, Change]]] = {
     "keep": ("FIFO, RL and FIX delete nothing", _reading(drops="none")),
     "alive": ("RL averages over the subscriptions not yet late", _reading(lifetime="alive")),
     "publisher-link": ("a publisher's own link costs time like any other", _publisher_link),
+    "publisher-delay": ("it delays every message, but none waits for another there", _publisher_delay),
     "periodic": ("publishers send at fixed intervals", _periodic),
     "kilobyte": ("every KB draws its own rate", _per_kilobyte),
     "clip": ("rates are clipped instead of drawn again", _clipped),

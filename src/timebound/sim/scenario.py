@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ from timebound.core.strategy.registry import STRATEGY_NAMES
 from timebound.core.topic import check_filter
 from timebound.errors import FilterError
 from timebound.sim.experiment import build, make_topology
+from timebound.sim.readings import read_as
 from timebound.sim.scenario_reader import Table, read_document
 from timebound.sim.setting import (
     ARRIVALS,
@@ -79,12 +81,13 @@ def _setting(
     subscriptions: tuple[SubscriptionSetting, ...],
     faults: tuple[FaultSetting, ...],
 ) -> Setting:
-    reading = _reading(document.table("reading"))
+    table = document.table("reading")
+    reading = _reading(table)
     is_late = reading.routing == "late"
     duration_ns = document.duration("duration", "10m")
     if not duration_ns:
         document.fail("duration", "0 is too short")
-    return Setting(
+    setting = Setting(
         topology=topology,
         links=links,
         publishers=publishers,
@@ -100,16 +103,20 @@ def _setting(
         preference=document.number("preference", PREFERENCE if is_late else 0.0, most=1.0),
         waiting_share=document.number("waiting_share", WAITING_SHARE if is_late else 0.0, most=1.0),
     )
+    for name in table.text_list("names"):
+        setting = table.checked("names", partial(read_as, setting, name))
+    table.finish()
+    return setting
 
 
 def _reading(table: Table) -> Reading:
-    reading = Reading(
-        routing=table.text("routing", "late", tuple(ROUTINGS)),
+    # A named reading is one of the papers', and those follow a path tree where nothing else is said.
+    routing = "tree" if table.has("names") else "late"
+    return Reading(
+        routing=table.text("routing", routing, tuple(ROUTINGS)),
         drops=table.text("drops", "hopeless", DROPS),
         lifetime=table.text("lifetime", "all", ("all", "alive")),
     )
-    table.finish()
-    return reading
 
 
 def _topology(table: Table, path: Path) -> TopologySetting:
@@ -187,6 +194,7 @@ def _publisher(table: Table) -> PublisherSetting:
         priority=table.draw("priority", least=0.0) if table.has("priority") else None,
         connection_ns=table.duration("connection", "0"),
         link_costs=table.flag("link_costs", False),
+        link_queues=table.flag("link_queues", True),
     )
     table.finish()
     return setting

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from timebound.errors import ConfigError, UnitError
 from timebound.sim.draws import KINDS, Draw
 from timebound.toml_lines import KeyPath, key_lines
 from timebound.units import parse_duration
+
+# Where the parser met its mistake; at the end of the document it names no line.
+_TOML_LINE: Final = re.compile(r"at line (\d+)")
 
 
 def read_document(path: Path) -> Table:
@@ -27,7 +31,9 @@ def read_document(path: Path) -> Table:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"not valid TOML: {error}", path=str(path)) from error
+        found = _TOML_LINE.search(str(error))
+        line = int(found[1]) if found else text.count("\n") + 1
+        raise ConfigError(f"not valid TOML: {error}", path=str(path), line=line) from error
     return Table(values, path, key_lines(text), ())
 
 

@@ -66,8 +66,10 @@ class PublisherSetting:
     timeout_ms: Draw | None = None
     priority: Draw | None = None
     connection_ns: int = 0
-    # Whether sending to its own broker takes the publisher time, as over one of the mesh's links.
+    # Whether sending to its own broker takes the publisher time, as over one of the mesh's links;
+    # and whether its messages wait for each other there.
     link_costs: bool = False
+    link_queues: bool = True
 
 
 @dataclass(frozen=True, slots=True)
