@@ -25,6 +25,7 @@ ADVERTISE = "$timebound/advertise/"
 CONFIG = """
 sys_interval = "100ms"
 [input]
+turn = "2ms"
 quantum_time = "100us"
 [[weights]]
 topic = "alarm/#"

@@ -235,7 +235,7 @@ class InputConfig:
     )
     turn_s: float = setting(
         "duration",
-        0.002,
+        0.001,
         "messages are taken in for so long before sockets are read and written again; "
         "a longer turn costs delay, a shorter one throughput",
     )
