@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "client": GROUND | {"wire", "version"},
     "sim": SHELL | {"toml_lines"},
     "node": SHELL | {"toml_lines"},
-    "pipeline": frozenset({"errors", "records"}),
+    "pipeline": GROUND,
     "dashboard": frozenset({"errors", "records", "units"}),  # talks to a node over HTTP
     "bench": SHELL | {"channel", "client"},
     "bounds_report": GROUND | {"core"},

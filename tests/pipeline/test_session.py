@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.pipeline.traces import SPARK_TIMEOUT_S
 
 from timebound.errors import ConfigError
 from timebound.pipeline.session import _cores, _errors_to, cores_of, is_remote, spark_session
@@ -15,7 +16,7 @@ from timebound.pipeline.session import _cores, _errors_to, cores_of, is_remote, 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(SPARK_TIMEOUT_S)]
 
 
 def test_master_and_remote_together_are_refused() -> None:

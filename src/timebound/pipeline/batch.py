@@ -1,0 +1,281 @@
+"""The batch jobs over a trace, one after the other: what `timebound pipeline run` does.
+
+Rows are read for what is new only, and added up by date and node; results are made anew from the sums of
+all. So a second run over the same trace changes nothing, and a crash at any point is mended by the
+next run: the manifest, which says what is done, is written last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from timebound.errors import ConfigError
+from timebound.pipeline import bounds_audit, deliveries, earnings, flows, links, quality
+from timebound.pipeline.cube import cube
+from timebound.pipeline.io import QUARANTINE, VIOLATIONS, Output, inspect, read_trace, trace_files
+from timebound.pipeline.manifest import Manifest, Work, load_manifest
+from timebound.pipeline.schema import PLACE, trace_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SUMMARY: Final = "summary.json"
+CUBE: Final = "partial/cube"
+SAMPLES: Final = "partial/links"
+SEGMENTS: Final = "partial/flows"
+# Results, in the order in which they are made.
+TABLES: Final = (
+    "quality",
+    "deliveries",
+    "traffic",
+    "earnings",
+    "bills",
+    "links",
+    "flows",
+    "envelopes",
+    "advice",
+    "bounds",
+)
+
+TUNING: Final = "tuning"
+
+# Makes the table of job 7 from good rows and the table of links, by replaying them.
+Tune = Callable[["SparkSession", "DataFrame", "DataFrame"], "DataFrame"]
+# Shows a step of which the title is given, while it runs.
+Step = Callable[[str], AbstractContextManager[None]]
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a run has to do."""
+
+    trace: Path
+    out: Path
+    manifest: Manifest
+    work: list[Work]
+    files_new: int
+    rows: int  # in the files to be read, new ones and those of the same day and node
+
+
+@dataclass(slots=True)
+class Summary:
+    """What is known after a run, of everything in the output folder."""
+
+    files_new: int = 0
+    rows_read: int = 0
+    rows: int = 0
+    quarantined: int = 0
+    bad_files: dict[str, str] = field(default_factory=dict)
+    figures: dict[str, Any] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    tables: dict[str, str] = field(default_factory=dict)
+
+
+def prepare(trace: Path, out: Path) -> Plan:
+    """See what is new; needs no Spark.
+
+    Raises:
+        ConfigError: the trace does not exist, or the manifest cannot be read.
+    """
+    manifest = load_manifest(out)
+    present = trace_files(trace)
+    work = manifest.plan(present)
+    new = [name for one in work for name in one.part.files]
+    inspected = {file.name: file for file in inspect(trace, new)}
+    for one in work:
+        for name in list(one.part.files):
+            if inspected[name].fault:
+                manifest.bad_files[name] = inspected[name].fault
+                one.part.files.remove(name)
+    known = {name for parts in manifest.parts.values() for part in parts for name in part.files}
+    usable = [one for one in work if set(one.part.files) - known]
+    names = [name for one in usable for name in one.part.files]
+    rows = sum(inspected[name].rows for name in names)
+    return Plan(trace, out, manifest, usable, len(set(names) - known), rows)
+
+
+def last_summary(out: Path) -> Summary | None:
+    """What the last run found, if there was one."""
+    path = out / SUMMARY
+    if not path.exists():
+        return None
+    return Summary(**json.loads(path.read_text(encoding="utf-8")))
+
+
+def run(
+    spark: SparkSession,
+    plan: Plan,
+    *,
+    advise: flows.Advise | None = None,
+    tune: Tune | None = None,
+    step: Step = lambda _title: contextlib.nullcontext(),
+) -> Summary:
+    """Do all jobs; gives what is now known.
+
+    Raises:
+        ConfigError: another run is using the output folder.
+    """
+    output = Output(plan.out)
+    with _locked(plan.out):
+        output.sweep()  # what a run left that did not end
+        summary = Summary(plan.files_new, plan.rows, bad_files=plan.manifest.bad_files)
+        timed = _Timed(step, summary.seconds)
+        if plan.work:
+            _add_up(spark, plan, output, timed)
+        _make_results(spark, output, advise, timed)
+        if tune is not None and plan.work:
+            with timed("table tuning"):
+                rows = _good_rows(spark, plan)
+                output.write_table(tune(spark, rows, output.read_table(spark, "links")), TUNING)
+        _sum_up(output, summary)
+        plan.manifest.done(plan.work)
+        _save_summary(plan.out, summary)
+        plan.manifest.save(plan.out)
+        output.sweep()
+    return summary
+
+
+def _good_rows(spark: SparkSession, plan: Plan) -> DataFrame:
+    names = [name for one in plan.work for name in one.part.files]
+    return quality.good(quality.with_faults(read_trace(spark, plan.trace, names)))
+
+
+def _add_up(spark: SparkSession, plan: Plan, output: Output, step: _Timed) -> None:
+    """Read the new parts and put their sums in place."""
+    names = [name for one in plan.work for name in one.part.files]
+    read = read_trace(spark, plan.trace, names)
+    judged = quality.with_faults(read)
+    with step("quality"):
+        output.stage_parts(quality.bad(judged), QUARANTINE)
+        has_bad = output.has_staged(QUARANTINE)
+    # To judge a row takes all its columns; where none was bad, jobs read only what they need.
+    rows = quality.good(judged) if has_bad else read
+    with step("deliveries and earnings"):
+        output.stage_parts(cube(rows, PLACE), CUBE)
+    cubed = output.read_staged(spark, CUBE, cube(rows, PLACE).schema)
+    with step("links"):
+        output.stage_parts(links.samples(links.slots(rows, ("date",)), ("date",)), SAMPLES)
+    with step("flows"):
+        output.stage_parts(flows.flow_segments(rows, cubed, PLACE), SEGMENTS)
+    with step("bounds"):
+        if cubed.where("violations > 0").limit(1).count():
+            output.stage_parts(bounds_audit.violations(rows), VIOLATIONS)
+    for name in (QUARANTINE, CUBE, SAMPLES, SEGMENTS, VIOLATIONS):
+        output.place_parts(name, plan.work)
+
+
+def _make_results(spark: SparkSession, output: Output, advise: flows.Advise | None, step: _Timed) -> None:
+    empty = spark.createDataFrame([], trace_schema())
+    empty_cube = cube(empty, PLACE)
+    cubed = output.read_parts(spark, CUBE, empty_cube.schema)
+    sampled = output.read_parts(
+        spark, SAMPLES, links.samples(links.slots(empty, ("date",)), ("date",)).schema
+    )
+    segments = output.read_parts(spark, SEGMENTS, flows.flow_segments(empty, empty_cube, PLACE).schema)
+    bad = output.read_parts(spark, QUARANTINE, quality.bad(quality.with_faults(empty)).schema)
+
+    def make(name: str, rows: DataFrame) -> None:
+        with step(f"table {name}"):
+            output.write_table(rows, name)
+
+    make("quality", _quality(cubed, bad))
+    make("deliveries", deliveries.deliveries(cubed))
+    make("earnings", earnings.earnings(cubed))
+    make("bills", earnings.bills(cubed))
+    make("links", links.links(sampled))
+    make("flows", flows.flows(segments))
+    found = output.read_table(spark, "flows")
+    make("traffic", deliveries.traffic(cubed, found))
+    make("envelopes", flows.envelopes(found))
+    make("advice", _advice(spark, found, advise))
+    make("bounds", bounds_audit.bounds_audit(cubed))
+
+
+def _quality(cubed: DataFrame, bad: DataFrame) -> DataFrame:
+    """Rows by date and node: those used, and those quarantined by fault."""
+    from pyspark.sql import functions as F
+
+    used = cubed.groupBy(*PLACE).agg(F.lit("").alias(quality.FAULT), F.sum("pairs").alias("rows"))
+    refused = bad.groupBy(*PLACE, quality.FAULT).agg(F.count("*").alias("rows"))
+    return used.unionByName(refused).select(*PLACE, quality.FAULT, "rows")
+
+
+def _advice(spark: SparkSession, found: DataFrame, advise: flows.Advise | None) -> DataFrame:
+    if advise is None:
+        return spark.createDataFrame([], flows.ADVICE_FIELDS)
+    # As many as a broker admits; the busiest first, since they need it most.
+    busiest = found.drop("curve").orderBy("mean_rate_per_s", ascending=False).limit(flows.ADVISED_MAX)
+    rows = [row.asDict() for row in busiest.collect()]
+    return spark.createDataFrame(advise(rows), flows.ADVICE_FIELDS)
+
+
+def _sum_up(output: Output, summary: Summary) -> None:
+    """Put the figures that matter most into the summary, from the finished tables; they are small."""
+    judged = output.values("quality", quality.FAULT, "rows")
+    summary.rows = sum(judged["rows"])
+    summary.quarantined = sum(
+        rows for fault, rows in zip(judged[quality.FAULT], judged["rows"], strict=True) if fault
+    )
+    bills = output.values("bills", "subscriber", *earnings.PAIRS, "price_micro", "penalty_micro")
+    measured = output.values("links", "node", "link", "is_drift")
+    audited = output.values("bounds", "violations")
+    summary.figures = {
+        **{name: sum(bills[name]) for name in earnings.PAIRS},
+        "earned_micro": sum(bills["price_micro"]),
+        "paid_micro": sum(bills["penalty_micro"]),
+        "subscribers": len(set(bills["subscriber"])),
+        "published": sum(output.values("traffic", "published")["published"]),
+        "links": len(set(zip(measured["node"], measured["link"], strict=True))),
+        "drifts": sum(measured["is_drift"]),
+        "flows": len(output.values("flows", "topic")["topic"]),
+        "promised_flows": len(audited["violations"]),
+        "violations": sum(audited["violations"]),
+    }
+    summary.tables = {name: str(output.folder / name) for name in (*TABLES, QUARANTINE, VIOLATIONS)}
+
+
+def _save_summary(out: Path, summary: Summary) -> None:
+    value = {name: getattr(summary, name) for name in Summary.__slots__}
+    hidden = out / f".{SUMMARY}.tmp"
+    hidden.write_text(json.dumps(value, indent=1), encoding="utf-8")
+    hidden.rename(out / SUMMARY)
+
+
+class _Timed:
+    """Shows steps and notes how long they took."""
+
+    def __init__(self, step: Step, seconds: dict[str, float]) -> None:
+        self._step = step
+        self._seconds = seconds
+
+    @contextlib.contextmanager
+    def __call__(self, title: str) -> Iterator[None]:
+        started = time.monotonic()
+        with self._step(title):
+            yield
+        self._seconds[title] = time.monotonic() - started
+
+
+@contextlib.contextmanager
+def _locked(out: Path) -> Iterator[None]:
+    """Let no other run use the folder; the lock ends with the process, however it ends."""
+    descriptor = os.open(out / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ConfigError(
+                f"another run is using {str(out)!r}; wait for it, or give another --out"
+            ) from error
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,64 @@
+"""Percentiles from counts in buckets that grow by 2 %: mergeable, exact counts, and always the same.
+
+Sketches that draw lots would give another answer at every run. A bucket holds the values above
+GROWTH^(b-1) up to GROWTH^b; its middle is wrong by at most 1 %. A latency from a microsecond to an hour
+falls into one of about 1,100 buckets.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+GROWTH: Final = 1.02
+# What a bucket's middle is, as a part of its upper end: as far from both ends, relatively.
+_MIDDLE: Final = 2.0 / (GROWTH + 1.0)
+
+
+def bucket_of(value: Column) -> Column:
+    """The bucket of a number, as an int; below one unit all are in the first, 0. Null stays null."""
+    from pyspark.sql import functions as F
+
+    raised = F.greatest(value.cast("double"), F.lit(1.0))
+    # `greatest` passes over nulls, so they are kept apart.
+    return F.when(value.isNotNull(), F.ceil(F.log(raised) / F.lit(math.log(GROWTH))).cast("int"))
+
+
+def value_of(bucket: Column) -> Column:
+    """The value that a bucket stands for."""
+    from pyspark.sql import functions as F
+
+    return F.when(bucket == 0, F.lit(1.0)).otherwise(F.pow(F.lit(GROWTH), bucket) * F.lit(_MIDDLE))
+
+
+def percentiles(
+    counts: DataFrame, keys: list[str], quantiles: dict[str, float], *, bucket: str, count: str
+) -> DataFrame:
+    """For each key one column for each name of `quantiles`: the value that this part does not exceed.
+
+    `counts` may have several rows for a bucket. Keys without any count do not appear.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    merged = counts.groupBy(*keys, bucket).agg(F.sum(count).alias("_count"))
+    by_key = Window.partitionBy(*keys)
+    so_far = by_key.orderBy(bucket).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    whole = by_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    ranked = merged.select(
+        *keys,
+        bucket,
+        F.sum("_count").over(so_far).alias("_so_far"),
+        F.sum("_count").over(whole).alias("_total"),
+    )
+    firsts = [
+        F.min(F.when(F.col("_so_far") >= F.ceil(F.col("_total") * F.lit(quantile)), F.col(bucket))).alias(
+            name
+        )
+        for name, quantile in quantiles.items()
+    ]
+    found = ranked.groupBy(*keys).agg(*firsts)
+    return found.select(*keys, *[value_of(F.col(name)).alias(name) for name in quantiles])
