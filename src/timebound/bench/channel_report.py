@@ -196,7 +196,7 @@ def _draw_latency(axes: Any, rows: Sequence[LatencyRow]) -> None:
     for kind in sorted({row.dispatching for row in rows}):
         for suppliers in sorted({row.suppliers for row in rows}):
             chosen = [row for row in rows if (row.dispatching, row.suppliers) == (kind, suppliers)]
-            label = f"{kind}, {suppliers} suppliers"
+            label = f"{kind}, {suppliers} supplier{'s' if suppliers > 1 else ''}"
             axes.plot([r.consumers for r in chosen], [r.far.mean_us for r in chosen], marker="o", label=label)
     chosen = [row for row in rows if row.suppliers == 1 and row.dispatching == rows[0].dispatching]
     published = [row.published_far[2] for row in chosen]
@@ -204,3 +204,4 @@ def _draw_latency(axes: Any, rows: Sequence[LatencyRow]) -> None:
         [r.consumers for r in chosen], published, color="grey", linestyle="--", label="published, 1 supplier"
     )
     axes.set(yscale="log", xlabel="consumers", ylabel="mean latency in µs (last or remote consumer)")
+    axes.set_xticks(sorted({row.consumers for row in rows}))
