@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from timebound.commands import bench, bounds, control, demo, input, pubsub, sim, sweep
+from timebound.commands import bench, bounds, control, demo, input, pubsub, report, sim, sweep
 from timebound.errors import ConfigError, TimeboundError
 from timebound.version import VERSION
 
@@ -37,6 +37,7 @@ app.add_typer(control.app, name="strategy")
 app.add_typer(input.app, name="weight")
 app.command("bounds", epilog=bounds.EXAMPLES)(bounds.bounds)
 app.command("sweep", epilog=sweep.EXAMPLES)(sweep.sweep)
+app.command("report", epilog=report.EXAMPLES)(report.report)
 app.command("calibrate", epilog="Example:  timebound calibrate --duration 5s")(input.calibrate)
 err = Console(stderr=True, highlight=False)
 

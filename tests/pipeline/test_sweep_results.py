@@ -33,7 +33,9 @@ TABLE = pa.table(
 def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
     figure = Figure("Figure 6", "rate", "messages", ("strategy",), ("earning",), {"rate": 2.0})
     printed = Printed("Figure 6", "earning of eb", "earning", "eb", "", 2.0, 6.0, 5.0)
-    info = SweepInfo("made", ("rate", "strategy"), ("earning",), 5, 1, 2.5, 4.5, 2, (figure,), (printed,))
+    info = SweepInfo(
+        "made", ("rate", "strategy"), ("earning",), 5, 1, 2.5, 4.5, 2, "made", (figure,), (printed,)
+    )
 
     write_results(tmp_path / "deep" / "out", TABLE, info)
 

@@ -124,7 +124,7 @@ def paper(
     rows, wall_s, cores = run_grid(wanted, f"paper {number}", workers, master, remote)
     _show_rows(rows, plot, as_json)
     if out is not None:
-        write_paper(out, number, rows, wall_s, cores)
+        write_paper(out, number, rows, minutes, wall_s, cores)
         screen.print(f"results: {out}   a page of them: timebound report {out}")
 
 

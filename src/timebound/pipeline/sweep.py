@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import importlib
 import math
-import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from timebound.errors import ConfigError
-from timebound.pipeline.session import cores_of, is_remote
+from timebound.errors import ConfigError, TimeboundError
+from timebound.pipeline.progress import watched
+from timebound.pipeline.session import cores_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +32,6 @@ Progress = Callable[[float], None]
 TASKS_PER_CORE: Final = 4
 RUNS_MAX: Final = 1_000_000
 ERROR_LENGTH_MAX: Final = 500
-POLL_S: Final = 0.2
 # Columns that every table of runs has beside parameters and results.
 OWN_COLUMNS: Final = (("error", "string"), ("cpu_s", "float64"))
 _RUN: Final = "run"
@@ -114,8 +113,12 @@ def run_sweep(
     """Carry out all runs; gives one row each, in the order of the plan.
 
     `tasks` 0 takes four for each core. `progress` is told the share that is done, from a thread.
+
+    Raises:
+        TimeboundError: the executors could not run anything.
     """
     import pyarrow as pa
+    from pyspark.errors import PySparkException
 
     check_plan(plan)
     count = min(tasks or TASKS_PER_CORE * cores_of(spark), len(plan.rows))
@@ -123,8 +126,13 @@ def run_sweep(
     # Neighbours in the plan take about as long: dealt out in turn, all tasks take about as long.
     spread = frame.repartitionById(count, (frame[_RUN] % count).cast("int"))
     done = spread.mapInArrow(RunBatches(plan), _ddl(plan.columns()))
-    with _Watch(spark, count, progress):
-        table: pa.Table = done.toArrow()
+    try:
+        # Without anybody to tell, the caller may be watching: jobs stay in its group.
+        watch = nullcontext() if progress is None else watched(spark, "timebound sweep", progress)
+        with watch:
+            table: pa.Table = done.toArrow()
+    except PySparkException as error:
+        raise TimeboundError(_explain(error)) from error
     schema = pa.schema([(name, arrow_type(kind)) for name, kind in plan.columns()])
     return table.sort_by(_RUN).cast(schema).combine_chunks()
 
@@ -164,62 +172,13 @@ def arrow_type(kind: str) -> Any:
     return getattr(pa, kind)()
 
 
-class _Watch:
-    """Tells how many tasks have ended, while the block inside runs; stops the job if that is left early."""
-
-    def __init__(self, spark: SparkSession, tasks: int, progress: Progress | None) -> None:
-        self._spark = spark
-        self._tasks = tasks
-        self._progress = progress
-        self._group = f"timebound-sweep-{uuid.uuid4().hex}"
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def __enter__(self) -> None:
-        if is_remote(self._spark):
-            if self._progress is not None:
-                # Any callable of this shape will do; Spark's type asks for a class.
-                handler: Any = self._on_remote_progress
-                self._spark.registerProgressHandler(handler)
-            return
-        self._spark.sparkContext.setJobGroup(self._group, "timebound sweep", interruptOnCancel=True)
-        if self._progress is not None:
-            self._thread = threading.Thread(target=self._poll, name="timebound-sweep", daemon=True)
-            self._thread.start()
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
-        if is_remote(self._spark):
-            self._spark.clearProgressHandlers()
-        elif kind is not None:
-            self._spark.sparkContext.cancelJobGroup(self._group)
-        if kind is None and self._progress is not None:
-            self._progress(1.0)
-
-    def _poll(self) -> None:
-        assert self._progress is not None
-        while not self._ended.wait(POLL_S):
-            self._progress(min(self._tasks_done() / self._tasks, 1.0))
-
-    def _tasks_done(self) -> int:
-        """Ended tasks of the stage that runs; the one before only deals out the rows."""
-        tracker = self._spark.sparkContext.statusTracker()
-        done = 0
-        for job in tracker.getJobIdsForGroup(self._group):
-            info = tracker.getJobInfo(job)
-            stages = sorted(info.stageIds) if info is not None else []
-            last = tracker.getStageInfo(stages[-1]) if stages else None
-            if last is not None and last.numTasks == self._tasks:
-                done = max(done, last.numCompletedTasks)
-        return done
-
-    def _on_remote_progress(self, stages: Any, inflight_tasks: int, operation_id: Any, done: bool) -> None:
-        assert self._progress is not None
-        total = sum(stage.num_tasks for stage in stages or [])
-        ended = sum(stage.num_completed_tasks for stage in stages or [])
-        self._progress(ended / total if total else 0.0)
+def _explain(error: Exception) -> str:
+    """One line out of what Spark says; the line that tells is the last of the worker's traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = lines[-1] if lines else type(error).__name__
+    if "No module named 'timebound'" in str(error):
+        return "the executors have no timebound: install the same version where they run"
+    return f"Spark could not carry out the sweep: {said}"
 
 
 def _kind(name: str, values: list[Value]) -> str:

@@ -60,6 +60,7 @@ class SweepInfo(msgspec.Struct, frozen=True):
     wall_s: float
     cpu_s: float
     cores: int
+    note: str = ""  # what a reader must know
     figures: tuple[Figure, ...] = ()
     printed: tuple[Printed, ...] = ()
 

@@ -44,6 +44,8 @@ RESULTS: Final = (
     ("dropped", "int64"),
     ("earning", "float64"),
 )
+# What the pipeline's tuning is handed: where to find `open_runs`, what it gives, and what to try.
+REPLAY: Final = ("timebound.sim.replay:open_runs", RESULTS, CHOICES)
 # A rate is drawn anew where it is not positive; below this part of the mean that hardly ever happens.
 _DEVIATION_SHARE_MAX: Final = 0.3
 
