@@ -7,6 +7,8 @@
     ├── UnitError                a duration, rate or number cannot be read (also a ValueError)
     ├── ConfigError              a configuration is wrong; carries file, line and key
     ├── StorageError             the data directory cannot be used
+    ├── JournalError             a journal cannot be read, or rows cannot be published through its service
+    │   └── JournalGap           rows that were asked for are held no more; carries which
     └── ClientError              what the client reports to its caller
         ├── ConnectError         the server refused or could not be reached
         ├── NotConnected         the operation needs a connection, and none came back in time
@@ -63,6 +65,19 @@ class ConfigError(TimeboundError):
 
 class StorageError(TimeboundError):
     """The data directory or its database cannot be used as it is."""
+
+
+class JournalError(TimeboundError):
+    """A broker's journal cannot be read, or its service refused or could not be reached."""
+
+
+class JournalGap(JournalError):
+    """Rows that were asked for are held no more; `offset` is the first of them, `count` how many they are."""
+
+    def __init__(self, message: str, *, offset: int = 0, count: int = 0) -> None:
+        super().__init__(message)
+        self.offset = offset
+        self.count = count
 
 
 class ClientError(TimeboundError):

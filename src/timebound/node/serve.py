@@ -82,6 +82,8 @@ def _greet(server: Server, config: Config, is_persistent: bool) -> None:
     print(f"timebound {VERSION} ({'compiled' if is_compiled() else 'plain Python, slower'})")
     for listener, host, port in server.addresses():
         print(f"listening on {_url(listener, host, port)}")
+    if server.flight_url():
+        print(f"listening on {server.flight_url()}")
     print(f"data in {config.data.path.resolve()}" if is_persistent else "data in memory only")
     listener, host, port = server.addresses()[0]
     if listener.kind == "tcp" and listener.tls is None:

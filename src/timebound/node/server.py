@@ -18,8 +18,9 @@ import socket
 import ssl
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from timebound.core.access import AccessList
 from timebound.core.broker import Broker
 from timebound.core.limits import BrokerLimits
 from timebound.core.mesh_interest import WatchedIndex
@@ -30,6 +31,7 @@ from timebound.node.config_values import Limits, TlsConfig
 from timebound.node.connection import Connection
 from timebound.node.driver import PATROL_INTERVAL_S, Driver
 from timebound.node.handshake import Door
+from timebound.node.journal import Journals, require_pyarrow
 from timebound.node.mesh import join_mesh
 from timebound.node.metrics import MetricsServer
 from timebound.node.neighbour_dial import Dialler
@@ -40,6 +42,10 @@ from timebound.node.trace import TraceLimits, TraceWriter
 from timebound.node.translate import to_subscription
 from timebound.node.websocket import WebSocketAdapter
 from timebound.wire.reasons import ReasonCode
+
+if TYPE_CHECKING:
+    from timebound.node.flight_publish import Publishing
+    from timebound.node.flight_service import FlightService
 
 logger = logging.getLogger("timebound.node")
 
@@ -66,6 +72,9 @@ class Server:
         self._passwords: PasswordFile | None = None
         self._trace: TraceWriter | None = None
         self._metrics: MetricsServer | None = None
+        self._journals: Journals | None = None
+        self._publishing: Publishing | None = None
+        self._flight: FlightService | None = None
         self.driver: Driver | None = None
 
     async def start(self) -> None:
@@ -95,6 +104,7 @@ class Server:
             )
             now_ns = self.driver.now_ns()
             diallers = self._open_mesh(broker, index, self.driver)
+            self._open_journals(broker, self.driver)
             broker.restore(self._storage.load(now_ns), now_ns)
             for listener, context in zip(self.config.listeners, self._contexts, strict=True):
                 door = Door(listener, self.config, self.driver, access, self._passwords, self._checkers)
@@ -102,6 +112,7 @@ class Server:
                 self.driver.doors.append(door)
                 await self._listen(listener, context, door)
             await self._open_account(broker)
+            self._open_flight(self.driver, access)
         except BaseException:
             await self.stop()
             raise
@@ -136,6 +147,45 @@ class Server:
             self._metrics = MetricsServer(broker, self._trace, self.driver.input)
             await self._metrics.start(metrics.host, metrics.port)
 
+    def _open_journals(self, broker: Broker, driver: Driver) -> None:
+        """Keep messages of some topics on disk; before the first message, wills included."""
+        data = self.config.data
+        if not self.config.journals:
+            return
+        if not self._is_persistent:
+            raise ConfigError("journals need a data directory; leave out --memory", key="journals")
+        self._journals = Journals.open(self.config.journals, data.path / "journals", fsync=data.fsync)
+        driver.journals = self._journals
+        broker.keep_topics(self._journals.topic_filters())
+        broker.account.is_tracing |= self._journals.has_trace()
+
+    def _open_flight(self, driver: Driver, access: AccessList) -> None:
+        """Serve journals, and take rows to publish; last, as it begins at once."""
+        if not self.config.flight_enabled:
+            return
+        if not self._is_persistent:
+            raise ConfigError("the service needs a data directory; leave out --memory", key="flight")
+        require_pyarrow("journals and the service for them")
+        from timebound.node.flight_publish import Publishing
+        from timebound.node.flight_service import FlightService
+
+        self._publishing = Publishing(
+            self.config.data.path / "flight",
+            driver,
+            asyncio.get_running_loop(),
+            self.config.limits,
+            self.config.flight.staged_bytes_max,
+        )
+        self._flight = FlightService(self.config, access, self._passwords, self._journals, self._publishing)
+
+    def flight_url(self) -> str:
+        """Where journals are served; empty if they are not."""
+        if self._flight is None:
+            return ""
+        flight = self.config.flight
+        host = f"[{flight.host}]" if ":" in flight.host else flight.host
+        return f"{'grpc+tls' if flight.tls is not None else 'grpc'}://{host}:{self._flight.port}"
+
     def addresses(self) -> list[tuple[ListenerConfig, str, int]]:
         """Where the listeners really are; the port matters when 0 was asked for."""
         found: list[tuple[ListenerConfig, str, int]] = []
@@ -161,15 +211,24 @@ class Server:
         for _, server in self._listeners:
             server.close()
         self._listeners.clear()
+        if self._flight is not None:
+            # Calls that are publishing wait for the loop, so it goes on meanwhile.
+            await asyncio.to_thread(self._flight.stop)
         if self.driver is not None:
             await self._close_connections(self.driver)
             self.driver.stop()
+        if self._journals is not None:
+            await asyncio.to_thread(self._journals.close)
+            # Batches that waited for the journals come back to the loop, and go on to the storage.
+            await asyncio.sleep(0)
         if self._metrics is not None:
             self._metrics.close()
         if self._trace is not None:
             await asyncio.to_thread(self._trace.close)
         self._checkers.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._storage.close)
+        if self._publishing is not None:
+            self._publishing.close()
 
     async def _close_connections(self, driver: Driver) -> None:
         for connection in list(driver.connections.values()):
@@ -228,6 +287,8 @@ class Server:
         self.driver.broker.set_access(access)
         for door in self._doors:
             door.access = access
+        if self._flight is not None:
+            self._flight.access = access
         logger.info("reloaded access rules, passwords and certificates")
 
     async def _patrol(self) -> None:

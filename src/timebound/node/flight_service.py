@@ -1,0 +1,364 @@
+"""Journals over Arrow Flight: who may read what, and rows in ranges of offsets.
+
+Everything is asked in JSON. Actions: `journals` lists what may be read, `find` picks a journal for
+a topic filter; `stage`d rows are published by `publish` (see `flight_publish.py`). A ticket names
+a journal, the offsets [start, end), and what to choose of them. Rows that are held no more are
+answered by a row that says how many they are, in their place.
+
+The service runs in threads of its own and touches no state of the broker but through the loop.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from timebound.core.access import AccessList, ClientAccess, covers
+from timebound.core.predicate import Predicate, parse
+from timebound.core.topic import check_filter
+from timebound.errors import ConfigError, FilterError
+from timebound.node.config_values import Config, FlightConfig
+from timebound.node.flight_publish import Publishing
+from timebound.node.journal import Journal, Journals
+from timebound.node.journal_rows import Selection, check_comparison, gap_row, serve_rows
+from timebound.node.passwords import PasswordFile
+
+logger = logging.getLogger("timebound.flight")
+
+# Client id that access rules see; it has a user name, but no MQTT connection.
+CLIENT_ID: Final = "flight"
+# Who may subscribe to this topic may read a journal of the trace.
+TRACE_TOPIC: Final = "$timebound/trace"
+_LOGIN: Final = "login"
+# A request is a few names and numbers; a content filter is bounded on its own.
+REQUEST_BYTES_MAX: Final = 256 * 1024
+STOP_TIMEOUT_S: Final = 5.0
+
+
+class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
+    """Serves journals and takes rows to publish; runs from construction to `stop`."""
+
+    def __init__(
+        self,
+        config: Config,
+        access: AccessList,
+        passwords: PasswordFile | None,
+        journals: Journals | None,
+        publishing: Publishing,
+    ) -> None:
+        """Begin to listen.
+
+        Raises:
+            OSError: the address cannot be listened on.
+            ConfigError: certificate or key cannot be used.
+        """
+        self._config = config
+        self._journals = journals.journals if journals is not None else []
+        self._publishing = publishing
+        self.access = access  # replaced as a whole when the rules are read again
+        flight = config.flight
+        try:
+            super().__init__(
+                location=_location(flight), middleware={_LOGIN: _Logins(config, passwords)}, **_tls(flight)
+            )
+        except pa.ArrowException as error:
+            raise OSError(f"cannot listen on {flight.host}:{flight.port}: {error}") from error
+
+    def stop(self) -> None:
+        """Stop listening; calls that are still running are given some time, then abandoned."""
+        ending = threading.Thread(target=self.shutdown, name="timebound-flight-stop", daemon=True)
+        ending.start()
+        ending.join(STOP_TIMEOUT_S)
+
+    # --- Flight -----------------------------------------------------------------------
+
+    def list_flights(self, context: Any, criteria: bytes) -> Iterator[Any]:
+        for journal in self._readable(context):
+            yield _info(journal)
+
+    def get_flight_info(self, context: Any, descriptor: Any) -> Any:
+        name = b"/".join(descriptor.path or []).decode("utf-8", "replace")
+        with _mistakes_answered():
+            return _info(self._named(context, name))
+
+    def do_action(self, context: Any, action: Any) -> Iterator[bytes]:
+        request = _read_request(action.body.to_pybytes() if action.body is not None else b"")
+        with _mistakes_answered():
+            answer = self._act(context, action.type, request)
+        yield json.dumps(answer).encode()
+
+    def do_get(self, context: Any, ticket: Any) -> Any:
+        request = _read_request(ticket.ticket)
+        with _mistakes_answered():
+            return self._stream(context, request)
+
+    def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        request = _read_request(descriptor.command or b"")
+        user, access = self._login(context)
+        with _mistakes_answered():
+            self._publishing.stage(_text(request, "stage"), user, access, reader)
+
+    # --- what is asked ----------------------------------------------------------------
+
+    def _act(self, context: Any, kind: str, request: dict[str, Any]) -> object:
+        user, access = self._login(context)
+        if kind == "journals":
+            return [_description(journal) for journal in self._readable(context)]
+        if kind == "find":
+            return _description(self._found(context, access, request))
+        if kind == "publish":
+            staged = [str(name) for name in request.get("staged", [])]
+            return self._publishing.publish(
+                user, _text(request, "query"), _number(request, "batch"), staged, access
+            )
+        if kind == "discard":
+            return self._publishing.discard(user, [str(name) for name in request.get("staged", [])])
+        raise ValueError(f"there is no action {kind!r}; there are journals, find, publish, discard")
+
+    def _found(self, context: Any, access: ClientAccess, request: dict[str, Any]) -> Journal:
+        """The journal of a name, or else the narrowest one that keeps all topics of a filter."""
+        name = str(request.get("journal", ""))
+        topic_filter = str(request.get("topic", "")) or "#"
+        wants_trace = request.get("kind") == "trace"
+        if name:
+            journal = self._named(context, name, topic_filter)
+            if journal.config.trace != wants_trace:
+                kept = "trace records" if journal.config.trace else "messages"
+                raise ValueError(f"journal {name!r} keeps {kept}")
+            return journal
+        check_filter(topic_filter)
+        known = [journal for journal in self._journals if journal.config.trace == wants_trace]
+        for journal in sorted(known, key=lambda one: -len(one.config.filter)):
+            if wants_trace or covers(journal.config.filter, topic_filter):
+                self._check_readable(access, journal, topic_filter)
+                return journal
+        what = "the trace" if wants_trace else repr(topic_filter)
+        filters = ", ".join(f"{journal.name} ({journal.config.filter})" for journal in known) or "none"
+        raise ValueError(f"no journal keeps all of {what}; there are: {filters}")
+
+    def _stream(self, context: Any, request: dict[str, Any]) -> Any:
+        topic_filter = str(request.get("topic", ""))
+        journal = self._named(context, _text(request, "journal"), topic_filter)
+        start, end = _number(request, "start"), _number(request, "end")
+        log = journal.log
+        if request.get("identity") not in (None, log.identity):
+            raise ValueError(
+                f"journal {journal.name!r} was begun anew since offset {start} was given: "
+                "its offsets now mean other rows"
+            )
+        if not 0 <= start <= end <= log.next_offset:
+            raise ValueError(
+                f"offsets {start} to {end} are not in journal {journal.name!r}, "
+                f"which ends at {log.next_offset}"
+            )
+        selection = Selection(topic_filter, self._predicate(journal, request), _comparisons(journal, request))
+        schema = _projected(journal.schema, request)
+        return fl.GeneratorStream(schema, _rows(journal, start, end, selection, schema))
+
+    def _predicate(self, journal: Journal, request: dict[str, Any]) -> Predicate | None:
+        text = str(request.get("where", ""))
+        if not text:
+            return None
+        if journal.config.trace:
+            raise ValueError("a content filter is about messages; trace records are compared by column")
+        return parse(text, length_max=self._config.limits.filter_length_max)
+
+    # --- who asks ---------------------------------------------------------------------
+
+    def _login(self, context: Any) -> tuple[str, ClientAccess]:
+        user = context.get_middleware(_LOGIN).user
+        return user, self.access.for_client(user, CLIENT_ID)
+
+    def _readable(self, context: Any) -> list[Journal]:
+        _, access = self._login(context)
+        return [journal for journal in self._journals if access.may_subscribe(_topic_of(journal))]
+
+    def _named(self, context: Any, name: str, topic_filter: str = "") -> Journal:
+        for journal in self._journals:
+            if journal.name == name:
+                self._check_readable(self._login(context)[1], journal, topic_filter)
+                return journal
+        known = ", ".join(journal.name for journal in self._readable(context)) or "none"
+        raise ValueError(f"there is no journal {name!r}; there are: {known}")
+
+    def _check_readable(self, access: ClientAccess, journal: Journal, topic_filter: str) -> None:
+        # Who asks for some topics needs the right to them, not to all that the journal keeps.
+        if journal.config.trace or topic_filter in ("", "#"):
+            topic_filter = _topic_of(journal)
+        check_filter(topic_filter)
+        if not access.may_subscribe(topic_filter):
+            raise fl.FlightUnauthorizedError(
+                f"not_authorized: subscribing to {topic_filter!r} is not allowed"
+            )
+
+
+class _Login(fl.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no types
+    def __init__(self, user: str) -> None:
+        self.user = user
+
+
+class _Logins(fl.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
+    """Finds out who calls, by HTTP Basic authentication in each call."""
+
+    def __init__(self, config: Config, passwords: PasswordFile | None) -> None:
+        self._config = config
+        self._passwords = passwords
+
+    def start_call(self, info: Any, headers: dict[str, list[str]]) -> _Login:
+        given = headers.get("authorization", [])
+        anonymous = self._config.security.anonymous_user
+        if not given:
+            if not self._config.flight.anonymous_allowed:
+                raise fl.FlightUnauthenticatedError("a user name and a password are needed here")
+            return _Login(anonymous)
+        user, password = _read_basic(given[0])
+        if self._passwords is None:
+            if self._config.flight.anonymous_allowed:
+                # As MQTT listeners do: the name is not proven, so access rules must not see it.
+                return _Login(anonymous)
+            raise fl.FlightUnauthenticatedError("no password file is configured")
+        with contextlib.suppress(ConfigError):
+            self._passwords.reload_if_changed()
+        if not self._passwords.check(user, password):
+            raise fl.FlightUnauthenticatedError("bad user name or password")
+        return _Login(user)
+
+
+def _read_basic(header: str) -> tuple[str, bytes]:
+    scheme, _, encoded = header.partition(" ")
+    try:
+        user, colon, password = base64.b64decode(encoded, validate=True).partition(b":")
+        if scheme.lower() == "basic" and colon:
+            return user.decode(), password
+    except (binascii.Error, UnicodeDecodeError):
+        pass
+    raise fl.FlightUnauthenticatedError("the header authorization is not 'Basic' and user:password in base64")
+
+
+def _rows(
+    journal: Journal, start: int, end: int, selection: Selection, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    for first, count, batch in journal.log.read(start, end):
+        if batch is None:
+            yield gap_row(first, count, journal.schema).select(schema.names)
+            continue
+        chosen = selection.select(serve_rows(first, batch, journal.schema))
+        if chosen.num_rows:
+            yield chosen.select(schema.names)
+
+
+def _projected(schema: pa.Schema, request: dict[str, Any]) -> pa.Schema:
+    """The columns asked for; `offset` and `gap` always come with them."""
+    names = request.get("columns")
+    if names is None:
+        return schema
+    missing = [str(name) for name in names if name not in schema.names]
+    if missing:
+        raise ValueError(f"there is no column {missing[0]!r}; there are {', '.join(schema.names)}")
+    return pa.schema([field for field in schema if field.name in ("offset", "gap", *names)])
+
+
+def _comparisons(journal: Journal, request: dict[str, Any]) -> list[tuple[str, str, Any]]:
+    found: list[tuple[str, str, Any]] = []
+    for entry in request.get("comparisons", []):
+        if not isinstance(entry, list) or len(entry) != 3:
+            raise ValueError(f"{entry!r} is no comparison; write [column, '=', value]")
+        name, comparison, value = entry
+        check_comparison(journal.schema, str(name), str(comparison), value)
+        found.append((str(name), str(comparison), value))
+    return found
+
+
+def _topic_of(journal: Journal) -> str:
+    return TRACE_TOPIC if journal.config.trace else journal.config.filter
+
+
+def _description(journal: Journal) -> dict[str, object]:
+    log = journal.log
+    next_offset = log.next_offset
+    return {
+        "journal": journal.name,
+        "kind": "trace" if journal.config.trace else "messages",
+        "filter": journal.config.filter,
+        "identity": log.identity,
+        "first": min(log.first_offset, next_offset),
+        "next": next_offset,
+    }
+
+
+def _info(journal: Journal) -> Any:
+    described = _description(journal)
+    ticket = {"journal": journal.name, "start": described["first"], "end": described["next"]}
+    endpoint = fl.FlightEndpoint(json.dumps(ticket).encode(), [])
+    rows = journal.log.next_offset - journal.log.first_offset
+    path = fl.FlightDescriptor.for_path(journal.name)
+    return fl.FlightInfo(journal.schema, path, [endpoint], rows, -1)
+
+
+def _read_request(body: Any) -> dict[str, Any]:
+    content = bytes(body)
+    if len(content) > REQUEST_BYTES_MAX:
+        raise fl.FlightServerError(
+            f"a request has {len(content)} bytes, at most {REQUEST_BYTES_MAX} are allowed"
+        )
+    try:
+        request = json.loads(content or b"{}")
+    except ValueError:
+        request = None
+    if not isinstance(request, dict):
+        raise fl.FlightServerError("a request is a JSON object")
+    return request
+
+
+def _text(request: dict[str, Any], key: str) -> str:
+    value = request.get(key)
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{key!r} must be a text, not {value!r}")
+    return value
+
+
+def _number(request: dict[str, Any], key: str) -> int:
+    value = request.get(key)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{key!r} must be a whole number, not {value!r}")
+    return value
+
+
+@contextlib.contextmanager
+def _mistakes_answered() -> Iterator[None]:
+    """Turn a mistake of the caller into an error that Flight hands on."""
+    try:
+        yield
+    except (ValueError, FilterError) as error:
+        # Flight's own errors reach the caller as they are; any other comes with a traceback.
+        raise fl.FlightServerError(str(error)) from None
+
+
+def _location(flight: FlightConfig) -> str:
+    host = f"[{flight.host}]" if ":" in flight.host else flight.host
+    return f"{'grpc+tls' if flight.tls is not None else 'grpc'}://{host}:{flight.port}"
+
+
+def _tls(flight: FlightConfig) -> dict[str, Any]:
+    tls = flight.tls
+    if tls is None:
+        return {}
+    try:
+        options: dict[str, Any] = {
+            "tls_certificates": [(tls.certificate.read_bytes(), tls.key.read_bytes())],
+        }
+        if tls.ca is not None:
+            options["root_certificates"] = tls.ca.read_bytes()
+            options["verify_client"] = tls.require_client_certificate
+    except OSError as error:
+        raise ConfigError(f"certificate or key cannot be used: {error}", key="flight.tls") from error
+    return options
