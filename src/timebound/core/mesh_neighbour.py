@@ -72,6 +72,7 @@ class Neighbour:
     """The link to one neighbour broker."""
 
     __slots__ = (
+        "_terms",
         "_waits_beyond",
         "audiences",
         "delay",
@@ -96,12 +97,15 @@ class Neighbour:
         self.wait_ns = 0.0  # mean time that what was sent had waited here
         self.audiences: dict[tuple[int, ...], Audience] = {}  # by the numbers of the groups
         self.reaches: dict[str, Reach] = {}  # by home
+        # By the number of the group. Messages differ in the groups they match together, far less in each.
+        self._terms: dict[int, list[Term]] = {}
         self._waits_beyond: dict[str, int] = {}  # by home, as last taken over from the neighbour
 
     def forget_paths(self) -> None:
         """What was worked out from paths no longer holds."""
         self.audiences = {}
         self.reaches = {}
+        self._terms = {}
 
     def reach(self, home: str, path: Path) -> Reach:
         """What it takes to get to a home over this link; `path` is the way beyond it."""
@@ -119,13 +123,15 @@ class Neighbour:
         """Work out and keep the audience of these groups, each with its reach."""
         terms: list[Term] = []
         for index in range(len(groups)):
-            reach = reaches[index]
-            for share in groups[index].shares:
-                path = reach.path(share.last_mile_ns)
-                terms.append(Term(share.deadline_ns, share.price, share.penalty, path, share.count))
+            group = groups[index]
+            known = self._terms.get(group.number)
+            if known is None:
+                known = self._terms[group.number] = _terms(group, reaches[index])
+            terms += known
         audience = Audience(terms)
         if len(self.audiences) >= AUDIENCES_MAX:
             self.audiences = {}
+            self._terms = {}
         self.audiences[tuple([group.number for group in groups])] = audience
         return audience
 
@@ -155,3 +161,10 @@ class Neighbour:
                 has_moved = True
         if has_moved:
             self.forget_paths()
+
+
+def _terms(group: HomeGroup, reach: Reach) -> list[Term]:
+    return [
+        Term(share.deadline_ns, share.price, share.penalty, reach.path(share.last_mile_ns), share.count)
+        for share in group.shares
+    ]
