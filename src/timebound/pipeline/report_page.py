@@ -36,7 +36,7 @@ p.note{color:var(--soft);font-size:.88rem}
 .tile{background:var(--tile);border-radius:8px;padding:.8rem 1rem}
 .tile b{display:block;font-size:1.45rem;line-height:1.25;font-weight:640;font-variant-numeric:tabular-nums}
 .tile span{color:var(--soft);font-size:.86rem}
-.panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(24rem,100%),1fr));gap:1rem 1.6rem}
+.panels{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(24rem,100%),1fr));gap:1rem 1.6rem}
 figure{margin:.6rem 0;break-inside:avoid}
 figcaption{font-weight:600;font-size:.95rem;margin-bottom:.2rem}
 svg.chart{width:100%;height:auto;display:block}

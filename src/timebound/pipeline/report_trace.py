@@ -8,14 +8,19 @@ from typing import Any, Final
 from timebound.pipeline import report_page as html
 from timebound.pipeline.report_chart import Axes, Bar, Line, bar_chart, legend, line_chart, number
 from timebound.pipeline.report_page import Page
-from timebound.records import Reason
 
 MICRO: Final = 1_000_000
 # Lines of one chart that can still be told apart, and bars that fit on a screen.
 LINES_MAX: Final = 8
 BARS_MAX: Final = 12
+# A replay is good to a few per cent; less than this is no reason to change anything.
+GAIN_MIN: Final = 0.05
 # Times are drawn as they are on the clock; a chart needs two at least.
 _POINTS_MIN: Final = 2
+# Name, seconds, and the shortest span that is told in it.
+_UNITS: Final = (("hours", 3_600, 5 * 3_600), ("minutes", 60, 5 * 60), ("seconds", 1, 0))
+
+_DROPPED: Final = "dropped_"
 
 Rows = list[dict[str, Any]]
 
@@ -81,15 +86,25 @@ def _lead(bills: Rows, tuning: Rows) -> str:
     paid = sum(row["penalty_micro"] for row in bills)
     said = (
         f"Of {total:,} deliveries that subscribers asked for, {100 * in_time / total:.1f} % arrived in time. "
-        f"They earned {money(earned)}; penalties cost {money(paid)}, which leaves {money(earned - paid)}."
+        f"They earned {money(earned)}; "
     )
-    best = [row for row in tuning if row["is_best"]]
-    if best and best[0]["observed_earning"] > 0:
-        gain = best[0]["earning"] / best[0]["observed_earning"] - 1
-        name = _choice(best[0])
-        if gain > 0.01:
-            said += f" In its busiest stretch the strategy {name} could have earned {100 * gain:.0f} % more."
+    if paid:
+        said += f"penalties cost {money(paid)}, which leaves {money(earned - paid)}."
+    else:
+        said += "no penalties were due."
+    for row in tuning:
+        if row["is_best"] and _gain(row) > GAIN_MIN:
+            said += (
+                f" In the busiest stretch of {row['node']} the strategy {_choice(row)} could have earned "
+                f"{100 * _gain(row):.0f} % more."
+            )
     return said
+
+
+def _gain(row: dict[str, Any]) -> float:
+    """How much more a choice would have earned than was earned, as a share of that."""
+    observed = row["observed_earning"]
+    return float(row["earning"] / observed - 1) if observed > 0 else 0.0
 
 
 def _tiles(bills: Rows, tables: Tables) -> list[tuple[str, str]]:
@@ -146,10 +161,12 @@ def _deliveries(rows: Rows) -> str:
 
 
 def _reasons(rows: Rows) -> str:
-    counts = {
-        reason.value: sum(row[f"dropped_{reason.value}"] for row in rows if row["view"] == "all")
-        for reason in Reason
-    }
+    counts: dict[str, int] = {}
+    for row in rows:
+        for column, count in row.items() if row["view"] == "all" else ():
+            if column.startswith(_DROPPED):
+                reason = column.removeprefix(_DROPPED)
+                counts[reason] = counts.get(reason, 0) + count
     found = sorted(((count, name) for name, count in counts.items() if count), reverse=True)
     if not found:
         return ""
@@ -191,7 +208,8 @@ def _earnings(rows: Rows) -> str:
         lines.append(Line(name, points))
     axes = Axes(f"hours since {first:%Y-%m-%d %H:%M} UTC", "earned, less penalties", names=subscribers)
     text = f"Earnings by hour over {len(hours)} hours, of the {len(subscribers)} largest subscribers."
-    return html.section("Earnings over time", text, legend(subscribers), line_chart(lines, axes))
+    chart = html.panels([html.figure("Earned by hour", line_chart(lines, axes))])
+    return html.section("Earnings over time", text, legend(subscribers), chart)
 
 
 def _bills(rows: Rows) -> str:
@@ -221,6 +239,8 @@ def _links(rows: Rows) -> str:
         return ""
     names = _largest(rows, "link", "kb")
     first = min(row["window"] for row in rows)
+    passed_s = (max(row["window"] for row in rows) - first).total_seconds()
+    unit, unit_s = next((name, length_s) for name, length_s, least_s in _UNITS if passed_s >= least_s)
     lines = []
     body = []
     for name in names:
@@ -230,7 +250,7 @@ def _links(rows: Rows) -> str:
         variance = sum((row["variance"] + row["mean_s_per_kb"] ** 2) * row["kb"] for row in own) / kb
         drifts = sum(row["is_drift"] for row in own)
         points = [
-            ((row["window"] - first).total_seconds() / 60, row["rate_bytes_per_s"] / 1_000, 0.0)
+            ((row["window"] - first).total_seconds() / unit_s, row["rate_bytes_per_s"] / 1_000, 0.0)
             for row in own
         ]
         lines.append(Line(name, points))
@@ -243,11 +263,11 @@ def _links(rows: Rows) -> str:
         f"How fast {len({row['link'] for row in rows}):,} links really were while messages waited for them. "
     )
     text += f"{', '.join(drifted[:3])} changed pace." if drifted else "None changed its pace."
-    columns = ["link", "kB/s", "ms per KB", "deviation", "changes of pace"]
+    columns = ["link", "kB/s", "ms per KB", "deviation, ms", "changes of pace"]
     chart = ""
     if any(len(line.points) >= _POINTS_MIN for line in lines):
-        axes = Axes(f"minutes since {first:%Y-%m-%d %H:%M} UTC", "kB/s", names=names)
-        chart = legend(names) + html.figure("Measured rate, kB/s", line_chart(lines, axes))
+        axes = Axes(f"{unit} since {first:%Y-%m-%d %H:%M:%S} UTC", "kB/s", names=names)
+        chart = legend(names) + html.panels([html.figure("Measured rate, kB/s", line_chart(lines, axes))])
     return html.section("Links", text, chart, html.table(columns, body, where="links"))
 
 
@@ -316,13 +336,17 @@ def _tuning(rows: Rows) -> str:
         ]
         bars.append(Bar("as it really was", ((one["observed_earning"], "good"),), _observed(one)))
         pieces.append(html.figure(f"Broker {one['node']}", bar_chart(bars, "earning by strategy")))
-    first = best[0]
+    first = max(best, key=_gain)
     text = (
         f"The busiest {first['seconds']:,.0f} s were replayed under every strategy: "
         f"the same {first['rows']:,} "
-        f"deliveries over links of the measured speed. {_choice(first)} would earn most, "
-        f"{number(first['earning'])}; really it was {number(first['observed_earning'])}."
+        f"deliveries over links of the measured speed. The strategy {_choice(first)} would earn most, "
+        f"{first['earning']:,.0f}; really it was {first['observed_earning']:,.0f}. "
     )
+    if _gain(first) > GAIN_MIN:
+        text += f"That is {100 * _gain(first):.0f} % more: worth a try."
+    else:
+        text += "No other would have done clearly better than what is in use."
     return html.section("Which strategy suits this load", text, *pieces)
 
 
