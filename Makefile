@@ -3,6 +3,7 @@
 #   make run      a broker on 127.0.0.1:1883
 #   make test     the whole test suite, with `make check` first
 #   make check    formatter, linter, strict types
+#   make demo     an overloaded broker, its trace, Spark, and a report to read (a few minutes)
 #   make bench    the same work against this broker and others that are installed
 #   make install  only the set-up, into .venv
 
@@ -16,7 +17,7 @@ SOURCES := $(shell find src -name '*.py') setup.py pyproject.toml constraints.tx
 TEST_PACKAGES := mosquitto mosquitto-clients
 BENCH_PACKAGES := nats-server
 
-.PHONY: run test check bench install test-compiled test-plain format packages bench-packages clean
+.PHONY: run test check demo bench install test-compiled test-plain format packages bench-packages clean
 
 run: install
 	@exec $(BIN)/timebound serve
@@ -74,6 +75,10 @@ test-compiled: $(STAMPS)/test packages
 # The same sources as plain Python: what the compiler could change.
 test-plain: $(STAMPS)/test packages
 	PYTHONPATH=src $(BIN)/python -m pytest -n 2 --dist loadgroup tests/wire tests/core tests/node
+
+# The whole story from nothing; the last line printed is the path of the finished report.
+demo: $(STAMPS)/spark
+	@$(BIN)/timebound demo story
 
 bench: $(STAMPS)/test bench-packages
 	$(BIN)/python benchmarks/compare.py

@@ -77,3 +77,43 @@ def overload(
         from timebound.demo.plot import draw
 
         screen.print(f"picture: {draw(outcomes, plot)}")
+
+
+@app.command(epilog="Examples:  timebound demo story  ·  timebound demo story --seconds 60 --strategy fifo")
+def story(
+    seconds: Annotated[float, typer.Option(min=1, max=600, help="How long is published.")] = 20.0,
+    rate: Annotated[str, typer.Option(help="What the link carries, such as 1Mbit/s.")] = "1Mbit/s",
+    load: Annotated[float, typer.Option(min=0.1, max=10, help="What is offered, in times of that.")] = 2.0,
+    strategy: Annotated[str, typer.Option(help="The broker's strategy.", show_default="worth")] = "",
+    master: Annotated[str | None, typer.Option(help="Spark master; this machine if left out.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of trace, results and report.")] = Path("demo-story"),
+) -> None:
+    """From an overloaded broker over its trace and Spark to a finished report; needs pyspark."""
+    from rich.progress import Progress
+
+    from timebound.core.scheduling import DEFAULT_SCHEDULING
+    from timebound.demo import story as steps
+    from timebound.demo.options import parse_rate
+    from timebound.demo.overload import Setting
+    from timebound.demo.report import format_rate
+
+    chosen = strategy or DEFAULT_SCHEDULING.name
+    try:
+        setting = Setting(parse_rate(rate), seconds)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    screen = Console(stderr=True, highlight=False)
+    speed = format_rate(setting.rate_bytes_per_s)
+    screen.print(f"1. a broker ({chosen}) with {load:g} times what its link of {speed} carries")
+    with Progress(console=screen, transient=True) as progress:
+        task = progress.add_task("publishing", total=setting.run_s)
+        outcome = steps.overload(
+            out, chosen, load, setting, lambda passed_s: progress.advance(task, passed_s)
+        )
+    published = sum(len(traffic.fates) for traffic in outcome.traffics)
+    in_time = sum(traffic.in_time() for traffic in outcome.traffics)
+    screen.print(f"   published {published:,}, in time {in_time:,}; worth {outcome.value:,.0f}")
+    screen.print("2. the pipeline on Spark: tables from the trace, and the load replayed")
+    steps.analyse(out, master)
+    screen.print("3. the report")
+    typer.echo(steps.report(out))

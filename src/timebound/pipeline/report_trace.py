@@ -259,10 +259,10 @@ def _links(rows: Rows) -> str:
             [name, number(1.024 / mean), number(1_000 * mean), number(1_000 * deviation), f"{drifts}"]
         )
     drifted = sorted({row["link"] for row in rows if row["is_drift"]})
-    text = (
-        f"How fast {len({row['link'] for row in rows}):,} links really were while messages waited for them. "
-    )
-    text += f"{', '.join(drifted[:3])} changed pace." if drifted else "None changed its pace."
+    count = len({row["link"] for row in rows})
+    text = "How fast the link really was" if count == 1 else f"How fast {count:,} links really were"
+    text += " while messages waited for it. " if count == 1 else " while messages waited for them. "
+    text += f"{', '.join(drifted[:3])} changed pace." if drifted else "The pace did not change."
     columns = ["link", "kB/s", "ms per KB", "deviation, ms", "changes of pace"]
     chart = ""
     if any(len(line.points) >= _POINTS_MIN for line in lines):
