@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
-from tests.conftest import BrokerProcess, StartBroker
+import pytest
+from tests.conftest import BrokerProcess, Certificates, StartBroker
 from tests.peer import Peer, join
 
+from timebound.node.passwords import PasswordFile
 from timebound.wire.packets import Ack, Publish
 
-TIMEOUT_S = 15.0
+TIMEOUT_S = 20.0
 PROBE = b"probe"
+ACCOUNT = ("account/matched", "account/in_time", "account/late", "account/dropped")
+Links = dict[tuple[str, str], str]  # the broker that opens it first; what both say of it
 
 
 def free_ports(count: int) -> list[int]:
@@ -27,38 +34,55 @@ def free_ports(count: int) -> list[int]:
 
 
 class Mesh:
-    """Brokers and how they are linked; the first of a pair opens the link."""
+    """Brokers and how they are linked."""
 
-    def __init__(self, start: StartBroker, *links: tuple[str, str], more: str = "") -> None:
+    def __init__(self, start: StartBroker, links: Links) -> None:
         self._start = start
         self._links = links
-        self._more = more
         names = sorted({name for link in links for name in link})
         self.ports = dict(zip(names, free_ports(len(names)), strict=True))
-        self.brokers: dict[str, BrokerProcess] = {}
-        for name in names:
-            self.start(name)
-
-    def start(self, name: str) -> BrokerProcess:
-        text = f'node_name = "{name}"\nsys_interval = "100ms"\n'
-        text += f"[[listeners]]\nport = {self.ports[name]}\n"
-        for source, target in self._links:
-            if source == name:
-                text += f'[[neighbour]]\nname = "{target}"\nhost = "127.0.0.1"\nport = {self.ports[target]}\n'
-            elif target == name:
-                text += f'[[neighbour]]\nname = "{source}"\n'
-            if name in (source, target):
-                text += self._more
-        self.brokers[name] = self._start(text)
-        return self.brokers[name]
-
-    def wait_links(self) -> None:
-        for source, target in self._links:
+        self.brokers = {name: self.start(name) for name in names}
+        for source, target in links:
             self.brokers[source].wait_logged(f"link to '{target}' is up")
             self.brokers[target].wait_logged(f"link to '{source}' is up")
 
-    def join(self, name: str) -> Peer:
-        return join(self.ports[name])
+    def start(self, name: str) -> BrokerProcess:
+        text = f'node_name = "{name}"\nsys_interval = "50ms"\n[[listeners]]\nport = {self.ports[name]}\n'
+        for (source, target), more in self._links.items():
+            if source == name:
+                where = f'host = "127.0.0.1"\nport = {self.ports[target]}\n'
+                text += f'[[neighbour]]\nname = "{target}"\n{where}{more}'
+            elif target == name:
+                text += f'[[neighbour]]\nname = "{source}"\n{more}'
+        return self._start(text)
+
+    def join(self, name: str, client_id: str = "") -> Peer:
+        return join(self.ports[name], client_id)
+
+    def figures(self, name: str, *wanted: str) -> dict[str, float]:
+        """Figures of a broker under $SYS/broker/, as they are now."""
+        found: dict[str, float] = {}
+        with self.join(name) as watcher:
+            watcher.subscribe(*[f"$SYS/broker/{one}" for one in wanted])
+            while len(found) < len(wanted):
+                packet = watcher.expect(Publish, TIMEOUT_S)
+                found[packet.topic.removeprefix("$SYS/broker/")] = float(packet.payload)
+        return found
+
+
+@pytest.fixture(scope="module")
+def slow_line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
+    """A line a - b - c of links that carry 1 KB in 100 ms."""
+    started: list[BrokerProcess] = []
+
+    def start(config_text: str = "", data: Path | None = None) -> BrokerProcess:
+        started.append(BrokerProcess(tmp_path_factory.mktemp("broker"), config_text, data))
+        return started[-1]
+
+    yield Mesh(start, {("a", "b"): "rate = 10240\n", ("b", "c"): "rate = 10240\n"})
+    for process in started:
+        process.check()
+        process.kill()
 
 
 def wait_wanted(publisher: Peer, topic: str) -> None:
@@ -82,15 +106,123 @@ def read(subscriber: Peer, count: int) -> list[Publish]:
     return found
 
 
-def test_a_message_reaches_a_subscriber_of_another_broker(start_broker: StartBroker) -> None:
-    mesh = Mesh(start_broker, ("a", "b"))
-    mesh.wait_links()
-    with mesh.join("a") as publisher, mesh.join("b") as subscriber:
-        subscriber.subscribe("t/#", user_properties=[("deadline", "5s")])
-        wait_wanted(publisher, "t/x")
+def numbers(subscriber: Peer, count: int) -> list[int]:
+    return sorted(int(one.payload) for one in read(subscriber, count))
 
-        publisher.publish("t/x", b"hello", user_properties=[("k", "v")])
+
+def publish_numbers(publisher: Peer, topic: str, which: range) -> None:
+    for number in which:
+        publisher.publish(topic, b"%d" % number)
+
+
+def wait_account(mesh: Mesh, names: str, pairs: int) -> dict[str, float]:
+    """Wait until the brokers together account for so many pairs or more, and all add up; gives the sums."""
+    end_s = time.monotonic() + TIMEOUT_S
+    while True:
+        sums = dict.fromkeys(ACCOUNT, 0.0)
+        for name in names:
+            for key, value in mesh.figures(name, *ACCOUNT).items():
+                sums[key] += value
+        ended = sum(sums[key] for key in ACCOUNT[1:])
+        if sums["account/matched"] >= pairs and sums["account/matched"] == ended:
+            return sums
+        assert time.monotonic() < end_s, f"the account does not come to {pairs} pairs: {sums}"
+
+
+def test_in_a_line_every_message_arrives_once_and_the_account_adds_up(start_broker: StartBroker) -> None:
+    mesh = Mesh(start_broker, {("a", "b"): "", ("b", "c"): ""})
+    with mesh.join("a") as publisher, mesh.join("c") as subscriber, mesh.join("b") as other:
+        subscriber.subscribe("t/#", user_properties=[("deadline", "10s"), ("price", "2")])
+        other.subscribe("t/1", user_properties=[("where", "n >= 50")])
+        wait_wanted(publisher, "t/0")
+
+        for number in range(100):
+            publisher.publish(f"t/{number % 2}", b"%d" % number, user_properties=[("n", str(number))])
+
+        assert numbers(subscriber, 100) == list(range(100))
+        assert numbers(other, 25) == list(range(51, 100, 2))
+        subscriber.expect_silence()
+        other.expect_silence()
+        sums = wait_account(mesh, "abc", 125)
+        assert (sums["account/dropped"], sums["account/late"]) == (0, 0)
+
+
+def test_a_message_that_cannot_arrive_in_time_is_dropped_where_that_is_known(slow_line: Mesh) -> None:
+    with (
+        slow_line.join("a", "press-1") as publisher,
+        slow_line.join("c", "desk") as subscriber,
+        slow_line.join("a") as watcher,
+    ):
+        subscriber.subscribe("short", user_properties=[("deadline", "150ms")])
+        watcher.subscribe("$timebound/drops/short")
+        wait_wanted(publisher, "short")
+
+        publisher.publish("short", b"x" * 1_000)  # 110 ms on each of two links
+
+        drop = json.loads(watcher.expect(Publish, TIMEOUT_S).payload)
+        assert (drop["reason"], drop["publisher"], drop["subscriber"]) == ("hopeless", "press-1", "desk")
+
+
+def test_the_age_of_a_message_counts_from_publication_across_brokers(slow_line: Mesh) -> None:
+    with slow_line.join("a") as publisher, slow_line.join("c") as subscriber:
+        subscriber.subscribe("long", user_properties=[("deadline", "10s")])
+        wait_wanted(publisher, "long")
+
+        publisher.publish("long", b"x" * 936, user_properties=[("k", "v")])
 
         [found] = read(subscriber, 1)
-        assert (found.topic, found.payload) == ("t/x", b"hello")
         assert [name for name, _ in found.user_properties] == ["k", "age"]
+        assert float(dict(found.user_properties)["age"].removesuffix("ms")) >= 199.0  # 1 KB, twice
+
+
+def test_in_a_triangle_the_other_way_is_taken_while_a_broker_is_dead(start_broker: StartBroker) -> None:
+    # The direct link is slow, so b is the better way from a to c.
+    mesh = Mesh(start_broker, {("a", "b"): "", ("b", "c"): "", ("a", "c"): "rate = 20480\n"})
+    with mesh.join("a") as publisher, mesh.join("c") as subscriber:
+        subscriber.subscribe("t", user_properties=[("deadline", "10s")])
+        wait_wanted(publisher, "t")
+        publish_numbers(publisher, "t", range(20))
+        assert numbers(subscriber, 20) == list(range(20))
+        assert mesh.figures("b", "mesh/received")["mesh/received"] >= 20
+
+        mesh.brokers["b"].kill()
+        publish_numbers(publisher, "t", range(20, 40))
+        assert numbers(subscriber, 20) == list(range(20, 40))
+
+        mesh.brokers["b"] = mesh.start("b")
+        with mesh.join("b") as at_b:
+            at_b.subscribe("t")
+            end_s = time.monotonic() + TIMEOUT_S
+            while mesh.figures("b", "mesh/received")["mesh/received"] < 1:
+                publisher.publish("t", PROBE)
+                assert time.monotonic() < end_s, "nothing goes to b again"
+            publish_numbers(publisher, "t", range(40, 60))
+            assert numbers(subscriber, 20) == list(range(40, 60))
+            assert numbers(at_b, 20) == list(range(40, 60))
+            subscriber.expect_silence()
+
+
+def test_brokers_log_in_with_a_password_over_tls(
+    start_broker: StartBroker, certificates: Certificates, tmp_path: Path
+) -> None:
+    (tmp_path / "password").write_text("let me in\n")
+    users = PasswordFile(tmp_path / "users")
+    users.set("link-a", "let me in")
+    users.save()
+    [port] = free_ports(1)
+    b = start_broker(
+        f'node_name = "b"\n[security]\npassword_file = "{tmp_path}/users"\n'
+        f"[[listeners]]\nport = {port}\nallow_anonymous = true\n[listeners.tls]\n"
+        f'certificate = "{certificates.certificate}"\nkey = "{certificates.key}"\n'
+        '[[neighbour]]\nname = "a"\naccept_user = "link-a"\n'
+    )
+    neighbour = (
+        f'[[neighbour]]\nname = "b"\nhost = "127.0.0.1"\nport = {port}\nuser = "link-a"\n'
+        f'password_file = "{tmp_path}/password"\n[neighbour.tls]\nca = "{certificates.ca}"\n'
+    )
+
+    a = start_broker(f'node_name = "a"\n[[listeners]]\nport = 0\n{neighbour}')
+
+    a.wait_logged("link to 'b' is up")
+    b.wait_logged("link to 'a' is up")
+    b.wait_logged("broker 'a' connected as 'link-a'")

@@ -207,7 +207,11 @@ class Mesh:
 
     def _on_time(self, link: NeighbourLink) -> None:
         now_ns = self._clock.now_ns()
-        if self.links.get(link.name) is link and link.has_room(now_ns):
+        if self.links.get(link.name) is not link:
+            return
+        if now_ns < link.next_room_ns():
+            self._await_room(link)  # loops count in milliseconds and may call early
+        elif link.has_room(now_ns):
             self.member.link_free(link.name, now_ns)
             self.turn()
             if not self.member.broker.neighbours[link.name].is_busy:

@@ -122,6 +122,7 @@ class Server:
             self._tasks.append(asyncio.create_task(dialler.run(), name="timebound-neighbour"))
         if self.config.sys_interval_s:
             figures = SysTopics(broker, self.config.node_name, now_ns, self.driver.input)
+            figures.mesh = self.driver.mesh
             self._tasks.append(asyncio.create_task(self._publish_figures(figures), name="timebound-sys"))
         self.driver.turn()
 

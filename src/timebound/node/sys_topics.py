@@ -9,6 +9,7 @@ from timebound.core.message import Message
 from timebound.core.subscription import MICRO
 from timebound.node.input import Input
 from timebound.node.input_requests import BOUNDS_TOPIC
+from timebound.node.mesh import Mesh
 from timebound.units import SECOND
 from timebound.version import VERSION
 
@@ -19,6 +20,7 @@ class SysTopics:
     def __init__(self, broker: Broker, node_name: str, started_ns: int, input_: Input | None = None) -> None:
         self._broker = broker
         self._input = input_
+        self.mesh: Mesh | None = None  # of a broker that has neighbours
         self._started_ns = started_ns
         self._last: dict[str, str] = {}
         self._fixed = {
@@ -71,6 +73,9 @@ class SysTopics:
             for name, figure in self._input.figures().items():
                 figures[f"$SYS/broker/input/{name}"] = str(figure)
             figures[BOUNDS_TOPIC] = json.dumps(self._input.flows.report())
+        if self.mesh is not None:
+            for name, figure in self.mesh.figures().items():
+                figures[f"$SYS/broker/mesh/{name}"] = str(figure)
         return figures
 
 
