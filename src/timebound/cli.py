@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from timebound.commands import bench, bounds, control, demo, input, pubsub, report, sim, sweep
+from timebound.commands import bench, bounds, control, demo, input, pipeline, pubsub, report, sim, sweep
 from timebound.errors import ConfigError, TimeboundError
 from timebound.version import VERSION
 
@@ -32,6 +32,7 @@ app = typer.Typer(
 app.add_typer(bench.app, name="bench")
 app.add_typer(sim.app, name="sim")
 app.add_typer(demo.app, name="demo")
+app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(pubsub.app)
 app.add_typer(control.app, name="strategy")
 app.add_typer(input.app, name="weight")

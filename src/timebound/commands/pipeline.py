@@ -1,0 +1,145 @@
+"""`timebound pipeline`: what traces tell, computed on Spark; in batches, and live."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from timebound.pipeline.batch import Step, Summary
+
+MICRO: Final = 1_000_000
+# Beyond so many rows a run takes minutes, and the second compiler of Java pays.
+ROWS_LONG: Final = 5_000_000
+
+app = typer.Typer(help="What traces tell: deliveries, bills, links, flows and bounds, computed on Spark.")
+screen = Console(stderr=True, highlight=False)
+
+Master = Annotated[
+    str | None, typer.Option(help="Spark master, such as spark://host:7077; this machine if left out.")
+]
+Remote = Annotated[str | None, typer.Option(help="Spark Connect server, such as sc://host.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
+
+
+@app.callback()
+def _root() -> None:
+    """What traces tell, computed on Spark."""
+
+
+@app.command(
+    epilog="Examples:  timebound pipeline run  ·  timebound pipeline run --trace /var/lib/timebound/trace "
+    "--out results  ·  timebound pipeline run --master spark://host:7077"
+)
+def run(
+    trace: Annotated[Path, typer.Option(help="Folder of the brokers' trace files.")] = Path("trace"),
+    out: Annotated[Path, typer.Option(help="Folder of the results; runs add to it.")] = Path("pipeline"),
+    master: Master = None,
+    remote: Remote = None,
+    tuning: Annotated[bool, typer.Option(help="Replay the busiest stretch under all strategies.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Process what is new in a trace, and bring all results up to date."""
+    from timebound.commands.flow_advice import advise
+    from timebound.pipeline import batch
+
+    plan = batch.prepare(trace, out)
+    summary = batch.last_summary(out)
+    if plan.work or summary is None:
+        with _spark(master, remote, "pipeline run", is_short=plan.rows < ROWS_LONG) as spark:
+            tune = _tune if tuning else None
+            with _bars(spark) as step:
+                summary = batch.run(spark, plan, advise=advise, tune=tune, step=step)
+    else:
+        summary.files_new = summary.rows_read = 0
+    if as_json:
+        typer.echo(json.dumps(asdict(summary), indent=2))
+    else:
+        _print(summary, out)
+
+
+def _tune(spark: SparkSession, rows: DataFrame, links: DataFrame) -> DataFrame:
+    from timebound.pipeline.tuning import Replay, tune
+    from timebound.sim.replay import REPLAY
+
+    return tune(spark, rows, links, Replay(*REPLAY))
+
+
+@contextlib.contextmanager
+def _spark(master: str | None, remote: str | None, title: str, *, is_short: bool) -> Iterator[SparkSession]:
+    """A session, with its start shown: it is paid once for each command."""
+    from timebound.pipeline.session import cores_of, spark_session
+
+    started_s = time.monotonic()
+    with screen.status("starting Spark"):
+        spark = spark_session(master, remote, app=f"timebound {title}", is_short=is_short)
+    took_s = time.monotonic() - started_s
+    screen.print(f"Spark started in {took_s:.1f} s, {cores_of(spark)} cores", style="dim")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextlib.contextmanager
+def _bars(spark: SparkSession) -> Iterator[Step]:
+    """A bar for each step while it runs, and a line with its time afterwards."""
+    from timebound.pipeline.progress import watched
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), TimeElapsedColumn())
+    with Progress(*columns, console=screen) as progress:
+
+        @contextlib.contextmanager
+        def step(title: str) -> Iterator[None]:
+            task = progress.add_task(title, total=1.0)
+            with watched(spark, title, lambda share: progress.update(task, completed=share)):
+                yield
+
+        yield step
+
+
+def _print(summary: Summary, out: Path) -> None:
+    figures = summary.figures
+    pairs = figures["in_time"] + figures["late"] + figures["dropped"]
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in _lines(summary, pairs).items():
+        table.add_row(name, value)
+    Console(highlight=False).print(table)
+    for name, fault in summary.bad_files.items():
+        screen.print(f"[yellow]not read:[/yellow] {name}: {fault}", markup=True)
+    new = f"{summary.files_new:,} new files, {summary.rows_read:,} rows read"
+    screen.print(f"{new if summary.files_new else 'nothing new'}; tables are in {out}", style="dim")
+    screen.print(f"a page of them: timebound report {out}", style="dim")
+
+
+def _lines(summary: Summary, pairs: int) -> dict[str, str]:
+    figures = summary.figures
+
+    def share(name: str) -> str:
+        return f"{figures[name]:,} ({figures[name] / pairs:.2%})" if pairs else "0"
+
+    return {
+        "trace rows": f"{summary.rows:,}, {summary.quarantined:,} of them quarantined",
+        "messages": f"{figures['published']:,}, for {figures['subscribers']:,} clients",
+        "pairs with subscriptions": f"{pairs:,}",
+        "in time": share("in_time"),
+        "late": share("late"),
+        "dropped": share("dropped"),
+        "earned": f"{figures['earned_micro'] / MICRO:,.6f}",
+        "penalties": f"{figures['paid_micro'] / MICRO:,.6f}",
+        "links": f"{figures['links']:,} measured, {figures['drifts']:,} windows drifting",
+        "flows": f"{figures['flows']:,}, {figures['promised_flows']:,} of them with a promise",
+        "promises broken": f"{figures['violations']:,}",
+    }
