@@ -483,6 +483,54 @@ def test_time_outside_the_queues_is_part_of_every_bound() -> None:
     assert refused.bound_ns == bound_ns + 5_000
 
 
+def test_capacity_of_a_background_returns_once_nobody_can_have_waited_for_it() -> None:
+    for change in ("remove", "lower"):
+        plan = admission()
+        plan.add_background("rest", 1, 1)
+        plan.add_background("noise", 5, 1)
+        promised = 8 * QUANTUM
+        assert plan.advertise(contract("a", "t", weight=1, delay_ns=promised), now_ns=0).accepted
+        late = contract("b", "u", weight=4)
+        assert not plan.advertise(late, now_ns=0).accepted
+
+        if change == "remove":
+            plan.remove_background("noise", now_ns=100)
+            assert [name for name, _, _ in plan.topics()] == ["rest", "t"]
+        else:
+            assert plan.set_background("noise", 1, now_ns=100).accepted
+
+        assert not plan.advertise(late, now_ns=100).accepted
+        assert plan.advertise(late, now_ns=100 + promised).accepted
+
+
+def test_background_that_is_not_planned_cannot_be_removed() -> None:
+    with pytest.raises(ValueError, match="'noise' is not planned"):
+        admission().remove_background("noise", 0)
+
+
+@given(
+    st.sampled_from(ORDERS),
+    st.lists(st.tuples(st.integers(1, 12), st.integers(1, 3)), min_size=1, max_size=4),
+    terms,
+)
+def test_removed_background_makes_no_bound_longer(
+    order: str, backgrounds: list[tuple[int, int]], asked: dict[str, int]
+) -> None:
+    plan = admission(order)
+    for number, (weight, quanta) in enumerate(backgrounds):
+        plan.add_background(str(number), weight, quanta)
+    if not plan.advertise(contract("a", "t", **asked), now_ns=0).accepted:
+        return
+    [(_, before)] = plan.bounds()
+
+    plan.remove_background("0", now_ns=0)
+    plan._forget_released(MS * MS)
+
+    [(_, after)] = plan.bounds()
+    assert after.delay_ns != UNBOUNDED
+    assert after.delay_ns <= before.delay_ns
+
+
 def test_background_weight_changes_only_if_every_promise_holds() -> None:
     admission = Admission(quantum_ns=100, quantum_bytes=64)
     admission.add_background("rest", 1, 1)

@@ -113,6 +113,7 @@ async def test_lone_publisher_passes_straight_through(build: Build) -> None:
     seen = watch(house)
     a, _ = pair(house)
     house.send(a, *numbered("a", "t", 50))
+    finish(house)  # one turn may be over before all are through
 
     assert len(payloads(seen)) == 50
     assert house.driver.input.scheduler.quanta_served == 0
@@ -270,6 +271,82 @@ async def test_new_weight_lets_no_message_overtake_another_of_its_topic(build: B
     finish(house)
 
     assert payloads(seen, "alarm/x") == [f"a{number}".encode() for number in range(100)]
+
+
+async def test_removed_weight_lets_topics_go_by_the_next_filter(build: Build) -> None:
+    house = build()
+    input_ = house.driver.input
+    for topic_filter, weight in (("alarm/#", 100), ("+/x", 3)):
+        input_.flows.set_weight(topic_filter, weight, 0)
+    seen = watch(house)
+    a, b = pair(house)
+    contend(house)
+    house.send(b, *numbered("b", "log/y", 80))
+    house.send(a, Publish("alarm/x", b"a0"), Publish("alarm/y", b"a1"))
+    finish(house)  # both are known, and their queues are empty
+
+    input_.flows.remove_weight("alarm/#", input_.publishers.values(), 0)
+    assert input_.flows.weights() == {"+/x": 3, "#": 1}
+    assert sorted(input_.scheduler.topics) == ["\0#", "\0+/x"]
+    contend(house)
+    house.send(b, *numbered("c", "log/y", 80))
+    house.send(a, *numbered("d", "alarm/x", 60))
+    finish(house)
+
+    order = [payload[:1] for payload in payloads(seen)[82:122]]
+    assert order.count(b"d") == 30  # 3 of 4, no longer 100 of 101
+
+
+async def test_removed_weight_loses_no_message_and_lets_none_overtake(build: Build) -> None:
+    house = build()
+    input_ = house.driver.input
+    input_.turn_ns = 1
+    for topic_filter in ("alarm/#", "+/g"):
+        input_.flows.set_weight(topic_filter, 2, 0)
+    seen = watch(house)
+    a, b = pair(house)
+    gone, _ = house.open(Connect("gone"))
+    contend(house)
+    house.send(b, *numbered("b", "other", 500))
+    house.send(a, Publish("alarm/x", b"a0" * 2_048), *numbered("a", "alarm/x", 100)[1:])
+    house.send(a, *numbered("n", "note", 50))
+    house.send(gone, *numbered("g", "alarm/g", 30))
+    house.driver.turn()
+    house.open(Connect("gone"))  # takes over, so that the first one is no publisher any more
+    assert len(input_.scheduler.topics["\0alarm/#"].ring) == 2
+
+    input_.flows.remove_weight("alarm/#", input_.publishers.values(), 0)
+    input_.scheduler._check()
+    assert [queue.client.name for queue in input_.scheduler.topics["\0+/g"].ring] == ["gone"]
+    house.send(a, *[Publish("alarm/x", f"a{number}".encode()) for number in range(100, 150)])
+    finish(house)
+
+    assert payloads(seen, "alarm/x")[1:] == [f"a{number}".encode() for number in range(1, 150)]
+    assert payloads(seen, "note") == [f"n{number}".encode() for number in range(50)]
+    assert payloads(seen, "alarm/g") == [f"g{number}".encode() for number in range(30)]
+    assert "\0alarm/#" not in a.client_input.queues
+
+
+async def test_weight_can_be_removed_while_excess_of_a_former_flow_waits(build: Build) -> None:
+    house = build()
+    input_ = house.driver.input
+    input_.turn_ns = 1
+    input_.flows.set_weight("alarm/#", 2, 0)
+    seen = watch(house)
+    a, b = pair(house)
+    assert input_.flows.advertise(a, Contract("a", "alarm/x", interval_ns=10**10), 0).accepted
+    contend(house)
+    house.send(b, *numbered("b", "other", 500))
+    house.send(a, *numbered("a", "alarm/x", 30))
+    house.driver.turn()
+    house.open(Connect("a"))
+    assert not input_.scheduler.topics["\0alarm/#"].ring
+    assert input_.scheduler.topics["\0alarm/#"].queues_open == 1
+
+    input_.flows.remove_weight("alarm/#", input_.publishers.values(), 0)
+    finish(house)
+
+    assert payloads(seen, "alarm/x") == [f"a{number}".encode() for number in range(30)]
 
 
 @pytest.mark.parametrize("is_contended", [False, True])

@@ -171,6 +171,8 @@ def test_access_rules_decide_who_may_advertise(start_broker: StartBroker) -> Non
         ("$timebound/control/weight", b"alarm/# 0", 0x83),
         ("$timebound/control/weight", b"a/#/b 3", 0x83),
         ("$timebound/control/weight", b"$share/g/a 3", 0x83),
+        ("$timebound/control/weight", b"# -", 0x83),
+        ("$timebound/control/weight", b"-", 0x83),
     ],
 )
 def test_wrong_requests_are_refused(running: BrokerProcess, topic: str, payload: bytes, code: int) -> None:
@@ -220,7 +222,7 @@ async def test_client_refuses_impossible_flows() -> None:
         await client.advertise("a", rate=1, burst=-1)
 
 
-def test_commands_set_and_list_weights_and_print_bounds(fixed: BrokerProcess) -> None:
+def test_commands_set_remove_and_list_weights_and_print_bounds(fixed: BrokerProcess) -> None:
     assert command(fixed.port, "weight", "set", "noise/#", "2").stdout == "noise/#: 2\n"
     listed = command(fixed.port, "weight", "list", "--json")
     assert {row["topic"]: row["weight"] for row in json.loads(listed.stdout)} == {
@@ -228,6 +230,13 @@ def test_commands_set_and_list_weights_and_print_bounds(fixed: BrokerProcess) ->
         "alarm/#": 4,
         "noise/#": 2,
     }
+    assert command(fixed.port, "weight", "remove", "noise/#").stdout == "noise/#: removed\n"
+    again = command(fixed.port, "weight", "remove", "noise/#")
+    assert again.returncode == 1
+    assert "there is none for 'noise/#'; there are 'alarm/#', '#'" in again.stderr
+    refused = command(fixed.port, "weight", "remove", "#")
+    assert refused.returncode == 1
+    assert "give it another weight" in refused.stderr
     refused = command(fixed.port, "weight", "set", "a/#/b", "2")
     assert refused.returncode == 1
     assert "'#' before its last level" in refused.stderr

@@ -36,13 +36,45 @@ def set_(
 
     It lasts until the broker stops: the configuration file says what it starts with.
     """
-    from timebound.pubsub import Connecting, Publishing, run_pub
+    from timebound.pubsub import Connecting
 
     connecting = Connecting(host, port, url, user, password, password_file, tls, cafile, cert, key)
-    payload = f"{topic_filter} {weight}"
+    _request(connecting, f"{topic_filter} {weight}", f"{topic_filter}: {weight}")
+
+
+@app.command("remove", epilog="Example:  timebound weight remove 'alarm/#'")
+def remove(
+    topic_filter: Annotated[
+        str, typer.Argument(metavar="FILTER", help="A filter of `timebound weight list`, but not '#'.")
+    ],
+    host: given.Host = None,
+    port: given.Port = None,
+    url: given.Url = None,
+    user: given.User = None,
+    password: given.Password = None,
+    password_file: given.PasswordFile = None,
+    tls: given.Tls = False,
+    cafile: given.CaFile = None,
+    cert: given.Cert = None,
+    key: given.Key = None,
+) -> None:
+    """Take a filter's weight away: its topics go by the next filter that matches them.
+
+    It lasts until the broker stops: the configuration file says what it starts with.
+    """
+    from timebound.pubsub import Connecting
+
+    connecting = Connecting(host, port, url, user, password, password_file, tls, cafile, cert, key)
+    _request(connecting, f"{topic_filter} -", f"{topic_filter}: removed")
+
+
+def _request(connecting: Any, payload: str, done: str) -> None:
+    """Ask a running broker to change a weight; exits, with a reason if it refuses."""
+    from timebound.pubsub import Publishing, run_pub
+
     code = run_pub(connecting, Publishing("$timebound/control/weight", payload=payload, qos=1))
     if code == 0:
-        typer.echo(f"{topic_filter}: {weight}")
+        typer.echo(done)
     sys.exit(code)
 
 

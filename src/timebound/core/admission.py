@@ -131,10 +131,25 @@ class Admission:
         bounds = self.bounds()
         broken = self._first_broken(bounds, None)
         if broken is None:
+            self._release_background(previous, bounds, now_ns)
             self.told = bounds
             return accept(None, UNBOUNDED, weight, topic.slot)
         self._restore(name, previous)
         return refuse(broken[0], broken[1], self.limit_ns(broken[0]))
+
+    def remove_background(self, name: str, now_ns: int) -> None:
+        """Take a background topic out of the plan; it breaks no promise, in either order of cells.
+
+        Raises:
+            ValueError: the topic is not planned.
+        """
+        topic = self._topics.get(name)
+        if topic is None:
+            raise ValueError(f"background topic {name!r} is not planned")
+        assert not topic.flows, "a background topic has no contracts"
+        self._forget_released(now_ns)
+        self._release_background(topic, self.bounds(), now_ns)
+        del self._topics[name]
 
     def advertise(self, contract: Contract, now_ns: int) -> Decision:
         """Admit a flow if every admitted one, and it, keeps its delay; else change nothing.
@@ -342,6 +357,11 @@ class Admission:
             self._flow_count -= 1
             if topic.quanta() == 0:
                 del self._topics[name]
+
+    def _release_background(self, topic: _Planned, bounds: list[tuple[Contract, Bound]], now_ns: int) -> None:
+        until_ns = now_ns + max([bound.delay_ns for _, bound in bounds], default=0)
+        for _ in range(topic.background):
+            self._released.append(_Released(topic, until_ns))
 
     def _forget_released(self, now_ns: int) -> None:
         if self._released:

@@ -12,6 +12,7 @@ message never overtakes another one of its topic because their queues differ.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Any, Final
 
 from timebound.core.admission import Admission
@@ -99,6 +100,41 @@ class Flows:
             self.generation += 1
             self._tell()
         return decision
+
+    def remove_weight(self, topic_filter: str, publishers: Iterable[Publisher], now_ns: int) -> None:
+        """Let the topics of a filter go by the next filter that matches them.
+
+        Raises:
+            ValueError: the filter is that of all topics, or has no weight.
+        """
+        if topic_filter == DEFAULT_FILTER:
+            raise ValueError("'#' is for all topics without a weight and stays; give it another weight")
+        topic = self._backgrounds.pop(topic_filter, None)
+        if topic is None:
+            known = ", ".join([repr(known) for known in self._backgrounds])
+            raise ValueError(f"there is none for {topic_filter!r}; there are {known}")
+        # Those of connections that were taken over are only in rings, where they wait; some as excess.
+        queues = [*topic.ring, *self._backgrounds[DEFAULT_FILTER].ring]
+        for publisher in publishers:
+            queues.extend(publisher.client_input.queues.values())
+        for queue in queues:
+            if queue.topic is topic:
+                self._move_away(queue)
+        self._scheduler.remove_topic(topic)
+        self.admission.remove_background(_BACKGROUND + topic_filter, now_ns)
+        self.generation += 1
+
+    def _move_away(self, queue: InputQueue[Arrival]) -> None:
+        """Serve what waits in a queue where its first message belongs now, and then close it.
+
+        As a whole, so that nothing in it overtakes. Its client puts nothing new anywhere before
+        it is empty (`generation`), so a second turn beside its other queue there is soon over.
+        """
+        if len(queue) > 0:
+            first = queue.items[queue.head]
+            assert first is not None, "the head of a queue waits"
+            self._scheduler.move_queue(queue, self.background(first.message.topic))
+        self._scheduler.close_queue(queue)
 
     def weights(self) -> dict[str, int]:
         """Weights by filter, the most specific filter first."""

@@ -1,7 +1,7 @@
 """Requests about the input: advertising flows, setting weights, asking for bounds.
 
     $timebound/advertise/<topic>       user properties period or rate, burst, size, weight, delay
-    $timebound/control/weight          payload: a topic filter and its weight
+    $timebound/control/weight          payload: a topic filter and its weight, or `-` to remove it
     $timebound/control/bounds          publishes `$SYS/broker/bounds` anew
 
 What they do stands in `flows.py`; here a packet is read, and answers are put into words.
@@ -35,6 +35,7 @@ ADVERTISE_PREFIX: Final = "$timebound/advertise/"
 WEIGHT_TOPIC: Final = "$timebound/control/weight"
 BOUNDS_REQUEST: Final = "$timebound/control/bounds"
 BOUNDS_TOPIC: Final = "$SYS/broker/bounds"
+REMOVE: Final = "-"  # in place of a weight
 
 TERMS: Final = ("period", "rate", "burst", "size", "weight", "delay")
 _SHOWN_VALUE_MAX: Final = 60
@@ -110,19 +111,26 @@ def read_contract(
 
 
 def set_weight(connection: Connection, payload: bytes, now_ns: int) -> None:
-    """Give the topics of a filter a weight: `alarm/# 10`.
+    """Give the topics of a filter a weight: `alarm/# 10`; or take it away again: `alarm/# -`.
 
     Raises:
         ProtocolError: it is wrong, or would break a promise.
     """
     topic_filter, _, text = payload.decode("utf-8", "replace").strip().rpartition(" ")
+    input_ = connection.input
     try:
-        if not topic_filter or not text.isdecimal() or len(text) > 4:
-            raise ValueError(f"{payload[:60]!r} is not a topic filter and a weight, such as 'alarm/# 10'")
+        if not topic_filter or not (text == REMOVE or (text.isdecimal() and len(text) <= 4)):
+            raise ValueError(
+                f"{payload[:60]!r} is not a topic filter and a weight, such as 'alarm/# 10', or 'alarm/# -'"
+            )
+        if text == REMOVE:
+            input_.flows.remove_weight(topic_filter, input_.publishers.values(), now_ns)
+            logger.info("weight of %r is removed", topic_filter)
+            return
         check_filter(topic_filter)
         if topic_filter.startswith("$share/"):
             raise ValueError("messages are published to topics, not to shared subscriptions")
-        decision = connection.input.flows.set_weight(topic_filter, int(text), now_ns)
+        decision = input_.flows.set_weight(topic_filter, int(text), now_ns)
     except (FilterError, ValueError) as error:
         raise _wrong(f"weight: {error}") from error
     if not decision.accepted:
