@@ -24,6 +24,7 @@ from timebound.node.config_values import (
     Limits,
     ListenerConfig,
     LogConfig,
+    NeighbourConfig,
     SecurityConfig,
     TlsConfig,
     is_loopback,
@@ -157,6 +158,8 @@ def _check_files(reader: ConfigReader) -> None:
             _check_tls(reader, listener.tls, ("listeners", index, "tls"))
     if config.flight.tls is not None:
         _check_tls(reader, config.flight.tls, ("flight", "tls"))
+    for index, neighbour in enumerate(config.neighbours):
+        _check_neighbour(reader, neighbour, ("neighbour", index))
     if config.security.password_file is not None:
         try:
             PasswordFile.load(config.security.password_file)
@@ -168,6 +171,17 @@ def _check_files(reader: ConfigReader) -> None:
     folder = config.data.path
     if os.path.exists(folder) and not (os.path.isdir(folder) and os.access(folder, os.W_OK)):
         reader.note(("data", "path"), f"{str(folder)!r} is no folder that can be written")
+
+
+def _check_neighbour(reader: ConfigReader, neighbour: NeighbourConfig, at: KeyPath) -> None:
+    tls = neighbour.tls
+    files: list[tuple[KeyPath, Path | None]] = [((*at, "password_file"), neighbour.password_file)]
+    if tls is not None:
+        named = (("ca", tls.ca), ("certificate", tls.certificate), ("key", tls.key))
+        files += [((*at, "tls", key), path) for key, path in named]
+    for place, path in files:
+        if path is not None and not (os.path.isfile(path) and os.access(path, os.R_OK)):
+            reader.note(place, f"{str(path)!r} is no file that can be read")
 
 
 def _add(reader: ConfigReader, at: KeyPath, mistake: ConfigError) -> None:
