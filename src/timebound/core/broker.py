@@ -382,6 +382,11 @@ class Broker:
 
     # --- scheduling -----------------------------------------------------------------
 
+    def retained_payload(self, topic: str) -> bytes:
+        """What is retained on a topic; empty if nothing is."""
+        message = self._retained.get(topic)
+        return b"" if message is None else message.payload
+
     def set_delay(self, session: Session, delay: LinkDelay, now_ns: int) -> None:
         """The speed of the session's link was measured."""
         self._outbound.set_delay(session, delay, now_ns)

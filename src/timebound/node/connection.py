@@ -24,6 +24,7 @@ from timebound.node import control, neighbour_accept, requests
 from timebound.node.driver import Driver
 from timebound.node.handshake import Accepted, Door, Refused, decide, decide_with_password
 from timebound.node.link import LinkMeter
+from timebound.node.link_models import told_delay
 from timebound.node.neighbour_link import NeighbourLink
 from timebound.node.outgoing import Outgoing
 from timebound.node.publisher import Arrival, Publisher
@@ -619,6 +620,9 @@ class Connection(Publisher):
 
     def _link_meter(self, session: Session) -> LinkMeter:
         if self._meter is None:
+            told = told_delay(self.broker, session)
+            if told is not None:
+                self.broker.set_delay(session, told, self.driver.now_ns())
             self._meter = LinkMeter(self._transport, session.delay)
         return self._meter
 

@@ -1,0 +1,50 @@
+"""What is known of a client's link before anything was sent to it: told on a retained topic.
+
+    $timebound/link/<client>      JSON with mean_s_per_kb and variance
+
+`timebound pipeline live` publishes there what it found in the traces, through the broker's Flight service;
+clients cannot, since everything they publish under `$timebound/` is a request. A connection
+whose link nobody has measured yet starts from it instead of a guess.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Final
+
+from timebound.core.broker import Broker
+from timebound.core.delay import MEAN_FLOOR_S_PER_KB, LinkDelay
+from timebound.core.session import START_DELAY, Session
+
+logger = logging.getLogger("timebound.node")
+
+LINK_PREFIX: Final = "$timebound/link/"
+# An hour for a KB: a slower link is a mistake of whoever measured it.
+MEAN_MAX_S_PER_KB: Final = 3_600.0
+
+
+def told_delay(broker: Broker, session: Session) -> LinkDelay | None:
+    """The delay to start with; None where the link was measured before, or nothing was told."""
+    if session.delay is not START_DELAY:
+        return None
+    payload = broker.retained_payload(LINK_PREFIX + session.client_id)
+    if not payload:
+        return None
+    model = read_model(payload)
+    if model is None:
+        logger.warning("the link model of client %r cannot be used: %r", session.client_id, payload[:200])
+    return model
+
+
+def read_model(payload: bytes) -> LinkDelay | None:
+    """The delay that a payload describes; None if it describes none."""
+    try:
+        fields = json.loads(payload)
+        mean, variance = float(fields["mean_s_per_kb"]), float(fields["variance"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    # Comparisons with what is no number are false.
+    if not (MEAN_FLOOR_S_PER_KB <= mean <= MEAN_MAX_S_PER_KB and 0.0 <= variance <= mean * mean):
+        return None
+    return LinkDelay(mean, variance)

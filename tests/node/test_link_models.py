@@ -1,0 +1,75 @@
+"""A model of a link that was told is where its measurement starts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from timebound.core.access import AccessList
+from timebound.core.broker import Broker
+from timebound.core.delay import LinkDelay
+from timebound.core.limits import BrokerLimits
+from timebound.core.message import Message
+from timebound.core.session import Session
+from timebound.node.link_models import LINK_PREFIX, read_model, told_delay
+
+
+def new_session(client_id: str) -> Session:
+    return Session(client_id, "", AccessList([]).for_client("", client_id))
+
+
+def model(mean: object = 0.5, variance: object = 0.01) -> bytes:
+    return json.dumps({"mean_s_per_kb": mean, "variance": variance, "samples": 12}).encode()
+
+
+def test_a_model_is_read() -> None:
+    found = read_model(model())
+
+    assert found is not None
+    assert (found.mean_s_per_kb, found.variance) == (0.5, 0.01)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"fast",
+        b"[1, 2]",
+        b'{"mean_s_per_kb": 1}',
+        model(mean="slow"),
+        model(mean=None),
+        model(mean=0),
+        model(mean=-1),
+        model(mean=1e9),
+        model(variance=-0.1),
+        model(variance=0.26),
+        model(mean=float("nan")),
+        b"\xff\xfe",
+    ],
+)
+def test_what_is_no_model_is_none(payload: bytes) -> None:
+    assert read_model(payload) is None
+
+
+def test_only_a_link_that_nobody_measured_starts_from_what_was_told() -> None:
+    broker = Broker(BrokerLimits(), AccessList([]), False)
+    session = new_session("slow")
+    assert told_delay(broker, session) is None
+
+    broker.route(Message(LINK_PREFIX + "slow", model(), 0, True, 1), 1)
+    found = told_delay(broker, session)
+    assert found is not None
+    assert found.mean_s_per_kb == 0.5
+    assert told_delay(broker, new_session("other")) is None
+
+    session.delay = LinkDelay(0.1, 0.0)
+    assert told_delay(broker, session) is None
+
+
+def test_a_wrong_model_is_logged_and_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    broker = Broker(BrokerLimits(), AccessList([]), False)
+    broker.route(Message(LINK_PREFIX + "slow", b"fast", 0, True, 1), 1)
+
+    assert told_delay(broker, new_session("slow")) is None
+    assert "the link model of client 'slow' cannot be used" in caplog.text
