@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.node.doubles import Build
+from tests.peer import props
 
 from timebound.core.message import Message
 from timebound.node.config_values import Limits
@@ -203,6 +204,33 @@ async def test_topics_beyond_their_limits_are_refused(
     ack = transport.packets()[1]
     assert isinstance(ack, Ack)
     assert ack.reason_code == (0x10 if is_allowed else 0x90)
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize(
+    ("topic", "properties", "counted"),
+    [
+        ("a", [("timeout", "soon")], "malformed"),
+        ("a", [("k", "v")] * 65, "quota"),
+        ("a/" * 400, [], "quota"),
+        ("$timebound/nothing", [], "malformed"),
+        ("$timebound/advertise/a", [("period", "1us"), ("size", "1000000")], "not_admitted"),
+    ],
+)
+async def test_refused_message_is_counted_under_its_reason(
+    build: Build, topic: str, properties: list[tuple[str, str]], counted: str, qos: int
+) -> None:
+    house = build()
+    passed_on = props(user_properties=properties).encode_passed_on()
+    packet = Publish(topic, b"1", qos, packet_id=qos, passed_on=passed_on)
+
+    connection, _ = house.open(Connect("c"), packet)
+    house.driver.turn()
+
+    dropped = house.broker.statistics().dropped
+    assert {reason: count for reason, count in dropped.items() if count} == {counted: 1}
+    assert house.broker.statistics().publishes_refused == 1
+    connection.connection_lost(None)
 
 
 async def test_client_names_cannot_forge_log_lines(build: Build, caplog: pytest.LogCaptureFixture) -> None:

@@ -438,12 +438,13 @@ class Connection(Publisher):
         """The message of a packet, dated when it was read; None where it was refused."""
         if packet.passed_on or packet.message_expiry_interval >= 0:
             if len(packet.user_properties) > self.driver.limits.user_properties_max:
-                self.refuse_publish(packet, reasons.ReasonCode.QUOTA_EXCEEDED, "too many user properties")
+                text = "too many user properties"
+                self._refuse_publish(packet, reasons.ReasonCode.QUOTA_EXCEEDED, text, Reason.QUOTA)
                 return None
             try:
                 message = to_message(packet, topic, session.client_id, self._arrived_ns)
             except ProtocolError as error:
-                self.refuse_publish(packet, error.reason_code, str(error))
+                self._refuse_publish(packet, error.reason_code, str(error), Reason.MALFORMED)
                 return None
         else:
             message = Message(
@@ -462,7 +463,7 @@ class Connection(Publisher):
         try:
             control.handle(self, session, packet, topic, now_ns)
         except ProtocolError as error:
-            self.refuse_publish(packet, error.reason_code, str(error))
+            self._refuse_publish(packet, error.reason_code, str(error), control.reason_of(error))
 
     def _resolve_alias(self, packet: Publish) -> str:
         """The topic that an alias stands for; the connection is closed where it stands for none."""
@@ -485,17 +486,17 @@ class Connection(Publisher):
         limits = self.driver.limits
         fault = requests.topic_fault(topic, limits.topic_length_max, limits.topic_levels_max)
         if fault:
-            self.refuse_publish(packet, reasons.ReasonCode.TOPIC_NAME_INVALID, fault)
+            self._refuse_publish(packet, reasons.ReasonCode.TOPIC_NAME_INVALID, fault, Reason.QUOTA)
         return not fault
 
-    def refuse_publish(self, packet: Publish, reason_code: int, reason: str) -> None:
+    def _refuse_publish(self, packet: Publish, reason_code: int, text: str, reason: Reason) -> None:
         """Turn down one message: by its acknowledgement, or for QoS 0, which has none, by closing."""
-        if packet.qos == 0 or self.session is None:
-            self.close(reason_code, reason)
-            return
         self.broker.counters.publishes_refused += 1
-        self.broker.counters.drop(Reason.QUOTA)
-        self.broker.refuse_publish(self.session, packet.qos, packet.packet_id, reason_code, reason)
+        self.broker.counters.drop(reason)
+        if packet.qos == 0 or self.session is None:
+            self.close(reason_code, text)
+            return
+        self.broker.refuse_publish(self.session, packet.qos, packet.packet_id, reason_code, text)
 
     def _is_within_rate(self, count: int, now_ns: int) -> bool:
         window = now_ns // SECOND
@@ -721,14 +722,18 @@ class Connection(Publisher):
         properties = Properties()
         properties.reason_string = reason
         frame = encode(Disconnect(reason_code, properties), 5)
-        # [MQTT-3.14.2-3]: a reason string gives way to the client's maximum packet size.
-        self._write(frame if self.outgoing.fits(frame) else encode(Disconnect(reason_code), 5))
+        if not self.outgoing.fits(frame):
+            # [MQTT-3.14.2-3]: a reason string gives way to the client's maximum packet size.
+            frame = encode(Disconnect(reason_code), 5)
+        if self.outgoing.fits(frame):
+            self._write(frame)
 
     def _write_refusal(self, refused: Refused, version: int) -> None:
         frame = refused.connack(version)
         if not self.outgoing.fits(frame):  # [MQTT-3.2.2-19]
             frame = Refused(refused.reason_code, "").connack(version)
-        self._write(frame)
+        if self.outgoing.fits(frame):
+            self._write(frame)
 
     def end(self, keep_will: bool) -> None:
         """The client said goodbye."""

@@ -18,6 +18,7 @@ from timebound.core.scheduling import Scheduling
 from timebound.core.session import Session
 from timebound.errors import ProtocolError
 from timebound.node import input_requests
+from timebound.records import Reason
 from timebound.wire.packets import Publish
 from timebound.wire.reasons import ReasonCode
 
@@ -55,6 +56,13 @@ def handle(connection: Connection, session: Session, packet: Publish, topic: str
         )
     if packet.qos:
         connection.broker.accept_request(session, packet.qos, packet.packet_id, answer)
+
+
+def reason_of(error: ProtocolError) -> Reason:
+    """Under which reason a refused request is counted."""
+    if error.reason_code == ReasonCode.NOT_AUTHORIZED:
+        return Reason.NOT_AUTHORIZED
+    return Reason.NOT_ADMITTED if error.reason_code == ReasonCode.QUOTA_EXCEEDED else Reason.MALFORMED
 
 
 def _set_strategy(connection: Connection, listener: str, payload: bytes, now_ns: int) -> None:
