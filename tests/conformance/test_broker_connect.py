@@ -45,6 +45,30 @@ def test_connack_announces_limits_and_assigns_a_client_id(broker: BrokerProcess)
     assert granted.session_expiry_interval is None
 
 
+@pytest.mark.parametrize(
+    ("client_id", "packet_size_max", "answer"),
+    [
+        ("named", 17, "accepted"),
+        ("", 17, "told"),  # the assigned client id has no room
+        ("named", 5, "told"),
+        ("named", 4, "closed"),
+    ],
+)
+def test_connack_never_goes_beyond_the_clients_maximum_packet_size(
+    broker: BrokerProcess, client_id: str, packet_size_max: int, answer: str
+) -> None:
+    """[MQTT-3.1.2-24] [MQTT-3.2.2-19]"""
+    small = props(maximum_packet_size=packet_size_max)
+    with Peer(broker.port) as peer:
+        peer.send(Connect(client_id, properties=small))
+        if answer == "closed":
+            peer.expect_closed()
+        else:
+            connack = peer.expect(Connack)
+            assert connack.reason_code == (0 if answer == "accepted" else 0x95)
+            assert len(encode(connack, 5)) <= packet_size_max
+
+
 def test_assigned_client_id_belongs_to_a_session_that_can_be_resumed(broker: BrokerProcess) -> None:
     with Peer(broker.port) as peer:
         connack = peer.connect("", properties=props(session_expiry_interval=60))

@@ -79,6 +79,13 @@ def test_reason_strings_are_left_out_where_the_client_wants_none(broker: BrokerP
         assert (puback.reason_code, puback.reason_string) == (0x87, "")
 
 
+def test_answer_beyond_the_clients_maximum_packet_size_ends_the_connection(broker: BrokerProcess) -> None:
+    """[MQTT-3.1.2-24]"""
+    with join(broker.port, properties=props(maximum_packet_size=50)) as peer:
+        peer.send(Subscribe(1, [SubscribeEntry(f"many/{number}") for number in range(50)]))
+        peer.expect_disconnect(0x95)
+
+
 def test_no_reason_string_goes_beyond_the_clients_maximum_packet_size(broker: BrokerProcess) -> None:
     """[MQTT-3.1.2-24] [MQTT-3.9.2-1] [MQTT-3.14.2-3] [MQTT-3.2.2-19]"""
     small = props(maximum_packet_size=50)

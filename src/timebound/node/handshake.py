@@ -245,9 +245,17 @@ def _accept(packet: Connect, door: Door, user: str) -> Accepted | Refused:
                 ReasonCode.NOT_AUTHORIZED, f"not_authorized: publishing the will to {will.topic!r}"
             )
     try:
-        return Accepted(packet, client_id, user, door.limits, door.driver.now_ns())
+        accepted = Accepted(packet, client_id, user, door.limits, door.driver.now_ns())
     except ProtocolError as error:
         return Refused(error.reason_code, f"will: {error}")
+    size = len(accepted.connack(False, packet.protocol_version))
+    if 0 < accepted.packet_size_max < size:
+        # [MQTT-3.1.2-24]. Each property of it is one that the client has to know.
+        return Refused(
+            ReasonCode.PACKET_TOO_LARGE,
+            f"maximum packet size is {accepted.packet_size_max} bytes, CONNACK alone has {size}",
+        )
+    return accepted
 
 
 def _certificate_user(door: Door, transport: Any) -> str:

@@ -86,8 +86,19 @@ def _subscribe(connection: Connection, session: Session, packet: Subscribe, now_
                 reasons.append(_refusal(code, entry.topic_filter))
     for reason in reasons:
         logger.warning("refused a subscription of %r: %s", session.client_id, reason)
-    answer = Suback(packet.packet_id, codes)
-    connection.broker.reply(session, _with_reasons(connection, answer, reasons), mark)
+    _answer(connection, session, Suback(packet.packet_id, codes), reasons, mark)
+
+
+def _answer(
+    connection: Connection, session: Session, answer: Suback | Unsuback, reasons: list[str], mark: int
+) -> None:
+    frame = _with_reasons(connection, answer, reasons)
+    if connection.outgoing.fits(frame):
+        connection.broker.reply(session, frame, mark)
+    else:
+        # [MQTT-3.1.2-24]: it must not be sent, and without an answer the client would wait for ever.
+        reason = f"the answer has {len(frame)} bytes, more than the client's maximum packet size"
+        connection.close(ReasonCode.PACKET_TOO_LARGE, reason)
 
 
 def _with_reasons(connection: Connection, answer: Suback | Unsuback, reasons: list[str]) -> bytes:
@@ -152,8 +163,7 @@ def _unsubscribe(connection: Connection, session: Session, packet: Unsubscribe) 
             reasons.append(str(error))
         else:
             codes.append(connection.broker.unsubscribe(session, topic_filter))
-    answer = Unsuback(packet.packet_id, codes)
-    connection.broker.reply(session, _with_reasons(connection, answer, reasons), mark)
+    _answer(connection, session, Unsuback(packet.packet_id, codes), reasons, mark)
 
 
 def _disconnect(connection: Connection, session: Session, packet: Disconnect) -> None:
