@@ -346,6 +346,21 @@ def test_a_retained_message_beyond_the_limit_is_delivered_but_not_kept() -> None
     assert node.broker.statistics().dropped["quota"] == 1
 
 
+def test_a_retained_message_that_does_not_fit_ends_the_older_one() -> None:
+    """[MQTT-3.3.1-5]"""
+    node = Node(BrokerLimits(retained_bytes_max=50))
+    peer = node.connect("c")
+    node.publish(peer, "a", b"old", qos=1, retain=True)
+    node.settle()
+    assert node.storage.retained
+
+    node.publish(peer, "a", b"x" * 100, qos=1, retain=True)
+    node.settle()
+
+    assert node.broker.statistics().retained_messages == 0
+    assert not node.storage.retained
+
+
 def test_system_topics_are_retained_but_not_stored() -> None:
     node = Node()
     peer = node.connect("c")

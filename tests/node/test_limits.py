@@ -189,10 +189,13 @@ def test_retained_messages_beyond_the_maximum_are_not_kept(start_broker: StartBr
     with join(broker.port) as peer:
         for topic in ("r/1", "r/2", "r/3", "r/1"):
             peer.publish(topic, topic.encode(), 1, True)
-            peer.expect(Ack)
+            answer = peer.expect(Ack)
+            is_told = answer.reason_string.startswith("quota: delivered, but not retained")
+            assert is_told == (topic == "r/3")
         peer.subscribe(SubscribeEntry("r/+"))
         assert {peer.expect(Publish).topic, peer.expect(Publish).topic} == {"r/1", "r/2"}
         peer.expect_silence()
+    broker.wait_logged("'r/3' is not retained")
 
 
 def test_topic_aliases_are_bounded_both_ways(limited: BrokerProcess) -> None:

@@ -246,7 +246,12 @@ class Broker:
             if session.is_durable:
                 self._durability.add(PutInbound(session.client_id, packet_id))
         reason_code = SUCCESS if count else NO_MATCHING_SUBSCRIBERS
-        self._durability.reply(session, Reply(kind, packet_id, reason_code), mark)
+        reason = ""
+        if message.retain and message.payload and self._retained.get(message.topic) is not message:
+            reason = (
+                f"{Reason.QUOTA.value}: delivered, but not retained; the retained messages are at their limit"
+            )
+        self._durability.reply(session, Reply(kind, packet_id, reason_code, reason), mark)
 
     def route(self, message: Message, now_ns: int) -> int:
         """Give out a message of the broker's own, such as `$SYS`; the count of sessions it matched."""

@@ -183,6 +183,8 @@ class Distribution:
         if not message.payload:
             self._forget_retained(message.topic)
         elif not self._retained.put(message):
+            # [MQTT-3.3.1-5]: the older one is no longer the last of its topic, kept or not.
+            self._forget_retained(message.topic)
             self._counters.drop(Reason.QUOTA)
             self._counters.alert(
                 f"{message.topic!r} is not retained: {len(self._retained)} messages, "

@@ -1,7 +1,7 @@
 """Retained messages: the last one of each topic, found again by filter.
 
 The trie mirrors the topic levels, so a filter visits only what it can select. The store
-is bounded in messages and bytes; a full store refuses the new topic and keeps the old ones.
+is bounded in messages and bytes; a full store refuses the new message and changes nothing.
 """
 
 from __future__ import annotations
