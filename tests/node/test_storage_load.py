@@ -145,13 +145,15 @@ def test_times_of_a_clock_since_set_back_are_pulled_to_now(tmp_path: Path) -> No
         [
             PutSession("a", 60, ahead_ns, ""),
             PutRetained(message(1, published_ns=ahead_ns, expires_ns=ahead_ns + 5)),
-            PutWill(Will("a", message(2), 30, ahead_ns)),
+            PutWill(Will("a", message(2, published_ns=ahead_ns, expires_ns=7), 30, ahead_ns)),
         ],
     )
 
     snapshot = load(tmp_path)
 
     assert snapshot.sessions[0].ended_ns == NOW_NS
+    # The lifetime of a will begins with its publication, so a clock cannot make it longer.
+    assert (snapshot.wills[0].message.published_ns, snapshot.wills[0].message.expires_ns) == (NOW_NS, 7)
     assert (snapshot.retained[0].published_ns, snapshot.retained[0].expires_ns) == (NOW_NS, NOW_NS + 5)
     assert snapshot.wills[0].due_ns == NOW_NS + 30_000_000_000
 

@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 MakeSubscription = Callable[[str, str, int, bool, bool, int, int, UserProperties], Subscription]
 
 NS_PER_S: Final = 1_000_000_000
+_EXPIRES: Final = 9  # the place of `expires_ns` among the columns of a message
 
 # What each sweep removes, in this order: later ones see what earlier ones left without an owner.
 _SWEEPS: Final = (
@@ -80,7 +81,9 @@ def read_snapshot(
     snapshot.retained = [_message(row, now_ns) for row in _select(connection, RETAINED)]
     for client_id, delay_s, due_ns, *row in _select(connection, WILL):
         due_ns = min(due_ns, now_ns + delay_s * NS_PER_S)
-        snapshot.wills.append(Will(client_id, _message(row, now_ns), delay_s, due_ns))
+        message = _message(row, now_ns)
+        message.expires_ns = row[_EXPIRES]  # counted from its publication, so no clock is in it
+        snapshot.wills.append(Will(client_id, message, delay_s, due_ns))
     return snapshot
 
 
