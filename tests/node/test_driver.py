@@ -73,6 +73,30 @@ async def test_publishers_wait_while_storage_is_far_behind(build: Build) -> None
     assert transport.is_reading
 
 
+async def test_stopping_takes_in_what_waits_in_the_input_queues(build: Build) -> None:
+    house = build()
+    messages = [Publish("a", b"", 1, packet_id=number) for number in range(1, 501)]
+    peers = [house.open(Connect(name)) for name in ("one", "two")]
+    house.driver.turn()
+    house.driver.input.turn_ns = 1  # a turn ends at once, so that nearly all is left
+    for connection, _ in peers:
+        house.send(connection, *messages)
+    house.driver.turn()
+    assert house.driver.input.has_more()
+    waiting = sum(connection.client_input.waiting for connection, _ in peers)
+    received = house.broker.counters.messages_received
+    assert waiting > 0
+
+    for connection, _ in peers:
+        connection.close(0x8B, "the broker is stopping")
+    house.driver.stop()
+
+    assert not house.driver.input.has_more()
+    assert house.broker.counters.messages_received == received + waiting
+    for connection, _ in peers:
+        connection.connection_lost(None)
+
+
 async def test_two_connections_served_in_one_turn(build: Build) -> None:
     house = build()
     _, first = house.open(Connect("one"), Subscribe(1, [SubscribeEntry("a")]))

@@ -23,6 +23,7 @@ from timebound.core.trace_run import TraceRun
 from timebound.node.config_values import InputConfig, Limits
 from timebound.node.input import Input
 from timebound.node.mesh import Mesh
+from timebound.units import SECOND
 
 logger = logging.getLogger("timebound.node")
 
@@ -30,6 +31,9 @@ logger = logging.getLogger("timebound.node")
 PATROL_INTERVAL_S: Final = 1.0
 # Orders that storage may be behind before publishers are made to wait: some seconds of a busy disk.
 STORAGE_ORDERS_MAX: Final = 100_000
+# How long stopping may take in what waits in the input queues: they hold far less. Whatever were left
+# was never acknowledged, so its publisher sends it again.
+STOP_INPUT_NS_MAX: Final = 2 * SECOND
 
 
 class BatchStorage(Protocol):
@@ -276,6 +280,10 @@ class Driver:
         self.turn()
 
     def stop(self) -> None:
+        """Take in what was read before the connections were closed, and go by no timer any more."""
+        until_ns = self.now_ns() + STOP_INPUT_NS_MAX
+        while self.input.has_more() and self.now_ns() < until_ns:
+            self.turn()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
