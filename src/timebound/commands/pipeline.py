@@ -8,21 +8,26 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from timebound.errors import TimeboundError
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from timebound.pipeline.batch import Step, Summary
 
 MICRO: Final = 1_000_000
 # Beyond so many rows a run takes minutes, and the second compiler of Java pays.
 ROWS_LONG: Final = 5_000_000
+# How often a person is told how far the live queries are.
+FOLLOW_S: Final = 0.5
 
 app = typer.Typer(help="What traces tell: deliveries, bills, links, flows and bounds, computed on Spark.")
 screen = Console(stderr=True, highlight=False)
@@ -68,6 +73,65 @@ def run(
         typer.echo(json.dumps(asdict(summary), indent=2))
     else:
         _print(summary, out)
+
+
+@app.command(
+    epilog="Examples:  timebound pipeline live --servers 127.0.0.1:8815  ·  "
+    "timebound pipeline live --servers b1:8815,b2:8815 --once"
+)
+def live(
+    servers: Annotated[str, typer.Option(help="Flight services of brokers that journal their traces.")],
+    out: Annotated[Path, typer.Option(help="Folder of what has been read and found.")] = Path("live"),
+    user: Annotated[str, typer.Option(help="User name at the brokers.")] = "",
+    password: Annotated[
+        str, typer.Option(envvar="TIMEBOUND_PASSWORD", help="Their password; better in TIMEBOUND_PASSWORD.")
+    ] = "",
+    tls_ca: Annotated[str, typer.Option(help="Certificate authority of the brokers, if they use TLS.")] = "",
+    master: Master = None,
+    once: Annotated[bool, typer.Option("--once", help="End when all that is there has been read.")] = False,
+) -> None:
+    """Measure links and watch deliveries as they happen; publish models and alarms to the brokers."""
+    from timebound.pipeline import stream
+
+    given = {"servers": servers, "user": user, "password": password, "tlsCa": tls_ca}
+    options = {name: value for name, value in given.items() if value}
+    trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": stream.TRIGGER}
+    with _spark(master, None, "pipeline live", is_short=False) as spark:
+        publish = stream.publisher(options)
+        rows = stream.read_live(spark, options)
+        queries = [
+            stream.start_alarms(rows, out / "alarms", publish, **trigger),
+            stream.start_links(rows, out / "links", publish, **trigger),
+        ]
+        _follow(queries, once=once)
+
+
+def _follow(queries: list[StreamingQuery], *, once: bool) -> None:
+    """Show how far the queries are until they end, or until Ctrl-C."""
+    from timebound.pipeline.stream import describe
+
+    with screen.status("reading") as status:
+        try:
+            while any(query.isActive for query in queries):
+                time.sleep(FOLLOW_S)
+                told = [f"{query.name}: batch {describe(query)['batch']}" for query in queries]
+                status.update(", ".join(told))
+                _raise_failed(queries)
+        except KeyboardInterrupt:
+            screen.print("stopping; the next start goes on from here", style="dim")
+        finally:
+            for query in queries:
+                query.stop()
+    _raise_failed(queries)
+    if once:
+        screen.print("all that was there has been read", style="dim")
+
+
+def _raise_failed(queries: list[StreamingQuery]) -> None:
+    for query in queries:
+        failure = query.exception()
+        if failure is not None:
+            raise TimeboundError(f"{query.name} failed: {str(failure).splitlines()[0]}")
 
 
 def _tune(spark: SparkSession, rows: DataFrame, links: DataFrame) -> DataFrame:
