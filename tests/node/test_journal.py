@@ -180,3 +180,14 @@ def test_without_pyarrow_the_configuration_is_wrong(tmp_path: Path, monkeypatch:
 
     with pytest.raises(ConfigError, match="pip install 'timebound\\[trace\\]'"):
         Journals.open([JournalConfig(name="all")], tmp_path, fsync=False)
+
+
+def test_parts_stay_small_when_much_is_written_at_once(open_journals: Open) -> None:
+    journals = open_journals(JournalConfig(name="all", bytes_max=1 << 20))
+
+    journals.write([message("large", bytes(50_000)) for _ in range(40)])
+    sync(journals)
+
+    log = journals.journals[0].log
+    assert len(log._parts()) > 5
+    assert topics(journals, "all") == ["large"] * 40

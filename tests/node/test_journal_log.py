@@ -177,7 +177,7 @@ def test_the_oldest_parts_go_beyond_the_size_and_leave_a_gap(tmp_path: Path) -> 
 
     log.maintain(0)
 
-    assert log.size_bytes <= 100_000 + log._part_bytes_max
+    assert log.size_bytes <= 100_000 + log.part_bytes_max
     assert 0 < log.first_offset < log.next_offset == 30_000
     first, count, rows_held = next(log.read(0, 30_000))
     assert (first, count, rows_held) == (0, log.first_offset, None)
@@ -358,4 +358,4 @@ def test_frames_are_found_by_offset(counts: list[int], data: st.DataObject) -> N
 def test_a_part_is_small_beside_what_the_journal_may_take(tmp_path: Path) -> None:
     log = open_log(tmp_path, bytes_max=MEBIBYTE)
 
-    assert log._part_bytes_max * journal_log.PARTS_MIN == MEBIBYTE
+    assert log.part_bytes_max * journal_log.PARTS_MIN == MEBIBYTE

@@ -293,15 +293,21 @@ def _append(journal: Journal, entries: list[Any]) -> None:
     if journal.config.trace:
         journal.log.append(encode_runs(entries), time.time_ns())
         return
+    bytes_max = min(BATCH_BYTES, journal.log.part_bytes_max)
     start = 0
     while start < len(entries):
         end, size = start, 0
-        while end < len(entries) and end - start < BATCH_ROWS and size < BATCH_BYTES:
+        while end < len(entries) and end - start < BATCH_ROWS and size < bytes_max:
             size += len(entries[end].payload)
             end += 1
         part = entries[start:end]
         journal.log.append(encode_messages(part), part[-1].published_ns)
         start = end
+        if journal.log.is_full():
+            # Parts stay small, also when much comes at once; what is committed is not written again.
+            journal.log.commit(time.time_ns())
+            del entries[:start]
+            start = 0
         time.sleep(0)  # lets the broker run
 
 

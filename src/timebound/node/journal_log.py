@@ -51,7 +51,7 @@ class JournalLog:
         self._fsync = fsync
         self._bytes_max = bytes_max
         self._age_max_ns = int(age_max_s * SECOND)
-        self._part_bytes_max = min(PART_BYTES_MAX, bytes_max // PARTS_MIN)
+        self.part_bytes_max = min(PART_BYTES_MAX, bytes_max // PARTS_MIN)
         self._lock = threading.Lock()  # over the lists of parts, which are short
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -87,8 +87,12 @@ class JournalLog:
         self._active.commit()
         active = self._active
         is_old = active.frames and now_ns - active.oldest_ns > self._age_max_ns // PARTS_MIN
-        if active.size_bytes >= self._part_bytes_max or is_old:
+        if self.is_full() or is_old:
             self._roll(active.end)
+
+    def is_full(self) -> bool:
+        """Whether the part that is written to has its size; `commit` begins a new one then."""
+        return self._active.size_bytes >= self.part_bytes_max
 
     def roll_back(self) -> None:
         self._active.roll_back()
