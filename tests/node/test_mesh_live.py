@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -36,12 +37,14 @@ def free_ports(count: int) -> list[int]:
 class Mesh:
     """Brokers and how they are linked."""
 
-    def __init__(self, start: StartBroker, links: Links) -> None:
-        self._start = start
+    def __init__(self, folder: Path, links: Links) -> None:
+        self._folder = folder
         self._links = links
+        self._started: list[BrokerProcess] = []
         names = sorted({name for link in links for name in link})
         self.ports = dict(zip(names, free_ports(len(names)), strict=True))
-        self.brokers = {name: self.start(name) for name in names}
+        with ThreadPoolExecutor(len(names)) as pool:  # most of starting is waiting for it
+            self.brokers = dict(zip(names, pool.map(self.start, names), strict=True))
         for source, target in links:
             self.brokers[source].wait_logged(f"link to '{target}' is up")
             self.brokers[target].wait_logged(f"link to '{source}' is up")
@@ -54,7 +57,17 @@ class Mesh:
                 text += f'[[neighbour]]\nname = "{target}"\n{where}{more}'
             elif target == name:
                 text += f'[[neighbour]]\nname = "{source}"\n{more}'
-        return self._start(text)
+        folder = self._folder / f"{name}-{len(self._started)}"
+        process = BrokerProcess(folder, text)
+        self._started.append(process)
+        return process
+
+    def end(self) -> None:
+        """End all brokers; none may have logged a traceback."""
+        for process in self._started:
+            process.kill()
+        for process in self._started:
+            assert "Traceback" not in process.log(), process.log()
 
     def join(self, name: str, client_id: str = "") -> Peer:
         return join(self.ports[name], client_id)
@@ -70,19 +83,29 @@ class Mesh:
         return found
 
 
+@pytest.fixture
+def start_mesh(tmp_path: Path) -> Iterator[Callable[[Links], Mesh]]:
+    meshes: list[Mesh] = []
+
+    def start(links: Links) -> Mesh:
+        meshes.append(Mesh(tmp_path, links))
+        return meshes[-1]
+
+    yield start
+    for mesh in meshes:
+        mesh.end()
+
+
 @pytest.fixture(scope="module")
 def slow_line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
     """A line a - b - c of links that carry 1 KB in 100 ms."""
-    started: list[BrokerProcess] = []
+    rate = "rate = 10240\n"
+    mesh = Mesh(tmp_path_factory.mktemp("slow"), {("a", "b"): rate, ("b", "c"): rate})
+    yield mesh
+    mesh.end()
 
-    def start(config_text: str = "", data: Path | None = None) -> BrokerProcess:
-        started.append(BrokerProcess(tmp_path_factory.mktemp("broker"), config_text, data))
-        return started[-1]
 
-    yield Mesh(start, {("a", "b"): "rate = 10240\n", ("b", "c"): "rate = 10240\n"})
-    for process in started:
-        process.check()
-        process.kill()
+StartMesh = Callable[[Links], Mesh]
 
 
 def wait_wanted(publisher: Peer, topic: str) -> None:
@@ -129,8 +152,8 @@ def wait_account(mesh: Mesh, names: str, pairs: int) -> dict[str, float]:
         assert time.monotonic() < end_s, f"the account does not come to {pairs} pairs: {sums}"
 
 
-def test_in_a_line_every_message_arrives_once_and_the_account_adds_up(start_broker: StartBroker) -> None:
-    mesh = Mesh(start_broker, {("a", "b"): "", ("b", "c"): ""})
+def test_in_a_line_every_message_arrives_once_and_the_account_adds_up(start_mesh: StartMesh) -> None:
+    mesh = start_mesh({("a", "b"): "", ("b", "c"): ""})
     with mesh.join("a") as publisher, mesh.join("c") as subscriber, mesh.join("b") as other:
         subscriber.subscribe("t/#", user_properties=[("deadline", "10s"), ("price", "2")])
         other.subscribe("t/1", user_properties=[("where", "n >= 50")])
@@ -175,9 +198,9 @@ def test_the_age_of_a_message_counts_from_publication_across_brokers(slow_line: 
         assert float(dict(found.user_properties)["age"].removesuffix("ms")) >= 199.0  # 1 KB, twice
 
 
-def test_in_a_triangle_the_other_way_is_taken_while_a_broker_is_dead(start_broker: StartBroker) -> None:
+def test_in_a_triangle_the_other_way_is_taken_while_a_broker_is_dead(start_mesh: StartMesh) -> None:
     # The direct link is slow, so b is the better way from a to c.
-    mesh = Mesh(start_broker, {("a", "b"): "", ("b", "c"): "", ("a", "c"): "rate = 20480\n"})
+    mesh = start_mesh({("a", "b"): "", ("b", "c"): "", ("a", "c"): "rate = 20480\n"})
     with mesh.join("a") as publisher, mesh.join("c") as subscriber:
         subscriber.subscribe("t", user_properties=[("deadline", "10s")])
         wait_wanted(publisher, "t")
