@@ -72,6 +72,7 @@ def measure(name: str, messages: int, subscriptions: int, decisions: int, distin
     taken = 0
     slowest = 0
     valued = sum(lane.ranking.valued for lane in queue.lanes)
+    bounded = sum(lane.ranking.bounded for lane in queue.lanes)
     for _ in range(decisions):
         now_ns += MESSAGE_NS
         before = time.thread_time_ns()
@@ -86,9 +87,10 @@ def measure(name: str, messages: int, subscriptions: int, decisions: int, distin
         while queue.pop_dropped(now_ns) is not None:
             pass
     valued = sum(lane.ranking.valued for lane in queue.lanes) - valued
+    bounded = sum(lane.ranking.bounded for lane in queue.lanes) - bounded
     return (
         f"{name:20} {'distinct' if distinct else 'shared':9} {choosing / decisions / 1000:9.2f} "
-        f"{slowest / 1000:9.1f} {valued / decisions:9.2f} {pushing / max(taken, 1) / 1000:9.2f}"
+        f"{slowest / 1000:9.1f} {valued / decisions:9.2f} {bounded / decisions:9.2f} {pushing / max(taken, 1) / 1000:9.2f}"
     )
 
 
@@ -134,7 +136,9 @@ def main() -> None:
         f"{'compiled' if compiled else 'not compiled'}; {options.messages} messages, "
         f"{options.subscriptions} subscriptions each, {options.decisions} decisions"
     )
-    print(f"{'strategy':20} {'terms':9} {'pop µs':>9} {'max µs':>9} {'values':>9} {'push µs':>9}")
+    print(
+        f"{'strategy':20} {'terms':9} {'pop µs':>9} {'max µs':>9} {'values':>9} {'bounds':>9} {'push µs':>9}"
+    )
     for distinct in (False, True):
         for name in names:
             print(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from timebound.core.delay import LinkDelay
 from timebound.core.queue import LinkQueue
-from timebound.core.strategy.base import DECAYING, STATIC, LeastWorth, Strategy
+from timebound.core.strategy.base import DECAYING, Strategy
 from timebound.core.strategy.entry import POPPED, Audience, Entry, Term
 from timebound.core.strategy.registry import STRATEGY_NAMES, strategy_named
 from timebound.records import Reason
@@ -87,34 +87,6 @@ def test_choice_is_exact_in_a_long_queue_that_drains(name: str) -> None:
         now_ns += source.randint(0, 10) * MS
         expected = naive.choice(queue, now_ns)
         assert agrees(queue, queue.pop(now_ns), expected, now_ns)
-
-
-@every_strategy
-@settings(max_examples=100, deadline=None)
-@given(
-    seed=st.integers(0, 2**32),
-    now_ms=st.integers(0, 2_500),
-    length_us=st.integers(0, 500_000),
-    part=st.floats(0.0, 1.0),
-)
-def test_bound_holds_all_through_its_stretch(
-    name: str, seed: int, now_ms: int, length_us: int, part: float
-) -> None:
-    source = random.Random(seed)
-    queue = queue_of(name)
-    entry = naive.random_entry(source, [naive.random_audience(source)], 0)
-    entry.fit(queue.link)
-    start_ns = now_ms * MS
-    until_ns = start_ns + length_us * 1_000
-    between_ns = start_ns + int(part * (until_ns - start_ns))
-    for strategy in (queue.strategy, LeastWorth(queue.strategy)):
-        bound = strategy.bound(entry, start_ns, until_ns, queue.link)
-
-        value = strategy.value(entry, between_ns, queue.link)
-
-        assert not exceeds(name, value, bound)
-        if strategy.kind == STATIC:
-            assert value == strategy.value(entry, start_ns, queue.link)
 
 
 @pytest.mark.parametrize("name", ["eb", "worth"])

@@ -7,8 +7,7 @@ import random
 import pytest
 
 from timebound.core.delay import LinkDelay, Path, normal_cdf
-from timebound.core.strategy.base import quiet_until_ns, stake
-from timebound.core.strategy.entry import NEVER_NS, Audience, Entry, Link, Term
+from timebound.core.strategy.entry import Audience, Entry, Link, Term
 from timebound.core.strategy.registry import strategy_named
 
 from . import naive
@@ -257,29 +256,6 @@ def test_values_agree_with_the_model_written_out(name: str) -> None:
             for later in (0.0, 0.025)
         )
         assert near or found == pytest.approx(expected, abs=1e-6)
-
-
-def test_quiet_time_ends_before_anything_changes() -> None:
-    source = random.Random(5)
-    link = Link(LinkDelay(0.010, 0.003**2), 0.0005, 0, 0)
-    link.first_ns = 20.0 * MS
-    for _ in range(300):
-        entry = naive.random_entry(source, [naive.random_audience(source)], 0)
-        entry.fit(link)
-        now_ns = source.randint(0, 1_000) * MS
-
-        until_ns = min(quiet_until_ns(entry, now_ns, link), now_ns + 10**12)
-
-        assert until_ns >= now_ns
-        before = stake(entry, float(now_ns - entry.published_ns))
-        if until_ns > now_ns:
-            assert stake(entry, float(until_ns - entry.published_ns) + link.first_ns) == before
-
-
-def test_message_nobody_limits_is_quiet_for_ever() -> None:
-    link = published_link()
-
-    assert quiet_until_ns(entry_of(link, Term()), 5, link) == NEVER_NS
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ def test_the_larger_deviation_counts() -> None:
     # 20 KB take 160 ± 20 ms: at 20 ms of 200 there are 20 to spare, one deviation of their own.
     _, large = queued(20_480, 200, UNSTEADY)
 
-    assert success(small, 0, 82.0 * MS) == pytest.approx(normal_cdf(1.0), abs=1e-8)
-    assert success(large, 0, 20.0 * MS) == pytest.approx(normal_cdf(1.0), abs=1e-8)
+    assert success(small, small.audience.terms[0], 82.0 * MS) == pytest.approx(normal_cdf(1.0), abs=1e-8)
+    assert success(large, large.audience.terms[0], 20.0 * MS) == pytest.approx(normal_cdf(1.0), abs=1e-8)
     assert benefit(small, 82.0 * MS) == pytest.approx(2.0 * normal_cdf(1.0), abs=1e-7)
     assert stake(small, 82.0 * MS) == pytest.approx(3.0 * normal_cdf(1.0), abs=1e-7)
 
@@ -41,7 +41,7 @@ def test_the_larger_deviation_counts() -> None:
 def test_without_jitter_a_message_goes_by_its_size_alone() -> None:
     _, entry = queued(1_024, 100, LinkDelay(0.008, 0.001**2))
 
-    assert success(entry, 0, 91.0 * MS) == pytest.approx(normal_cdf(1.0), abs=1e-8)
+    assert success(entry, entry.audience.terms[0], 91.0 * MS) == pytest.approx(normal_cdf(1.0), abs=1e-8)
 
 
 def test_hope_lasts_until_the_deadline_where_the_way_is_unsteady() -> None:

@@ -9,18 +9,17 @@ keep order in floating point, so the bounds hold for the computed values to the 
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 from timebound.core.delay import phi
-from timebound.core.strategy.entry import NEVER_NS, Entry, Link
+from timebound.core.strategy.entry import Entry, Link, Term
 
 # How a value moves with time.
 STATIC: Final = 0  # never changes
 DECAYING: Final = 1  # never grows: an old value is a bound for ever
 WINDOWED: Final = 2  # may grow: a bound holds for a stretch of time only
-# With more terms than this between the lost and the sure, two passes over those in doubt are shorter.
-_TERMS_MAX: Final = 12
+# How far ahead, in times of one message, what loses its worth is looked at.
+_SOON: Final = 2.0
 
 
 class Strategy:
@@ -39,12 +38,13 @@ class Strategy:
         """The value of an entry now; the largest goes first."""
         raise NotImplementedError
 
-    def bound(self, entry: Entry, now_ns: int, until_ns: int, link: Link) -> float:
-        """A number that `value` does not exceed from now until `until_ns`.
+    def outlook(self, entry: Entry, now_ns: int, level: float, link: Link) -> tuple[float, float, bool]:
+        """For WINDOWED values: the age up to which `value` stays at or below a bound, that bound, and
+        whether the value stands still there.
 
-        Right for STATIC and DECAYING values; a WINDOWED strategy has its own.
+        The bound is at most `level`, or, where the value may be higher already, what it may be now.
         """
-        return self.value(entry, now_ns, link)
+        raise NotImplementedError
 
     def worth(self, entry: Entry, now_ns: int, link: Link) -> float:
         """What a full queue would lose with this entry; never grows with time. The least goes."""
@@ -65,14 +65,27 @@ class LeastWorth(Strategy):
     def value(self, entry: Entry, now_ns: int, link: Link) -> float:
         return -self.strategy.worth(entry, now_ns, link)
 
-    def bound(self, entry: Entry, now_ns: int, until_ns: int, link: Link) -> float:
-        # Worth only falls, so at the end of the stretch it is least.
-        return -self.strategy.worth(entry, until_ns, link)
+    def outlook(self, entry: Entry, now_ns: int, level: float, link: Link) -> tuple[float, float, bool]:
+        # Worth only falls, and is never less than that of the terms that are sure.
+        age = float(now_ns - entry.published_ns)
+        lost = entry.lost_below(age)
+        index = entry.sure_from(age)
+        terms = entry.audience.terms
+        soon = age + _SOON * link.first_ns
+        if index == len(terms) or min(terms[index].allowed, entry.timeout) - entry.sure_margin < soon:
+            return soon, -stake(entry, soon) / entry.size, False
+        if -terms[index].stakes_from / entry.size >= level:
+            until = min(terms[index].allowed, entry.timeout) - entry.sure_margin
+            # Nothing is in doubt yet, so it stands still.
+            return until, -terms[index].stakes_from / entry.size, index == lost
+        while index + 1 < len(terms) and -terms[index + 1].stakes_from / entry.size <= level:
+            index += 1
+        until = min(terms[index].allowed, entry.timeout) - entry.sure_margin
+        return until, -terms[index].stakes_from / entry.size, False
 
 
-def success(entry: Entry, index: int, age: float) -> float:
+def success(entry: Entry, term: Term, age: float) -> float:
     """The success of one term of an entry, sent at this age; never grows with age."""
-    term = entry.audience.terms[index]
     allowed = term.allowed if term.allowed < entry.timeout else entry.timeout
     scale = entry.size * term.deviation
     if scale < entry.deviation_min:
@@ -82,52 +95,39 @@ def success(entry: Entry, index: int, age: float) -> float:
 
 def benefit(entry: Entry, age: float) -> float:
     """EB or EE: Σ price·success, for the message `age` ns after its publication. Never grows with age."""
-    index = entry.sure_from(age)
-    total = entry.audience.prices_from[index]
-    if index == 0:
-        return total
     lost = entry.lost_below(age)
+    index = entry.sure_from(age)
     terms = entry.audience.terms
-    size = entry.size
-    timeout = entry.timeout
+    total = entry.audience.prices_from(index)
     while index > lost:
         index -= 1
         term = terms[index]
-        allowed = term.allowed if term.allowed < timeout else timeout
-        scale = size * term.deviation
-        if scale < entry.deviation_min:
-            scale = entry.deviation_min
-        total += term.price * phi((allowed - term.fixed - size * term.mean - age) / scale)
+        total += term.price * success(entry, term, age)
     return total
 
 
 def stake(entry: Entry, age: float) -> float:
     """Σ (price + penalty)·success: what sending now gains over not sending. Never grows with age."""
-    index = entry.sure_from(age)
-    total = entry.audience.stakes_from[index]
-    if index == 0:
-        return total
     lost = entry.lost_below(age)
+    index = entry.sure_from(age)
+    terms = entry.audience.terms
+    total = entry.audience.stakes_from(index)
     while index > lost:
         index -= 1
-        total += entry.audience.terms[index].stake * success(entry, index, age)
+        term = terms[index]
+        total += term.stake * success(entry, term, age)
     return total
 
 
 def benefit_and_cost(entry: Entry, age: float, later: float, weight: float) -> float:
     """weight·EB(age) + (1 - weight)·(EB(age) - EB(later)); grows with EB(age) and falls with EB(later)."""
-    index = entry.sure_from(later)
-    first = entry.audience.prices_from[index]
-    second = first
     lost = entry.lost_below(age)
-    if index - lost > _TERMS_MAX:
-        first = benefit(entry, age)
-        second = benefit(entry, later)
-        return weight * first + (1.0 - weight) * (first - second)
-    # The same two sums in one pass, to the same last bit.
+    index = entry.sure_from(later)
     terms = entry.audience.terms
     size = entry.size
     timeout = entry.timeout
+    first = entry.audience.prices_from(index)
+    second = first
     while index > lost:
         index -= 1
         term = terms[index]
@@ -139,18 +139,3 @@ def benefit_and_cost(entry: Entry, age: float, later: float, weight: float) -> f
         first += term.price * phi((spare - age) / scale)
         second += term.price * phi((spare - later) / scale)
     return weight * first + (1.0 - weight) * (first - second)
-
-
-def quiet_until_ns(entry: Entry, now_ns: int, link: Link) -> int:
-    """Until when no success of this entry changes, sent first or second; `now_ns` if one may now."""
-    age = float(now_ns - entry.published_ns)
-    sure = entry.sure_from(age + link.first_ns)
-    if sure > entry.lost_below(age):
-        return now_ns
-    allowed = entry.audience.allowed
-    if sure == len(allowed):
-        return NEVER_NS
-    nearest = min(allowed[sure], entry.timeout)
-    if nearest == math.inf:
-        return NEVER_NS
-    return now_ns + max(int(nearest - entry.sure_margin - link.first_ns - age), 0)

@@ -12,6 +12,8 @@ import math
 from collections.abc import Hashable, Sequence
 from typing import Final
 
+from mypy_extensions import i64
+
 from timebound.core.delay import KILOBYTE, NS_PER_S, SATURATED, LinkDelay, Path, normal_quantile
 from timebound.records import Reason
 
@@ -78,12 +80,14 @@ class Term:
     """What subscriptions with the same deadline and the same way ask for, together.
 
     `path` is the way beyond this link; the link's own delay is added by the queue. The fields
-    after `count` are those the formulas read, for the link as it was last set.
+    after `count` are those the formulas read, for the link as it was last set. All that a sum needs
+    of a term stands in the term itself: a list of floats costs a cache miss for each number read.
     """
 
     __slots__ = (
         "allowed",
         "count",
+        "crowd_from",
         "deadline_ns",
         "deviation",
         "fixed",
@@ -91,7 +95,9 @@ class Term:
         "path",
         "penalty",
         "price",
+        "prices_from",
         "stake",
+        "stakes_from",
     )
 
     def __init__(
@@ -113,6 +119,9 @@ class Term:
         self.count = count  # subscriptions in this term
         self.allowed = float(deadline_ns) if deadline_ns else math.inf
         self.stake = price + penalty  # what arriving in time is worth: the price, and no penalty
+        self.prices_from = price  # of this term and all after it in its audience
+        self.stakes_from = self.stake
+        self.crowd_from = self.stake  # the most that a stretch of deadlines has, of this term or later
         self.fixed = 0.0  # NN·PD + SBD, ns
         self.mean = 0.0  # μ of the whole path, ns per byte
         self.deviation = 0.0  # σ of the whole path, ns per byte
@@ -121,6 +130,19 @@ class Term:
         """Equal for terms that can be added up; sorts by deadline, none last."""
         path = self.path
         return (self.allowed, path.mean_s_per_kb, path.variance, path.brokers, path.last_mile_ns)
+
+    def joined(self, other: Term) -> Term:
+        """This term and another of the same key in one."""
+        return Term(
+            self.deadline_ns,
+            self.price + other.price,
+            self.penalty + other.penalty,
+            self.path,
+            self.count + other.count,
+        )
+
+    def copied(self) -> Term:
+        return Term(self.deadline_ns, self.price, self.penalty, self.path, self.count)
 
     def fit(self, link: Link) -> None:
         """Work out the path's delay with the link as it is now."""
@@ -135,21 +157,20 @@ class Audience:
 
     It belongs to one queue, because its terms hold that link's delay. Terms are sorted by
     deadline, so at any time those lost come first, then those in doubt, then those that are sure:
-    a sum looks only at the ones in doubt. `prices_from[i]`, `penalties_from[i]` and `stakes_from[i]`
-    add up the terms from i on, last to first, exactly as a sum over them in that order would.
+    a sum looks only at the ones in doubt. `prices_from` and `stakes_from` of a term add up the terms
+    from it on, last to first, exactly as a sum over them in that order would.
     """
 
     __slots__ = (
+        "_crowd_width",
         "allowed",
         "delay_max",
         "doubt_max",
         "doubt_min",
         "fixed_max",
         "fixed_min",
+        "limited",
         "link",
-        "penalties_from",
-        "prices_from",
-        "stakes_from",
         "subscriptions",
         "terms",
         "version",
@@ -159,21 +180,26 @@ class Audience:
         if not terms:
             raise ValueError("audience has no terms; a message without subscriptions is not queued")
         merged: dict[tuple[float, float, float, int, int], Term] = {}
-        subscriptions = 0
         for term in terms:
             key = term.merge_key()
             known = merged.get(key)
-            price, penalty, count = term.price, term.penalty, term.count
             if known is not None:
-                price, penalty, count = price + known.price, penalty + known.penalty, count + known.count
-            merged[key] = Term(term.deadline_ns, price, penalty, term.path, count)
-            subscriptions += term.count
-        self.terms: list[Term] = [merged[key] for key in sorted(merged)]
-        self.allowed: list[float] = [term.allowed for term in self.terms]
-        self.subscriptions = subscriptions
-        self.prices_from: list[float] = _sums_from([term.price for term in self.terms])
-        self.penalties_from: list[float] = _sums_from([term.penalty for term in self.terms])
-        self.stakes_from: list[float] = _sums_from([term.stake for term in self.terms])
+                term = term.joined(known)
+            merged[key] = term
+        # New ones, made in the order in which they are read: so they lie side by side in memory.
+        self.terms: list[Term] = [merged[key].copied() for key in sorted(merged)]
+        self.allowed: tuple[float, ...] = tuple([term.allowed for term in self.terms])
+        self.limited = max(
+            [limit for limit in self.allowed if limit < math.inf], default=0.0
+        )  # last deadline
+        self.subscriptions = sum([term.count for term in self.terms])
+        prices = stakes = 0.0
+        for term in reversed(self.terms):
+            prices += term.price
+            stakes += term.stake
+            term.prices_from = prices
+            term.stakes_from = stakes
+        self._crowd_width = -1.0
         self.link: Link | None = None
         self.version = -1
         self.fixed_max = 0.0
@@ -198,6 +224,36 @@ class Audience:
         self.link = link
         self.version = link.version
 
+    def crowd(self, width: float) -> None:
+        """Have `crowd_from` of all terms: the most at stake within any stretch of deadlines of this width.
+
+        What was computed for a somewhat wider stretch will do.
+        """
+        if width <= self._crowd_width <= 4.0 * width:
+            return
+        self._crowd_width = 2.0 * width
+        terms = self.terms
+        end = len(terms)
+        most = 0.0
+        for index in range(len(terms) - 1, -1, -1):
+            limit = terms[index].allowed + self._crowd_width
+            while end > index + 1 and terms[end - 1].allowed > limit:
+                end -= 1
+            within = 0.0
+            for other in range(index, end):
+                within += terms[other].stake
+            if within > most:
+                most = within
+            terms[index].crowd_from = most
+
+    def prices_from(self, index: i64) -> float:
+        """The prices of the terms from this one on."""
+        return self.terms[index].prices_from if index < len(self.terms) else 0.0
+
+    def stakes_from(self, index: i64) -> float:
+        """The stakes of the terms from this one on."""
+        return self.terms[index].stakes_from if index < len(self.terms) else 0.0
+
 
 class Entry:
     """One message in one outgoing queue.
@@ -212,6 +268,7 @@ class Entry:
         "audience",
         "chain",
         "conflation",
+        "cursor",
         "deviation_min",
         "drop_ns",
         "drop_reason",
@@ -273,6 +330,7 @@ class Entry:
         self.lost_margin = 0.0  # a term allowed less than age + this is lost
         self.slowest = 0.0  # mean delay of the slowest path, ns
         self.deviation_min = SCALE_FLOOR_NS  # of its time to arrive, whatever its size, ns
+        self.cursor: i64 = 0  # the first term that was not lost when last asked
         self.state = NEW
         self.reason: Reason | None = None  # why it was dropped
         # The rest is the queue's.
@@ -298,21 +356,38 @@ class Entry:
         self.slowest = audience.fixed_max + self.size * audience.delay_max
         self._set_drop_time(link)
 
-    def sure_from(self, age: float) -> int:
-        """The first term that, with all after it, is sure to arrive when sent at this age."""
-        limit = age + self.sure_margin
-        allowed = self.audience.allowed
-        if self.timeout < limit:
-            return len(allowed)
-        return first_at_least(allowed, limit)
+    def lost_below(self, age: float) -> i64:
+        """The first term that is not yet lost when sent at this age.
 
-    def lost_below(self, age: float) -> int:
-        """The first term that is not yet lost when sent at this age."""
+        It moves on with time, so it is found from where it was last: for the next choice that is
+        one step, where a search would touch terms all over the memory.
+        """
+        terms = self.audience.terms
+        count: i64 = len(terms)
         limit = age + self.lost_margin
-        allowed = self.audience.allowed
         if self.timeout < limit:
-            return len(allowed)
-        return first_at_least(allowed, limit)
+            return count
+        index = self.cursor
+        while index < count and terms[index].allowed < limit:
+            index += 1
+        while index > 0 and terms[index - 1].allowed >= limit:
+            index -= 1
+        self.cursor = index
+        return index
+
+    def sure_from(self, age: float) -> i64:
+        """The first term that, with all after it, is sure to arrive when sent at this age."""
+        terms = self.audience.terms
+        count: i64 = len(terms)
+        limit = age + self.sure_margin
+        if self.timeout < limit:
+            return count
+        index = self.cursor
+        while index < count and terms[index].allowed < limit:
+            index += 1
+        while index > 0 and terms[index - 1].allowed >= limit:
+            index -= 1
+        return index
 
     def _set_drop_time(self, link: Link) -> None:
         """Set when this entry is to be dropped, and why (docs/model.md, early drop).
@@ -382,22 +457,22 @@ class Chain:
 class Node:
     """An entry's place in one heap: a key to order by, a tie-break, and where it stands.
 
-    The fields after `position` belong to a ranking: the value at `valued_ns`, the length of the
-    window that its key bounds it for and where that is noted, and how often it was looked at.
+    The fields after `position` belong to a ranking: the value at `valued_ns`, where the end of the
+    window is noted for which its key is a bound, and whether it is valued at every choice.
     """
 
     __slots__ = (
         "bucket",
         "entry",
         "is_close",
+        "is_exact",
+        "is_fresh",
         "key",
-        "looks",
         "position",
         "slot",
         "tie",
         "value",
         "valued_ns",
-        "window_ns",
     )
 
     def __init__(self, entry: Entry, key: float, tie: int) -> None:
@@ -407,38 +482,13 @@ class Node:
         self.position = -1
         self.value = 0.0
         self.valued_ns = -1
-        self.window_ns = 0
         self.bucket = -1  # -1 = in none
         self.slot = 0
         self.is_close = False
-        self.looks = 0
+        self.is_exact = False  # whether the key is the value itself
+        self.is_fresh = False
 
 
 def flow_key(publisher: str, topic: str, qos: int, timeout_ns: int, audience: Audience) -> Hashable:
     """The flow of a message: one publisher, topic, QoS and set of deadlines keep their order."""
-    return (publisher, topic, qos, timeout_ns, tuple(audience.allowed))
-
-
-def _sums_from(numbers: list[float]) -> list[float]:
-    """The sum from each index on, and 0 after the last, added up last to first."""
-    sums = [0.0]
-    for number in reversed(numbers):
-        sums.append(sums[-1] + number)
-    sums.reverse()
-    return sums
-
-
-def first_at_least(numbers: list[float], limit: float) -> int:
-    """The index of the first of these sorted numbers that is not below the limit.
-
-    bisect does the same, but a call into it costs more than these few steps, compiled.
-    """
-    low = 0
-    high = len(numbers)
-    while low < high:
-        middle = (low + high) >> 1
-        if numbers[middle] < limit:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return (publisher, topic, qos, timeout_ns, audience.allowed)

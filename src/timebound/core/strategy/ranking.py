@@ -11,19 +11,21 @@ close, decides only how much work is done, never what is chosen.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
-from timebound.core.strategy.base import STATIC, WINDOWED, Strategy, quiet_until_ns
-from timebound.core.strategy.entry import Entry, Link, Node
+from timebound.core.strategy.base import STATIC, WINDOWED, Strategy
+from timebound.core.strategy.entry import NEVER_NS, Entry, Link, Node
 from timebound.core.strategy.heap import Heap
 from timebound.core.strategy.windows import Windows
 
 # The least window of an entry, in times of one message; a shorter one would pass at the next choice.
-_WINDOW_LEAST: Final = 2.0
+_WINDOW_LEAST: Final = 1.0
 _WINDOW_NS_MIN: Final = 1_000
-_WINDOW_NS_MAX: Final = 60_000_000_000
-# A close entry is valued at this many choices before a window is tried again.
-_LOOKS: Final = 4
+# No window ends so late, ns.
+_FAR: Final = 1e17
+# How fast the level rises again to what wins; it falls at once.
+_RISE: Final = 0.02
 
 
 class Ranking:
@@ -32,7 +34,17 @@ class Ranking:
     `newest_first` breaks ties the other way round. `valued` counts evaluations, for benchmarks.
     """
 
-    __slots__ = ("_target", "bounds", "close", "link", "newest_first", "strategy", "valued", "windows")
+    __slots__ = (
+        "_level",
+        "bounded",
+        "bounds",
+        "close",
+        "link",
+        "newest_first",
+        "strategy",
+        "valued",
+        "windows",
+    )
 
     def __init__(self, strategy: Strategy, link: Link, newest_first: bool = False) -> None:
         self.strategy = strategy
@@ -42,7 +54,8 @@ class Ranking:
         self.windows = Windows(link.origin_ns)
         self.close: list[Node] = []
         self.valued = 0
-        self._target = 0.0  # the value that won last: a guess at what it takes to win next
+        self.bounded = 0
+        self._level = -math.inf  # a low guess at what it takes to win next
 
     def __len__(self) -> int:
         return len(self.bounds.nodes) + len(self.close)
@@ -56,8 +69,10 @@ class Ranking:
         if len(self) == 0:
             self.windows.reset(self._window_least_ns() >> 2, now_ns)
         node = Node(entry, 0.0, -entry.sequence if self.newest_first else entry.sequence)
-        self._appraise(node, now_ns)
-        self.bounds.insert(node)
+        if self._appraise(node, now_ns):
+            self.bounds.insert(node)
+        else:
+            self._join_close(node)
         return node
 
     def remove(self, node: Node) -> None:
@@ -85,16 +100,21 @@ class Ranking:
 
     def rebuild(self, strategy: Strategy, now_ns: int) -> None:
         """Rank the same entries under another strategy or a changed link, in O(n)."""
-        self.strategy = strategy
-        self._target = 0.0
+        if strategy is not self.strategy:
+            self.strategy = strategy
+            self._level = -math.inf
         self.windows.reset(self._window_least_ns() >> 2, now_ns)
         nodes = self.nodes()
+        self.close = []
+        ranked: list[Node] = []
         for node in nodes:
             node.is_close = False
             node.bucket = -1
-            self._appraise(node, now_ns)
-        self.close = []
-        self.bounds.replace_all(nodes)
+            if self._appraise(node, now_ns):
+                ranked.append(node)
+            else:
+                self._join_close(node)
+        self.bounds.replace_all(ranked)
 
     def _best_windowed(self, now_ns: int, rival: Node | None) -> Node | None:
         self._renew(now_ns)
@@ -108,25 +128,33 @@ class Ranking:
             top = self.bounds.top()
             if top is None or (best is not None and not _may_beat(top, best)):
                 break
+            if top.is_exact:
+                top.value = -top.key
+                top.valued_ns = now_ns
+                best = top
+                break
             self._leave_heap(top)
             self._value(top, now_ns)
             self._join_close(top)
             if best is None or _beats(top, best):
                 best = top
         if best is not None:
-            self._target = best.value
+            if best.value < self._level or self._level == -math.inf:
+                self._level = best.value
+            else:
+                self._level += _RISE * (best.value - self._level)
             self._retire(best, now_ns)
         return best
 
-    def _appraise(self, node: Node, now_ns: int) -> None:
-        """Set the key of a node that is new or to be ranked anew, and open its window if it needs one."""
+    def _appraise(self, node: Node, now_ns: int) -> bool:
+        """Give a key to a node that is new or to be ranked anew; False if it has none, and is close."""
         if self.strategy.kind == WINDOWED:
-            node.valued_ns = -1
-            node.key = self._bound_key(node, now_ns, self._window_least_ns())
-            return
+            node.key = self._calm_key(node, now_ns, math.inf)
+            return node.key < math.inf
         node.value = self.strategy.value(node.entry, now_ns, self.link)
         node.valued_ns = now_ns
         node.key = -node.value
+        return True
 
     def _value(self, node: Node, now_ns: int) -> None:
         node.value = self.strategy.value(node.entry, now_ns, self.link)
@@ -135,49 +163,50 @@ class Ranking:
 
     def _renew(self, now_ns: int) -> None:
         """Give a new bound to every entry whose window has passed, or take it among the close ones."""
-        least_ns = self._window_least_ns()
         while True:
             node = self.windows.take_due(now_ns)
             if node is None:
                 return
-            # It was not looked at all the while: try a longer window, and fall back to the least.
-            window_ns = 4 * node.window_ns
-            key = self._bound_key(node, now_ns, window_ns if window_ns < _WINDOW_NS_MAX else _WINDOW_NS_MAX)
-            if -key > self._target:
-                self.windows.remove(node)
-                key = self._bound_key(node, now_ns, least_ns)
-            if -key > self._target:
-                self._leave_heap(node)
-                self._join_close(node)
-            else:
+            key = self._calm_key(node, now_ns, self._level)
+            if key < math.inf:
                 self.bounds.change(node, key)
+            else:
+                self.bounds.remove(node)
+                self._join_close(node)
+                node.is_fresh = True
 
     def _retire(self, best: Node, now_ns: int) -> None:
-        """Send back to the heap the close entries that were looked at for a while and cannot win soon."""
+        """Send back to the heap the close entries that cannot win for a while."""
         position = 0
         while position < len(self.close):
             node = self.close[position]
-            node.looks += 1
-            if node.looks >= _LOOKS and node is not best:
-                node.looks = 0
-                key = self._bound_key(node, now_ns, self._window_least_ns())
-                if -key <= self._target:
+            if node.is_fresh:
+                node.is_fresh = False
+            elif node is not best:
+                key = self._calm_key(node, now_ns, self._level)
+                if key < math.inf:
                     self._leave_close(node)
                     node.key = key
                     self.bounds.insert(node)
                     continue
-                self.windows.remove(node)
             position += 1
 
-    def _bound_key(self, node: Node, now_ns: int, window_ns: int) -> float:
-        """Open a window for a node and bound it there; the bound as a key of the heap."""
-        node.window_ns = window_ns
-        until_ns = quiet_until_ns(node.entry, now_ns, self.link)
-        if until_ns < now_ns + window_ns:
-            until_ns = now_ns + window_ns
-        until_ns = self.windows.insert(node, until_ns)
-        self.valued += 1
-        return -self.strategy.bound(node.entry, now_ns, until_ns, self.link)
+    def _calm_key(self, node: Node, now_ns: int, bound_max: float) -> float:
+        """Open a window for a node in which a bound of at most this holds, and give it as a key of the heap.
+
+        Infinity, and no window, if the bound is larger or would not hold for long.
+        """
+        entry = node.entry
+        self.bounded += 1
+        until, bound, is_exact = self.strategy.outlook(entry, now_ns, self._level, self.link)
+        if bound > bound_max and not is_exact:
+            return math.inf
+        until_ns = entry.published_ns + int(until) if until < _FAR else NEVER_NS
+        if until_ns < now_ns + self._window_least_ns():
+            return math.inf
+        self.windows.insert(node, until_ns)
+        node.is_exact = is_exact
+        return -bound
 
     def _window_least_ns(self) -> int:
         window_ns = int(_WINDOW_LEAST * self.link.first_ns)
@@ -185,7 +214,6 @@ class Ranking:
 
     def _join_close(self, node: Node) -> None:
         node.is_close = True
-        node.looks = 0
         node.position = len(self.close)
         self.close.append(node)
 

@@ -17,8 +17,10 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from mypy_extensions import i64
+
 from timebound.core.strategy.base import DECAYING, Strategy, stake
-from timebound.core.strategy.entry import Entry, Link, first_at_least
+from timebound.core.strategy.entry import Entry, Link
 
 # In times of one message. Measured: 3 is too short-sighted under overload, 50 and more no longer see
 # which of two equals is urgent; from 10 to 50 all published settings are flat.
@@ -61,29 +63,26 @@ class Worth(Strategy):
 
     def _start_by(self, entry: Entry, age: float) -> float:
         """The age at which the next noticeable loss sets in, or this age if it has; never falls with age."""
-        audience = entry.audience
-        stakes = audience.stakes_from
-        index = first_at_least(audience.allowed, age + entry.slowest)
+        terms = entry.audience.terms
+        count: i64 = len(terms)
+        entry.lost_below(age)
+        index = entry.cursor
+        while index < count and terms[index].allowed < age + entry.slowest:
+            index += 1
         # Terms before `index` are going or gone. Of the others, find the one whose loss is noticed.
-        last = len(stakes) - 1
-        keep = (1.0 - self.loss) * stakes[index]
-        high = last
-        while index < high:
-            middle = (index + high) >> 1
-            if stakes[middle + 1] <= keep:
-                high = middle
-            else:
-                index = middle + 1
+        keep = (1.0 - self.loss) * entry.audience.stakes_from(index)
+        while index < count and entry.audience.stakes_from(index + 1) > keep:
+            index += 1
         allowed = entry.timeout
-        if index < last and audience.allowed[index] < allowed:
-            allowed = audience.allowed[index]
+        if index < count and terms[index].allowed < allowed:
+            allowed = terms[index].allowed
         start_by = allowed - entry.slowest
         if allowed == math.inf:
             start_by = self.patience
             # Not before what is limited and comes first, else a loss would make the rest urgent.
-            limited = first_at_least(audience.allowed, math.inf)
-            if limited > 0 and audience.allowed[limited - 1] - entry.slowest > start_by:
-                start_by = audience.allowed[limited - 1] - entry.slowest
+            limited = entry.audience.limited - entry.slowest
+            if limited > start_by:
+                start_by = limited
             # Its turn is put off by steps that double, not by each moment: between two steps the value
             # of all that is patient stands still, or every choice would have to value all of it anew.
             step = start_by if start_by > 1.0 else 1.0
