@@ -71,10 +71,10 @@ def test_points_hold_mean_and_deviation_and_leave_failures_out() -> None:
 
 
 def test_a_picture_runs_along_the_number_with_most_values() -> None:
-    [figure] = default_figures(TABLE, ("strategy", "rate"), ("earning",))
+    [figure] = default_figures(TABLE, {"strategy": "order", "rate": "messages"}, ("earning",))
 
-    assert (figure.x, figure.series) == ("rate", ("strategy",))
+    assert (figure.x, figure.x_label, figure.series) == ("rate", "messages", ("strategy",))
 
 
 def test_texts_alone_have_no_picture() -> None:
-    assert default_figures(TABLE, ("strategy",), ("earning",)) == ()
+    assert default_figures(TABLE, {"strategy": "order"}, ("earning",)) == ()

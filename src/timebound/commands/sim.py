@@ -12,7 +12,7 @@ from rich.progress import TaskID
 from rich.table import Table
 
 from timebound.commands.paper_grid import run_grid, write_paper
-from timebound.commands.sweep import Master, Remote, progress_bar
+from timebound.commands.sweep import Master, Remote, printer, progress_bar
 
 if TYPE_CHECKING:
     from timebound.sim.experiment import RunResult
@@ -67,7 +67,7 @@ def run(
             json.dumps({"scenario": loaded.name, "runs": [_run_json(one) for one in results]}, indent=2)
         )
     else:
-        Console().print(_run_table(loaded, results))
+        printer().print(_run_table(loaded, results))
 
 
 @app.command()
@@ -155,7 +155,7 @@ def _show_rows(rows: list[Row], folder: Path | None, as_json: bool) -> None:
                 f"{one.earning:,.0f} ± {one.earning_deviation:,.0f}",
                 f"{one.traffic:,.0f} ± {one.traffic_deviation:,.0f}",
             )
-        Console().print(table)
+        printer().print(table)
         compared = compare(summaries)
         if compared:
             beside = Table(title="beside the printed values")
@@ -166,7 +166,7 @@ def _show_rows(rows: list[Row], folder: Path | None, as_json: bool) -> None:
                 if printed.versus:
                     what += f" / that of {printed.versus}"
                 beside.add_row(str(printed.figure), what, f"{printed.value:g}", f"{value:.4g}")
-            Console().print(beside)
+            printer().print(beside)
     if folder is not None:
         for path in plot(summaries, folder):
             screen.print(f"figure: {path}")
@@ -203,7 +203,7 @@ def _paper_000(seed: int, folder: Path | None, as_json: bool) -> None:
                 f"{printed[1]:.4f}",
                 f"{printed[2]:.4f}",
             )
-        Console().print(table)
+        printer().print(table)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         for path in paper000.plot(result, folder):

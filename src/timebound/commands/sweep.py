@@ -57,7 +57,7 @@ def sweep(
     from timebound.pipeline.sweep import Plan, check_plan
     from timebound.pipeline.sweep_results import default_figures, write_results
     from timebound.sim.scenario import load_scenario
-    from timebound.sim.variation import RESULTS, parse_variation
+    from timebound.sim.variation import KEYS, RESULTS, parse_variation
 
     loaded = load_scenario(scenario)
     variations = {one.key: one.values for one in map(parse_variation, vary or ())}
@@ -65,9 +65,9 @@ def sweep(
     plan = Plan(rows, RUN_ROW, pickle.dumps(loaded.setting), RESULTS)
     check_plan(plan)
     table, wall_s, cores = run_plan(plan, f"sweep {loaded.name}", master, remote, tasks)
-    keys = tuple(variations)
-    info = describe(loaded.name, keys, MEASURES, table, wall_s, cores)
-    info = _with_figures(info, default_figures(table, keys, MEASURES))
+    info = describe(f"Sweep of {loaded.name}", tuple(variations), MEASURES, table, wall_s, cores)
+    labels = {key: KEYS[key].meaning for key in variations}
+    info = _with_figures(info, default_figures(table, labels, MEASURES))
     folder = out or Path(f"sweep-{scenario.stem}")
     write_results(folder, table, info)
     show(table, info, as_json=as_json)
@@ -123,8 +123,7 @@ def show(table: pa.Table, info: SweepInfo, *, as_json: bool) -> None:
         typer.echo(json.dumps(table.to_pylist(), indent=2))
     else:
         points = summarise(table, info.keys, info.measures)
-        paper = Console()
-        Console(width=None if paper.is_terminal else FILE_WIDTH).print(_table(info, points))
+        printer().print(_table(info, points))
     show_errors(table)
 
 
@@ -190,6 +189,12 @@ def _cell(measure: str, mean: float, deviation: float) -> str:
     if measure.endswith("_rate"):
         return f"{100 * mean:.2f} ± {100 * deviation:.2f} %"
     return f"{mean:,.0f} ± {deviation:,.0f}"
+
+
+def printer() -> Console:
+    """Prints tables: as wide as the terminal, or wide enough for a file."""
+    console = Console()
+    return console if console.is_terminal else Console(width=FILE_WIDTH)
 
 
 def progress_bar(console: Console) -> Progress:

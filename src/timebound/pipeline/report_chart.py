@@ -69,9 +69,12 @@ class Axes:
 def line_chart(lines: Sequence[Line], axes: Axes, marks: Sequence[Mark] = ()) -> str:
     """Lines over numbers, from zero upwards."""
     xs = [x for line in lines for x, _, _ in line.points] + [mark.x for mark in marks]
-    highs = [y + deviation for line in lines for _, y, deviation in line.points]
-    highs += [line.level for line in lines if line.level is not None] + [mark.y for mark in marks]
-    lows = [y - deviation for line in lines for _, y, deviation in line.points]
+    flat = [line.level for line in lines if line.level is not None] + [mark.y for mark in marks]
+    highs = flat + [y + deviation for line in lines for _, y, deviation in line.points]
+    lows = flat + [y - deviation for line in lines for _, y, deviation in line.points]
+    if axes.is_percent:  # a deviation may reach beyond what a share can be; the picture does not
+        highs = [min(high, 1.0) for high in highs]
+        lows = [max(low, 0.0) for low in lows]
     distinct = sorted(set(xs))
     few = len(distinct) <= _FEW
     x_ticks = distinct if few else ticks(distinct[0], distinct[-1])
@@ -213,8 +216,8 @@ def _line(scale: _Scale, line: Line, axes: Axes) -> str:
     way = "L".join(f"{x:.1f} {y:.1f}" for x, y, *_ in places)
     parts = [f'<path class="line" style="stroke:{colour}" d="M{way}"/>'] if len(places) > 1 else []
     for across, down, x, y, deviation in places:
-        _, top = scale.place(x, y + deviation)
-        _, low = scale.place(x, y - deviation)
+        _, top = scale.place(x, min(y + deviation, 1.0) if axes.is_percent else y + deviation)
+        _, low = scale.place(x, max(y - deviation, 0.0) if axes.is_percent else y - deviation)
         if deviation > 0:
             parts.append(
                 f'<path class="whisker" style="stroke:{colour}" '

@@ -105,11 +105,11 @@ def _figure(figure: Figure, points: list[Point], info: SweepInfo) -> str:
             if (one.figure, one.measure, one.versus) == (figure.title, measure, "") and figure.x == "rate"
         ]
         charts.append(html.figure(words(measure), line_chart(lines, axes, marks)))
-    text = f"{' and '.join(words(measure) for measure in figure.measures)} over {figure.x_label}".capitalize()
+    text = f"{_listed([words(measure) for measure in figure.measures])} over {figure.x_label}".capitalize()
     if any(one.figure == figure.title and not one.versus for one in info.printed):
         text += "; crosses are the values that were published"
     key = legend(names) if names != [""] else ""
-    return html.section(figure.title or info.title, text + ".", key, html.panels(charts))
+    return html.section(figure.title or "What the parameters change", text + ".", key, html.panels(charts))
 
 
 def _line(name: str, figure: Figure, measure: str, members: list[Point]) -> Line:
@@ -164,6 +164,10 @@ def _failures(table: pa.Table, info: SweepInfo) -> str:
     shown = html.table(["error", "runs"], rows, where=RUNS_FILE, rows_max=ERRORS_SHOWN)
     text = f"{info.failed:,} of {info.runs:,} runs failed; they are left out of everything above."
     return html.section("Failed runs", text, shown)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else "".join(names)
 
 
 def _spread(mean: float, deviation: float, share: bool) -> str:

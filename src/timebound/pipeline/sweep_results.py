@@ -7,7 +7,7 @@ draw, and what was published about them, so that a report needs nothing else.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -126,13 +126,20 @@ def _point(
     return Point(dict(zip(keys, values, strict=True)), len(rows), means, deviations)
 
 
-def default_figures(table: pa.Table, keys: Sequence[str], measures: Sequence[str]) -> tuple[Figure, ...]:
-    """Pictures of a sweep over any keys: along the number with the most values, a line for the rest."""
+def default_figures(
+    table: pa.Table, labels: Mapping[str, str], measures: Sequence[str]
+) -> tuple[Figure, ...]:
+    """Pictures of a sweep over any keys, which come with what they mean.
+
+    They go along the number with the most values, with a line for each combination of the others.
+    """
     counts = {
-        key: len(set(table[key].to_pylist())) for key in keys if str(table.schema.field(key).type) != "string"
+        key: len(set(table[key].to_pylist()))
+        for key in labels
+        if str(table.schema.field(key).type) != "string"
     }
     along = max(counts, key=lambda key: counts[key], default="")
     if not along or counts[along] < 2:
         return ()
-    series = tuple(key for key in keys if key != along)
-    return (Figure("", along, along.replace("_", " "), series, tuple(measures)),)
+    series = tuple(key for key in labels if key != along)
+    return (Figure("", along, labels[along], series, tuple(measures)),)
