@@ -184,8 +184,11 @@ def test_a_broker_that_comes_back_learns_and_tells_everything_again() -> None:
     mesh.members["c"].link_up("b", 0)
     mesh.settle()
 
-    for member in mesh.members.values():
-        assert sorted(one.client_id for one in member.table.subscriptions()) == ["new@c", "s1@a"]
+    known = {
+        name: sorted(one.client_id for one in member.table.subscriptions())
+        for name, member in mesh.members.items()
+    }
+    assert known == {"a": ["new@c"], "b": ["new@c", "s1@a"], "c": ["s1@a"]}  # all but their own
     mesh.members["c"].publish(message(), 0)
     mesh.settle()
     assert mesh.arrived == [("a", 1)]

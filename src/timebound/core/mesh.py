@@ -244,7 +244,7 @@ class MeshBroker:
                 what.size_bytes,
                 message.published_ns,
                 audience,
-                message.timeout_ns,
+                message.lifetime_ns(),
                 message.priority,
             )
         offer.entry = entry

@@ -50,12 +50,24 @@ class Announcement:
 
 
 class Replica:
-    """What one broker knows of the mesh; `links` and `table` follow the announcements."""
+    """What one broker knows of the mesh; `links` and `table` follow the announcements.
 
-    __slots__ = ("_count", "_known", "_starts", "_withdrawn", "links", "name", "table")
+    A broker that finds its own clients by another index leaves them out of the table (`lists_own`).
+    """
 
-    def __init__(self, name: str, links: LinkState, table: SubscriptionTable, started_ns: int) -> None:
+    __slots__ = ("_count", "_known", "_starts", "_withdrawn", "links", "lists_own", "name", "table")
+
+    def __init__(
+        self,
+        name: str,
+        links: LinkState,
+        table: SubscriptionTable,
+        started_ns: int,
+        *,
+        lists_own: bool = True,
+    ) -> None:
         self.name = name
+        self.lists_own = lists_own
         self.links = links
         self.table = table
         self._starts: dict[str, int] = {name: started_ns}  # by owner, the latest known
@@ -134,7 +146,7 @@ class Replica:
         self._withdrawn.pop(key, None)
         if announcement.delay is not None:
             self.links.set_link(key[1], key[2], announcement.delay)
-        elif announcement.subscription is not None:
+        elif announcement.subscription is not None and (self.lists_own or key[1] != self.name):
             self.table.insert(announcement.subscription.copy())
 
     def _remove(self, key: Key) -> None:

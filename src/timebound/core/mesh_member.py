@@ -65,7 +65,7 @@ class Member:
         self.account = account
         self.table = SubscriptionTable()
         links = LinkState()
-        self.replica = Replica(name, links, self.table, started_ns)
+        self.replica = Replica(name, links, self.table, started_ns, lists_own=False)
         self.broker = MeshBroker(name, links, self.table, options, account)
         self.resent = 0  # copies sent another way because their link failed before they were confirmed
         self._interest = Interest(index, name)
@@ -133,11 +133,9 @@ class Member:
         what = MeshMessage(message, self.name, message.size() + COPY_BYTES, self.replica.started_ns())
         count = 0
         for group in what.groups(self.table):
-            if group.home != self.name:
-                count += len(group.subscriptions)
+            count += len(group.subscriptions)
         if count:
             self.broker.publish(what, now_ns)
-            self.broker.take_deliveries()  # this broker's own clients have it already
         return count
 
     def receive(self, copy: Copy, now_ns: int) -> bool:

@@ -35,7 +35,7 @@ logger = logging.getLogger("timebound.node")
 # A client id is a key of sessions, logs and records; nothing legitimate is longer.
 CLIENT_ID_LENGTH_MAX: Final = 1_024
 # The User Property of CONNECT and CONNACK by which brokers tell each other their names.
-BROKER_PROPERTY: Final = "broker"
+BROKER_PROPERTY: Final = "timebound-broker"
 
 
 class Refused:
