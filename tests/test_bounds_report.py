@@ -51,6 +51,7 @@ def test_inline_example_of_the_issue() -> None:
     assert flow.bound_printed_ms == pytest.approx(3 * 6 * 0.0512)
     assert flow.bound_ms == flow.bound_tight_ms == pytest.approx(37 * 0.0512)
     assert flow.dominating == "other topics"
+    assert report(described).clients == {"each of 6": 1 / 6}
 
 
 def test_topics_without_a_flow_follow_with_the_bound_of_a_lone_message() -> None:

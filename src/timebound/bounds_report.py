@@ -63,7 +63,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Rows for flows first, then for topics without one; and the share of each named client."""
+    """Rows for flows first, then for topics without one; and the share of each client."""
 
     rows: list[Row]
     clients: dict[str, float]
@@ -102,6 +102,7 @@ def describe_inline(
         weights={index + 1: _weight(weight, "weights") for index, weight in enumerate(numbers)},
         clients=clients,
         order=_order(order),
+        client_shares={f"each of {clients}": 1 / clients},
     )
     for text in flows or []:
         terms = _terms(text)

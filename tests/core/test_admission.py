@@ -503,6 +503,20 @@ def test_capacity_of_a_background_returns_once_nobody_can_have_waited_for_it() -
         assert plan.advertise(late, now_ns=100 + promised).accepted
 
 
+def test_weight_that_heals_a_broken_promise_is_accepted_and_one_that_makes_it_worse_is_not() -> None:
+    plan = admission()
+    plan.add_background("rest", 8, 1)
+    assert plan.advertise(contract("a", "t", weight=1, delay_ns=12 * QUANTUM), now_ns=0).accepted
+    assert len(plan.set_quantum(4 * QUANTUM)) == 1
+
+    assert not plan.set_background("rest", 9, 0).accepted
+    assert plan.set_background("rest", 4, 0).accepted  # still broken, but less
+    assert len(plan.set_quantum(4 * QUANTUM)) == 1
+    assert plan.set_background("rest", 1, MS).accepted
+    assert not plan.advertise(contract("b", "u", weight=1), now_ns=2 * MS).accepted
+    assert plan.set_quantum(4 * QUANTUM) == []
+
+
 def test_background_that_is_not_planned_cannot_be_removed() -> None:
     with pytest.raises(ValueError, match="'noise' is not planned"):
         admission().remove_background("noise", 0)

@@ -115,6 +115,8 @@ class Admission:
     def set_background(self, name: str, weight: int, now_ns: int) -> Decision:
         """Give a background topic another weight, or refuse and change nothing.
 
+        A promise that a measurement broke does not forbid it, if the wait gets no longer by it.
+
         Raises:
             ValueError: the topic is not planned, or the weight is out of range.
         """
@@ -125,11 +127,12 @@ class Admission:
         self._forget_released(now_ns)
         if weight == previous.weight:
             return accept(None, UNBOUNDED, weight, previous.slot)
+        before = self.bounds()
         topic = _Planned(name, weight, self._free_slot(weight), previous.background)
         topic.flows = previous.flows
         self._topics[name] = topic
         bounds = self.bounds()
-        broken = self._first_broken(bounds, None)
+        broken = self._first_broken(self._worse(bounds, before), None)
         if broken is None:
             self._release_background(previous, bounds, now_ns)
             self.told = bounds
@@ -310,6 +313,17 @@ class Admission:
                     return flow
                 own = flow
         return own
+
+    def _worse(
+        self, bounds: list[tuple[Contract, Bound]], before: list[tuple[Contract, Bound]]
+    ) -> list[tuple[Contract, Bound]]:
+        """Return the flows that wait longer than before; both lists have them in the same order."""
+        return [
+            flow
+            for flow, (_, old) in zip(bounds, before, strict=True)
+            if old.delay_ns != UNBOUNDED
+            and (flow[1].delay_ns == UNBOUNDED or flow[1].delay_ns > old.delay_ns)
+        ]
 
     # Changing the plan, and changing it back.
 
