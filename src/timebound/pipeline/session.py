@@ -54,6 +54,8 @@ _LOCAL_OPTIONS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": DRIVER_MEMORY,
     "spark.sql.adaptive.enabled": "true",
+    # A Python worker that starts on a busy machine needs longer than the 15 s it is given.
+    "spark.python.authenticate.socketTimeout": "120s",
 }
 
 
