@@ -79,6 +79,18 @@ def test_late_binding_beats_the_path_tree_under_overload() -> None:
     assert sum(late) > 1.05 * sum(tree)
 
 
+def test_what_does_not_earn_the_cost_of_its_way_is_not_sent() -> None:
+    free = small(product(paper_001(5.0, "worth")), minutes=5)
+
+    plain, thrifty, none = (run(replace(free, send_cost=cost), 2) for cost in (0.0, 1.0, 1e6))
+
+    assert thrifty.traffic < 0.95 * plain.traffic
+    assert thrifty.earning > 0.9 * plain.earning
+    assert thrifty.matched == thrifty.in_time + thrifty.late + sum(thrifty.dropped.values())
+    assert (none.traffic, none.in_time) == (none.published, 0)
+    assert none.dropped == {"queue_full": none.matched}
+
+
 @pytest.mark.parametrize("reading", [name for name in READINGS if name not in ("literal", "timeout")])
 def test_every_reading_changes_the_outcome_and_still_accounts_for_all(reading: str) -> None:
     strategy = "remaining-lifetime" if reading in ("alive", "keep", "expired") else "eb"

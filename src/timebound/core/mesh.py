@@ -149,14 +149,12 @@ class MeshBroker:
         """A copy went over a link that then failed, unconfirmed: send it another way."""
         self._place(Copy(copy.what, (), copy.hops, copy.targets), now_ns)
 
-    def lose(self, copy: Copy, link: str, now_ns: int) -> None:
-        """A copy was lost on its way from here: count what it was for."""
+    def lose(self, copy: Copy, link: str, now_ns: int, reason: Reason = Reason.DISCONNECTED) -> None:
+        """A copy was lost on its way from here, or cannot go it: count what it was for."""
         what = copy.what
         for group in what.groups(self.table):
             if copy.targets is not None and group.home in copy.targets:
-                self.account.drop(
-                    what.message, group, what.size_bytes, copy.hops, link, 0, Reason.DISCONNECTED, now_ns
-                )
+                self.account.drop(what.message, group, what.size_bytes, copy.hops, link, 0, reason, now_ns)
 
     def link_free(self, name: str, now_ns: int) -> None:
         """A link has finished sending: take what goes next on it."""
@@ -286,6 +284,9 @@ class MeshBroker:
                 groups = self._better_here(offer, neighbour, now_ns)
                 if not groups:
                     continue
+            if self.options.send_cost > 0.0 and not self._pays(neighbour, waiting, groups, now_ns):
+                self._lose(Offer(waiting, neighbour.name, groups), Reason.QUEUE_FULL, now_ns)
+                continue
             self._send(neighbour, waiting, groups, now_ns)
             return
 
@@ -302,6 +303,16 @@ class MeshBroker:
         via = (self.name,) if targets is None else (*waiting.via, self.name)
         copy = Copy(what, via, waiting.hops + 1, targets)
         self._sends.append(Send(neighbour.name, copy, waited_ns))
+
+    def _pays(self, neighbour: Neighbour, waiting: Waiting, groups: list[HomeGroup], now_ns: int) -> bool:
+        """Whether these groups are expected to be worth the links that the message passes on its way."""
+        what = waiting.what
+        size = float(what.size_bytes)
+        age = float(now_ns - what.message.published_ns)
+        value = 0.0
+        for group in groups:
+            value += self.router.reach(neighbour, group.home).stake(group, what.message, size, age)
+        return value >= self.options.send_cost * float(self.router.links_to(neighbour.name, groups))
 
     def _better_here(self, offer: Offer, neighbour: Neighbour, now_ns: int) -> list[HomeGroup]:
         """The groups that this link should take; the others wait on for a link that suits them better.
@@ -369,14 +380,18 @@ class MeshBroker:
 
     def _give_up(self, offer: Offer, entry: Entry, now_ns: int) -> None:
         """Count what was lost with an entry, less what still waits in another queue."""
-        waiting = offer.waiting
         reason = entry.reason
         assert reason is not None, "a dropped entry has a reason"
         time_ns = now_ns
         if (reason == Reason.HOPELESS or reason == Reason.TIMED_OUT) and entry.drop_ns < now_ns:
             time_ns = entry.drop_ns if entry.drop_ns > entry.pushed_ns else entry.pushed_ns
+        self._lose(offer, reason, time_ns)
+
+    def _lose(self, offer: Offer, reason: Reason, time_ns: int) -> None:
+        """Account for the groups of an offer that wait in no other queue."""
         if self.options.routing == MATCH:
             return  # another copy may still arrive; what never did is counted at the end
+        waiting = offer.waiting
         what = waiting.what
         for group in self._without_place(offer):
             self.account.drop(

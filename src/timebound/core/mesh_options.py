@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from timebound.core.mesh_message import Copy
@@ -26,7 +27,9 @@ class MeshOptions:
     """How a broker of the mesh decides; the same for all its links.
 
     `preference` 0 lets the first free link take all it can reach, `waiting_share` 0 ignores what
-    neighbours report.
+    neighbours report. `send_cost` is what sending a message over one link costs, in the unit of
+    prices: what is not expected to earn the cost of its whole way is given up, and its place on the
+    links goes to what is worth more.
     """
 
     __slots__ = (
@@ -38,6 +41,7 @@ class MeshOptions:
         "preference",
         "processing_ns",
         "routing",
+        "send_cost",
         "strategy",
         "waiting_share",
     )
@@ -50,6 +54,7 @@ class MeshOptions:
         epsilon: float = MESH_EPSILON,
         preference: float = PREFERENCE,
         waiting_share: float = WAITING_SHARE,
+        send_cost: float = 0.0,
         processing_ns: int = 0,
         message_bytes: int = 0,
         messages_max: int = 10_000,
@@ -60,11 +65,14 @@ class MeshOptions:
             raise ValueError(
                 f"preference={preference}, waiting_share={waiting_share}; both must be between 0 and 1"
             )
+        if not 0.0 <= send_cost < math.inf:
+            raise ValueError(f"send_cost={send_cost} is not a finite number of at least 0")
         self.strategy = strategy
         self.routing = routing
         self.epsilon = epsilon
         self.preference = preference
         self.waiting_share = waiting_share
+        self.send_cost = send_cost
         self.processing_ns = processing_ns
         self.message_bytes = message_bytes  # behind FT; 0 learns it
         self.messages_max = messages_max

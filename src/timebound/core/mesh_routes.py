@@ -134,6 +134,17 @@ class Router:
                 path = way.path
         return neighbour.reach(home, path)
 
+    def links_to(self, name: str, groups: list[HomeGroup]) -> int:
+        """How many links a message passes from here over a neighbour to the homes of these groups."""
+        parents = self.links.tree(name).parents
+        passed: set[str] = {name}
+        for group in groups:
+            broker = group.home
+            while broker not in passed and broker in parents:
+                passed.add(broker)
+                broker = parents[broker]
+        return len(passed)
+
     def waits(self) -> dict[str, int]:
         """How long messages wait from here to each home, over the shortest of its ways."""
         waits: dict[str, int] = {}

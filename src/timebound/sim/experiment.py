@@ -163,6 +163,7 @@ def _options(setting: Setting) -> MeshOptions:
         epsilon=_EXPIRED_ONLY if is_plain and reading.drops == "expired" else setting.epsilon,
         preference=setting.preference,
         waiting_share=setting.waiting_share,
+        send_cost=setting.send_cost,
         processing_ns=setting.processing_ns,
         message_bytes=setting.message_bytes,
         drops_duplicates=reading.routing != "match-all",

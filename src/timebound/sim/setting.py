@@ -140,4 +140,5 @@ class Setting:
     reading: Reading = field(default_factory=Reading)
     preference: float = 0.0  # late binding: see core/mesh_options.py
     waiting_share: float = 0.0
+    send_cost: float = 0.0
     is_tracing: bool = False
