@@ -15,7 +15,8 @@ from timebound.pipeline.sweep import Plan, run_sweep
 from timebound.pipeline.sweep_results import read_results
 from timebound.sim.grid import RESULTS, Job, Row, jobs, row_of
 
-pytestmark = pytest.mark.xdist_group("spark")
+# On a busy machine Spark alone takes a minute to start.
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(240)]
 
 
 def wanted(**narrowed: tuple[str, ...]) -> list[Job]:

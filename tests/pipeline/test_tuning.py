@@ -19,7 +19,8 @@ from timebound.pipeline.tuning import (
 from timebound.sim.replay import REPLAY
 from timebound.units import MILLISECOND, SECOND
 
-pytestmark = pytest.mark.xdist_group("spark")
+# On a busy machine Spark alone takes a minute to start.
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(240)]
 MICRO = 1_000_000
 START_S = 1_000
 TRACE = (

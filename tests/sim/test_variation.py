@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from timebound.sim.draws import fixed
 from timebound.sim.experiment import run
 from timebound.sim.scenario import load_scenario
 from timebound.sim.setting import Setting
-from timebound.sim.variation import KEYS, RESULTS, VALUES_MAX, open_runs, parse_variation, vary
+from timebound.sim.variation import KEYS, RESULTS, VALUES_MAX, open_runs, pack, parse_variation, vary
 from timebound.units import MINUTE, SECOND
 
 QUICK = Path(__file__).parent.parent.parent / "scenarios" / "quick.toml"
@@ -87,7 +86,7 @@ def test_every_key_changes_the_setting(name: str, setting: Setting) -> None:
 
     changed = [vary(setting, {name: value}) for value in values]
 
-    assert any(pickle.dumps(one) != pickle.dumps(setting) for one in changed)
+    assert any(pack(one) != pack(setting) for one in changed)
 
 
 def test_keys_mean_what_they_say(setting: Setting) -> None:
@@ -106,7 +105,7 @@ def test_keys_mean_what_they_say(setting: Setting) -> None:
 
 
 def test_a_row_gives_what_the_simulator_gives(setting: Setting) -> None:
-    run_row = open_runs(pickle.dumps(setting))
+    run_row = open_runs(pack(setting))
 
     found = run_row({"rate": 60.0, "strategy": "fifo", "seed": 3})
 

@@ -52,17 +52,15 @@ def sweep(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON row per run.")] = False,
 ) -> None:
     """Run a scenario with parameters varied, and put every run in one table."""
-    import pickle
-
     from timebound.pipeline.sweep import Plan, check_plan
     from timebound.pipeline.sweep_results import default_figures, write_results
     from timebound.sim.scenario import load_scenario
-    from timebound.sim.variation import KEYS, RESULTS, parse_variation
+    from timebound.sim.variation import KEYS, RESULTS, pack, parse_variation
 
     loaded = load_scenario(scenario)
     variations = {one.key: one.values for one in map(parse_variation, vary or ())}
     rows = combinations({**variations, "seed": read_seeds(seeds, loaded.seeds)})
-    plan = Plan(rows, RUN_ROW, pickle.dumps(loaded.setting), RESULTS)
+    plan = Plan(rows, RUN_ROW, pack(loaded.setting), RESULTS)
     check_plan(plan)
     table, wall_s, cores = run_plan(plan, f"sweep {loaded.name}", master, remote, tasks)
     info = describe(f"Sweep of {loaded.name}", tuple(variations), MEASURES, table, wall_s, cores)

@@ -7,6 +7,7 @@ publisher. Numbers carry their unit in the key, so that ranges need no units and
 from __future__ import annotations
 
 import difflib
+import io
 import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from typing import Any, Final
 
 from timebound.core.strategy.registry import STRATEGY_NAMES
 from timebound.errors import ConfigError
-from timebound.sim.draws import fixed
+from timebound.sim.draws import Draw, fixed
 from timebound.sim.experiment import RunResult, run
 from timebound.sim.setting import (
     ARRIVALS,
@@ -96,8 +97,24 @@ def vary(setting: Setting, values: Mapping[str, Value]) -> Setting:
     return setting
 
 
+class _Pickler(pickle.Pickler):
+    """Pickles settings: a compiled Draw is made anew by its arguments, as it cannot be filled in later."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, Draw):
+            return Draw, (value.kind, value.numbers, value.least)
+        return NotImplemented
+
+
+def pack(setting: Setting) -> bytes:
+    """A setting as bytes, for `open_runs` in another process."""
+    packed = io.BytesIO()
+    _Pickler(packed).dump(setting)
+    return packed.getvalue()
+
+
 def open_runs(context: bytes) -> Callable[[Mapping[str, Value]], dict[str, Value]]:
-    """The function that runs one row of a sweep; `context` is a pickled Setting."""
+    """The function that runs one row of a sweep; `context` is a packed Setting."""
     setting: Setting = pickle.loads(context)
 
     def run_row(values: Mapping[str, Value]) -> dict[str, Value]:
