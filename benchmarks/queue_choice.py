@@ -90,7 +90,8 @@ def measure(name: str, messages: int, subscriptions: int, decisions: int, distin
     bounded = sum(lane.ranking.bounded for lane in queue.lanes) - bounded
     return (
         f"{name:20} {'distinct' if distinct else 'shared':9} {choosing / decisions / 1000:9.2f} "
-        f"{slowest / 1000:9.1f} {valued / decisions:9.2f} {bounded / decisions:9.2f} {pushing / max(taken, 1) / 1000:9.2f}"
+        f"{slowest / 1000:9.1f} {valued / decisions:9.2f} {bounded / decisions:9.2f} "
+        f"{pushing / max(taken, 1) / 1000:9.2f}"
     )
 
 

@@ -479,7 +479,7 @@ class Node:
         self.entry = entry
         self.key = key
         self.tie = tie
-        self.position = -1
+        self.position: i64 = -1
         self.value = 0.0
         self.valued_ns = -1
         self.bucket = -1  # -1 = in none

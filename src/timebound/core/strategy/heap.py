@@ -6,6 +6,8 @@ as much as one of heapq's pushes. Smallest key first; equal keys by `tie`.
 
 from __future__ import annotations
 
+from mypy_extensions import i64
+
 from timebound.core.strategy.entry import Node
 
 
@@ -62,7 +64,7 @@ class Heap:
         tie = node.tie
         position = node.position
         while position > 0:
-            parent_position = (position - 1) >> 1
+            parent_position: i64 = (position - 1) >> 1
             parent = nodes[parent_position]
             if parent.key < key or (parent.key == key and parent.tie < tie):
                 break
@@ -74,12 +76,12 @@ class Heap:
 
     def _down(self, node: Node) -> None:
         nodes = self.nodes
-        size = len(nodes)
+        size: i64 = len(nodes)
         key = node.key
         tie = node.tie
         position = node.position
         while True:
-            child_position = 2 * position + 1
+            child_position: i64 = 2 * position + 1
             if child_position >= size:
                 break
             child = nodes[child_position]

@@ -51,7 +51,7 @@ class Shape:
 def outlook(entry: Entry, age: float, level: float, link: Link, shape: Shape) -> tuple[float, float, bool]:
     """The age up to which the value surely stays at or below a bound, that bound, and whether it is exact.
 
-    The bound is at most `level`, or, where the value may be higher already, what it may be now. It is
+    The bound is at most `level`, or, where the value may be higher already, what it is now. It is
     exact where nothing is in doubt until then, so that the value stands still.
     """
     audience = entry.audience
@@ -92,16 +92,12 @@ def outlook(entry: Entry, age: float, level: float, link: Link, shape: Shape) ->
         if most > level and low < high and high - low <= _TERMS_MAX:
             most = _staircase(entry, start, low, high, link, shape)
             if most > level:
-                if start > age:
-                    return start, bound, False
-                level = most
+                return start, most if start == age else bound, False
             until, most = _first_above(entry, start, following, most, level, low, high, link, shape)
             if until < math.inf:
                 return until, max(bound, most), False
         elif most > level:
-            if start > age:
-                return start, bound, False
-            level = most
+            return start, most if start == age else bound, False
         if most > bound:
             bound = most
         if following == math.inf:
@@ -145,23 +141,24 @@ def _first_above(
     """
     until = math.inf
     size = entry.size
-    index = low
-    while index < high:
+    # Of equal deadlines the longest way comes last, and up first: later ones need no look then.
+    index = high
+    while index > low:
+        index -= 1
         term = entry.audience.terms[index]
-        index += 1
         scale = max(size * term.deviation, entry.deviation_min)
-        up = min(term.allowed, entry.timeout) - term.fixed - size * term.mean - link.first_ns
-        if start < up < end and up < until:
-            total = _staircase(entry, up, low, high, link, shape)
+        full = min(term.allowed, entry.timeout) - term.fixed - size * term.mean - link.first_ns
+        half = full - _CORE * scale
+        if start < half < end and half < until:
+            total = _staircase(entry, half, low, high, link, shape)
             if total > level:
-                until = up
+                until = half
             elif total > most:
                 most = total
-        up -= _CORE * scale
-        if start < up < end and up < until:
-            total = _staircase(entry, up, low, high, link, shape)
+        if start < full < end and full < until:
+            total = _staircase(entry, full, low, high, link, shape)
             if total > level:
-                until = up
+                until = full
             elif total > most:
                 most = total
     return until, most
