@@ -29,7 +29,9 @@ ALARM_TOPIC: Final = "$timebound/alarm/"
 BATCHES_KEPT: Final = 30
 TRIGGER: Final = "2 seconds"
 
-# Publishes rows (topic, payload, retain) of a static table.
+MESSAGE_FIELDS: Final = "topic string, payload binary, retain boolean"
+
+# Publishes the rows of a static table of MESSAGE_FIELDS.
 Publish = Callable[["DataFrame"], None]
 
 
@@ -59,8 +61,7 @@ def start_alarms(rows: DataFrame, checkpoint: Path, publish: Publish, **trigger:
     watched = windows.delivery_windows(timed.withWatermark("time", windows.LATENESS))
 
     def handle(changed: DataFrame, _batch: int) -> None:
-        # All of the batch has to be used, or the state of the query is not written.
-        publish(alarm_messages(windows.alarms(changed)))
+        _publish_some(alarm_messages(windows.alarms(changed)), publish)
 
     writer = watched.writeStream.outputMode("update").queryName("timebound-alarms").foreachBatch(handle)
     return writer.option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()
@@ -73,10 +74,20 @@ def start_links(rows: DataFrame, checkpoint: Path, publish: Publish, **trigger: 
 
     def handle(batch: DataFrame, number: int) -> None:
         kept.write(links.samples(links.slots(batch)), number)
-        publish(link_messages(links.links(kept.read(batch.sparkSession))))
+        _publish_some(link_messages(links.links(kept.read(batch.sparkSession))), publish)
 
     writer = good.writeStream.queryName("timebound-links").foreachBatch(handle)
     return writer.option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()
+
+
+def _publish_some(messages: DataFrame, publish: Publish) -> None:
+    """Publish if there is anything: starting a writer takes seconds, and most batches have nothing to say.
+
+    All is collected, since the state of a query is written only if the whole batch was used.
+    """
+    found = messages.collect()
+    if found:
+        publish(messages.sparkSession.createDataFrame(found, MESSAGE_FIELDS))
 
 
 class SampleStore:
