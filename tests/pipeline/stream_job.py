@@ -1,0 +1,40 @@
+"""The driver of a streaming query, as a process that a test can kill: topics in/# become out/#.
+
+python stream_job.py SERVER CHECKPOINT ROWS_PER_BATCH [now]
+"""
+
+from __future__ import annotations
+
+import sys
+
+from timebound.pipeline.session import spark_session
+
+
+def main() -> None:
+    server, checkpoint, rows_per_batch = sys.argv[1:4]
+    spark = spark_session(master="local[2]")
+    stream = (
+        spark.readStream.format("timebound")
+        .option("servers", server)
+        .option("topic", "in/#")
+        .option("maxRowsPerBatch", rows_per_batch)
+        .option("rowsPerPartition", "50")
+        .load()
+    )
+    writer = (
+        stream.selectExpr(
+            "concat('out', substring(topic, 3)) as topic", "payload", "cast(1 as tinyint) as qos"
+        )
+        .writeStream.format("timebound")
+        .option("servers", server)
+        .option("checkpointLocation", checkpoint)
+    )
+    if sys.argv[4:] == ["now"]:
+        writer = writer.trigger(availableNow=True)
+    query = writer.start()
+    print("started", flush=True)
+    query.awaitTermination()
+    spark.stop()
+
+
+main()
