@@ -6,6 +6,7 @@ import pytest
 
 from timebound.core.competing import make_entry, needs_choice
 from timebound.core.delay import link_of_rate
+from timebound.core.limits import BrokerLimits
 from timebound.core.message import Delivery, Message
 from timebound.core.scheduling import Scheduling
 from timebound.core.session import PUBACK, Session
@@ -118,8 +119,8 @@ def test_the_shorter_of_expiry_and_timeout_limits_an_entry() -> None:
 class Congested:
     """A receiver behind a link of 100 kB/s, and a publisher."""
 
-    def __init__(self, receive_maximum: int = 65_535, strategy: str = "worth") -> None:
-        self.node = Node(durable=False)
+    def __init__(self, receive_maximum: int = 65_535, strategy: str = "worth", **limits: int) -> None:
+        self.node = Node(BrokerLimits(**limits), durable=False)
         self.publisher = self.node.connect("publisher")
         self.receiver: Peer = self.node.connect("receiver", receive_maximum=receive_maximum)
         session = self.receiver.session
@@ -177,6 +178,55 @@ def test_qos_zero_passes_what_needs_an_answer() -> None:
 
     link.acknowledge_all()
     assert link.flush(1_000_000) == [b"confirmed 1"]
+
+
+@pytest.mark.parametrize("deadline_ns", [0, 60 * SECOND])
+def test_qos_zero_flows_on_past_a_queue_full_of_what_needs_answers(deadline_ns: int) -> None:
+    link = Congested(receive_maximum=2, queue_messages_per_client_max=16)
+    link.subscribe("confirmed", 1, deadline_ns=deadline_ns, price=50.0)
+    link.subscribe("plain", 0, deadline_ns=deadline_ns)
+    for number in range(20):
+        link.publish("confirmed", b"confirmed %d" % number)
+        link.flush(1_000_000)
+    assert link.receiver.session.queued_messages() == 16
+
+    for number in range(20):
+        link.publish("confirmed", b"more %d" % number)
+        link.publish("plain", b"plain %d" % number, 0)
+        assert link.flush(1_000_000) == [b"plain %d" % number]
+    assert not link.receiver.session.has_work()
+
+    sent = link.receiver.payloads()[:2]
+    while link.receiver.session.inflight:
+        link.acknowledge_all()
+        sent += link.flush(1_000_000)
+    assert sent == sorted(sent, key=_number_of)
+    assert len(sent) == 18
+
+
+def _number_of(payload: bytes) -> tuple[bool, int]:
+    word, number = payload.split()
+    return word == b"more", int(number)
+
+
+def test_mixed_traffic_keeps_its_order_per_qos_over_a_narrow_receive_maximum() -> None:
+    link = Congested(receive_maximum=1)
+    link.subscribe("t/#", 1, deadline_ns=60 * SECOND)
+    sent: list[bytes] = []
+    for number in range(12):
+        link.publish("t/confirmed", b"confirmed %d" % number)
+        link.publish("t/plain", b"plain %d" % number, 0)
+        sent += link.flush(1_000_000 if number % 3 else 1)
+        if number % 4 == 3:
+            link.acknowledge_all()
+    while link.receiver.session.has_work() or link.receiver.session.inflight:
+        link.acknowledge_all()
+        sent += link.flush(1_000_000)
+
+    for word in (b"confirmed", b"plain"):
+        assert [one for one in sent if one.startswith(word)] == [
+            word + b" %d" % number for number in range(12)
+        ]
 
 
 def test_a_client_that_answers_nothing_keeps_nobody_busy_and_late_copies_go() -> None:

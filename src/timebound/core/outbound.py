@@ -8,6 +8,8 @@ leaves.
 Copies wait in order of arrival. Only when a session has messages with a time limit and more
 waits than its link can take at once do they compete: then `LinkQueue` chooses by worth. So
 nothing is added to the way of a message that meets no queue.
+
+The file is long because every way in and out of a queue keeps the same sums: bytes, quota, account.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ PACKET_ID_NOT_FOUND: Final = 0x92
 NO_OTHERS: Final[tuple[Subscription, ...]] = ()
 # The time at which a link gets to what it is given now may fall back by so much without notice.
 LINK_TIME_SLIP_NS: Final = 20_000_000
+# A queue full of what waits for answers takes so much more of QoS 0: a sixteenth of its limits.
+SPARE_PART: Final = 16
 
 
 class Outbound:
@@ -101,7 +105,7 @@ class Outbound:
         if session.link is None and needs_choice(session, message, subscription, others):
             self._make_link(session, now_ns)
         size = message.size()
-        if not self._has_room(session, size, now_ns):
+        if not self._has_room(session, qos, size, now_ns):
             if not session.is_full:
                 session.is_full = True
                 self._counters.alert(
@@ -150,6 +154,8 @@ class Outbound:
         link = session.link
         if link is None or (len(link) == 0 and session.queue_bytes <= budget):
             budget = self._take_in_order(session, budget, start_ns, taken)
+        elif session.send_quota <= 0 and session.link_unconfirmed == 0:
+            budget = self._take_unconfirmed(session, budget, start_ns, taken)
         if link is not None and (session.queue or len(link)):
             self._take_by_worth(session, link, budget, start_ns, taken)
         self._counters.messages_sent += len(taken)
@@ -180,6 +186,22 @@ class Outbound:
             else:
                 delivery.sent_ns = start_ns
                 account.delivered(session.client_id, delivery, start_ns)
+                taken.append(delivery)
+        return budget
+
+    def _take_unconfirmed(self, session: Session, budget: int, start_ns: int, taken: list[Delivery]) -> int:
+        """Take QoS 0 that fits where all else needs an answer the client owes: it competes with nobody."""
+        plain = [delivery for delivery in session.queue if delivery.qos == 0]
+        if sum([delivery.message.size() for delivery in plain]) > budget:
+            return budget
+        rest = [delivery for delivery in session.queue if delivery.qos]
+        session.queue.clear()
+        session.queue.extend(rest)
+        for delivery in plain:
+            budget -= self._leave_queue(session, delivery)
+            if not self._drop_if_late(session, delivery, start_ns):
+                delivery.sent_ns = start_ns
+                self.account.delivered(session.client_id, delivery, start_ns)
                 taken.append(delivery)
         return budget
 
@@ -394,10 +416,12 @@ class Outbound:
         if session.waiting or session.resend or (session.link is not None and len(session.link)):
             self._ready.add(session)
 
-    def _has_room(self, session: Session, size: int, now_ns: int) -> bool:
+    def _has_room(self, session: Session, qos: int, size: int, now_ns: int) -> bool:
         limits = self._limits
         if self.queued_bytes + size > limits.queue_bytes_total_max:
             return False
+        if qos == 0 and session.send_quota <= 0 and self._has_spare_room(session, size):
+            return True
         link = session.link
         if link is None:
             return (
@@ -411,6 +435,19 @@ class Outbound:
             if session.waiting and self.is_full(session, size):
                 return False
         return size <= limits.queue_bytes_per_client_max
+
+    def _has_spare_room(self, session: Session, size: int) -> bool:
+        """Whether QoS 0 fits beside what waits for a client that owes answers.
+
+        That may fill the queue for as long as the client likes, and must not keep QoS 0 from flowing.
+        """
+        limits = self._limits
+        plain = len(session.queue) + session.link_unconfirmed
+        spare_bytes = limits.queue_bytes_per_client_max // SPARE_PART
+        return (
+            plain < limits.queue_messages_per_client_max // SPARE_PART
+            and session.queue_bytes + size <= limits.queue_bytes_per_client_max + spare_bytes
+        )
 
     def is_full(self, session: Session, size: int) -> bool:
         """Whether something of this session has to go before another message can wait."""
