@@ -205,3 +205,17 @@ def test_of_two_links_opened_at_once_that_of_the_lesser_name_stays() -> None:
     assert not lesser.gives_way("d")
     assert greater.admit("b", "b", is_anonymous=False) == ""
     assert greater.gives_way("b")
+
+
+def test_what_is_larger_than_the_neighbour_takes_is_dropped_and_the_link_goes_on() -> None:
+    nodes = start({("a", "b"): 10_000})
+    subscribe(nodes, "b", "s", Subscription("s", "t"))
+    mesh = nodes.nodes["a"].mesh
+    mesh.links["b"]._packet_size_max = 500
+
+    publish(nodes, "a", 1_000)
+    publish(nodes, "a", 300)
+    run(nodes, SECOND)
+
+    assert len(nodes.sent) == 1
+    assert nodes.nodes["a"].broker.account.dropped["too_large"] == 1

@@ -155,7 +155,7 @@ class Connection(Publisher):
         received = self.decoder.feed(data)
         if self.neighbour is not None:
             neighbour_accept.receive(self, self.neighbour, received, now_ns)
-            if len(data) >= SHARED_READ_BYTES:
+            if len(data) >= SHARED_READ_BYTES or self.driver.is_storage_behind():
                 self._stop_reading(STOP_TURN)
             return
         if self._rate_max and not self._is_within_rate(len(received), now_ns):

@@ -25,6 +25,7 @@ from timebound.core.strategy.registry import DEFAULT_STRATEGY, strategy_named
 from timebound.node import mesh_codec
 from timebound.node.config_values import Config, NeighbourConfig
 from timebound.node.neighbour_link import Carrier, NeighbourLink
+from timebound.records import Reason
 from timebound.units import SECOND
 
 logger = logging.getLogger("timebound.node")
@@ -92,6 +93,7 @@ class Mesh:
         carrier: Carrier,
         transport: Any = None,
         receive_maximum: int = 1_024,
+        packet_size_max: int = 0,
         *,
         is_dialled: bool = False,
     ) -> NeighbourLink:
@@ -104,6 +106,7 @@ class Mesh:
             is_paced=self.neighbours[name].rate > 0,
             transport=transport,
             receive_maximum=receive_maximum,
+            packet_size_max=packet_size_max,
             is_dialled=is_dialled,
         )
 
@@ -193,7 +196,8 @@ class Mesh:
                 name = send.neighbour
                 link = self.links[name]
                 used[name] = None
-                link.put(send.copy, now_ns)
+                if not link.put(send.copy, now_ns):
+                    member.broker.lose(send.copy, name, now_ns, Reason.TOO_LARGE)
                 if link.has_room(now_ns):
                     member.link_free(name, now_ns)
                 else:

@@ -36,7 +36,9 @@ def accept(connection: Connection, accepted: Accepted, now_ns: int) -> None:
         return
     logger.info("broker %r connected as %r from %s", name, accepted.user, connection.peer)
     accepted.node_name = mesh.member.name
-    link = mesh.make_link(name, connection, connection.transport(), accepted.receive_maximum)
+    link = mesh.make_link(
+        name, connection, connection.transport(), accepted.receive_maximum, accepted.packet_size_max
+    )
     silence_max_ns = accepted.keep_alive_s * SECOND * 3 // 2
     connection.open_link(link, accepted.connack(False, connection.version), silence_max_ns, now_ns)
     mesh.open(link)

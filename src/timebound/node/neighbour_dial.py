@@ -42,9 +42,10 @@ class Dialled(asyncio.Protocol):
         self._decoder = Decoder(5, is_server=False, packet_size_max=driver.limits.packet_size_max)
         self._transport: Any = None
         self._link: NeighbourLink | None = None
-        self._silence_max_ns = config.keep_alive_s * SECOND * 3 // 2
+        self._keep_alive_ns = config.keep_alive_s * SECOND
         self._heard_ns = driver.now_ns()
         self._pinged_ns = self._heard_ns
+        self._is_throttled = False  # not read before storage has caught up
         self.ended = asyncio.Event()
         self.failure = ""  # why there is no link
 
@@ -81,6 +82,10 @@ class Dialled(asyncio.Protocol):
         except ProtocolError as error:
             self.failure = str(error)
             self.close(error.reason_code, str(error))
+        if self._driver.is_storage_behind() and not self._is_throttled:
+            self._is_throttled = True
+            self._transport.pause_reading()
+            self._driver.throttled.append(self)
         self._driver.schedule()
 
     def pause_writing(self) -> None:
@@ -121,8 +126,17 @@ class Dialled(asyncio.Protocol):
         if self._mesh.gives_way(name):
             self.close(ReasonCode.SUCCESS, "the neighbour has opened a link itself")
             return
-        receive_maximum = packet.properties.receive_maximum or 65_535
-        self._link = self._mesh.make_link(name, self, self._transport, receive_maximum, is_dialled=True)
+        granted = packet.properties
+        if granted.server_keep_alive:
+            self._keep_alive_ns = granted.server_keep_alive * SECOND
+        self._link = self._mesh.make_link(
+            name,
+            self,
+            self._transport,
+            granted.receive_maximum or 65_535,
+            granted.maximum_packet_size or 0,
+            is_dialled=True,
+        )
         self._mesh.open(self._link)
 
     # --- as the driver and the link see it ------------------------------------------
@@ -149,14 +163,17 @@ class Dialled(asyncio.Protocol):
         """Nothing waits here: a link writes at once."""
 
     def read_again(self) -> None:
-        """Never paused by a turn."""
+        """Storage keeps up again."""
+        self._is_throttled = False
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def patrol(self, now_ns: int) -> None:
         """Called about once a second: is the neighbour still there?"""
-        if now_ns - self._heard_ns > self._silence_max_ns:
+        if now_ns - self._heard_ns > self._keep_alive_ns * 3 // 2:
             self.failure = "it was silent too long"
             self._transport.abort()
-        elif self._link is not None and now_ns - self._pinged_ns >= self._config.keep_alive_s * SECOND // 2:
+        elif self._link is not None and now_ns - self._pinged_ns >= self._keep_alive_ns // 2:
             self._pinged_ns = now_ns
             self._link.ping()
 

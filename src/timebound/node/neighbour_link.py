@@ -78,6 +78,7 @@ class NeighbourLink:
         is_paced: bool,
         transport: Any = None,
         receive_maximum: int = 1_024,
+        packet_size_max: int = 0,
         is_dialled: bool = False,
     ) -> None:
         self.name = name
@@ -91,6 +92,7 @@ class NeighbourLink:
         self._carrier = carrier
         self._receiver = receiver
         self._receive_maximum = receive_maximum
+        self._packet_size_max = packet_size_max  # that the neighbour takes; 0 = any
         self._unconfirmed: dict[int, Unconfirmed] = {}
         self._last_packet_id = 0
         self._is_paused = False
@@ -109,8 +111,11 @@ class NeighbourLink:
         packet_id = self._register(None, now_ns)
         self._carrier.write(encode_publish(mesh_codec.HELLO_TOPIC, b"", 1, False, False, packet_id, b"", 5))
 
-    def put(self, copy: Copy, now_ns: int) -> None:
-        """Send a copy. The caller asks `has_room` before the next one, and calls `flush` in the end."""
+    def put(self, copy: Copy, now_ns: int) -> bool:
+        """Send a copy; False if it is larger than the neighbour takes.
+
+        The caller asks `has_room` before the next one, and calls `flush` in the end.
+        """
         what = copy.what
         duration_ns = int(float(what.size_bytes) * self.delay.mean_s_per_kb * SECOND / _KILOBYTE)
         if self.is_paced:
@@ -120,13 +125,18 @@ class NeighbourLink:
         elif not self._frames and self._meter is not None:
             self._ahead_ns = self._meter.ahead_ns()
         age_ns = now_ns - what.message.published_ns + self._ahead_ns + duration_ns + self.latency_ns
-        frame = mesh_codec.encode_copy(copy, age_ns, self._register(copy, now_ns))
+        packet_id = self._register(copy, now_ns)
+        frame = mesh_codec.encode_copy(copy, age_ns, packet_id)
+        if self._packet_size_max and len(frame) > self._packet_size_max:
+            del self._unconfirmed[packet_id]
+            return False
         self._frames.append(frame)
         self._frame_bytes += len(frame)
         self.sent += 1
         if self._meter is not None and self._frame_bytes >= self._meter.budget():
             self._meter.written(now_ns)
             self.flush()
+        return True
 
     def has_room(self, now_ns: int) -> bool:
         """Whether the link takes another copy now."""
