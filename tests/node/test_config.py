@@ -234,6 +234,15 @@ def test_every_kind_of_value_is_read() -> None:
             "t.toml:3: listeners[0].origins: 'a.example' is no origin; write it like \"https://a.example\"",
         ),
         (
+            "[[listeners]]\nshares = ['alarm/#']",
+            "t.toml:2: listeners[0].shares: share 'alarm/#' is no topic filter and percent from 1 to 90, "
+            "like 'alarm/#=20'",
+        ),
+        (
+            "[[listeners]]\nuntimed_share_percent = 60\nshares = ['alarm/#=50']",
+            "t.toml:3: listeners[0].shares: shares (0.6, 0.5) add up to more than 1",
+        ),
+        (
             "[[listeners]]\nkind = 'websocket'\norigins = '*'",
             't.toml:3: listeners[0].origins: must be a list of strings like ["a", "b"], not \'*\'',
         ),

@@ -51,6 +51,7 @@ def make_entry(session: Session, delivery: Delivery) -> Entry:
         flow,
         is_ordered,
         conflation,
+        session.scheduling.lane_of(message.topic),
     )
 
 

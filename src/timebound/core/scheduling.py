@@ -5,20 +5,40 @@ Settings are shared by all sessions of a listener and can be replaced while mess
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from timebound.core.delay import LinkDelay
+from timebound.core.lane import check_shares
 from timebound.core.queue import EPSILON, LinkQueue
 from timebound.core.strategy.registry import DEFAULT_STRATEGY, STRATEGY_NAMES, strategy_named
+from timebound.core.topic import check_filter, matches
 
 # Messages without a time limit keep this part of a link that has more to send than it can.
 UNTIMED_SHARE: Final = 0.05
+# Every class costs each choice a look, and each waiting session some memory.
+CLASSES_MAX: Final = 16
+# Topics whose class is remembered; beyond it all are looked up anew.
+_TOPICS_MAX: Final = 4_096
 
 
 class Scheduling:
-    """Settings by which the queue of a link is made."""
+    """Settings by which the queue of a link is made.
 
-    __slots__ = ("epsilon", "is_default", "name", "untimed_share", "uses_priority", "weight")
+    `shares` are classes of messages: a topic filter and the least part of a full link that what it
+    matches gets; of several that match, the most specific one counts.
+    """
+
+    __slots__ = (
+        "_lanes",
+        "epsilon",
+        "is_default",
+        "name",
+        "shares",
+        "untimed_share",
+        "uses_priority",
+        "weight",
+    )
 
     def __init__(
         self,
@@ -26,24 +46,51 @@ class Scheduling:
         weight: float = -1.0,
         untimed_share: float = UNTIMED_SHARE,
         epsilon: float = EPSILON,
+        shares: Sequence[tuple[str, float]] = (),
     ) -> None:
         strategy_named(name, weight=weight)  # raises ValueError for what does not exist
         if not 0.0 <= untimed_share < 1.0:
             raise ValueError(f"untimed_share={untimed_share} is not between 0 and 1")
+        if len(shares) > CLASSES_MAX:
+            raise ValueError(
+                f"there are {len(shares)} classes with a share; at most {CLASSES_MAX} are possible"
+            )
+        check_shares([untimed_share, *[share for _, share in shares]])
         self.name = name
         self.weight = weight
         self.untimed_share = untimed_share
         self.epsilon = epsilon
         self.is_default = name == DEFAULT_STRATEGY
         self.uses_priority = name == "fixed"
+        self.shares: list[tuple[str, float]] = sorted(shares, key=_specificity)
+        self._lanes: dict[str, int] = {}  # by topic
+
+    def lane_of(self, topic: str) -> int:
+        """The lane of a topic's class in queues made here; -1 for what is in none."""
+        if not self.shares:
+            return -1
+        lane = self._lanes.get(topic)
+        if lane is None:
+            lane = -1
+            for index, (topic_filter, _) in enumerate(self.shares):
+                if matches(topic_filter, topic):
+                    lane = index + 1
+                    break
+            if len(self._lanes) >= _TOPICS_MAX:
+                self._lanes.clear()
+            self._lanes[topic] = lane
+        return lane
 
     def make_queue(self, delay: LinkDelay, messages_max: int, bytes_max: int, now_ns: int) -> LinkQueue:
         """An empty queue with these settings.
 
-        The papers' strategies know one class of messages; the default keeps a share for those
-        without a time limit.
+        The first lane is for what is in no class, the last for what is in none and has no time limit.
+        The papers' strategies know one class of messages; the default keeps a share for the last.
         """
-        shares = (0.0, self.untimed_share) if self.is_default else (0.0,)
+        shares = [0.0]
+        if self.is_default or self.shares:
+            shares += [share for _, share in self.shares]
+            shares.append(self.untimed_share if self.is_default else 0.0)
         return LinkQueue(
             strategy_named(self.name, weight=self.weight),
             delay,
@@ -55,6 +102,24 @@ class Scheduling:
         )
 
 
+def parse_share(text: str) -> tuple[str, float]:
+    """Read a class as the configuration writes it, such as `plant/+/alarm=20`, in percent.
+
+    Raises:
+        ValueError: it is not of that form.
+    """
+    topic_filter, found, percent = text.rpartition("=")
+    if not found or not percent.isascii() or not percent.isdigit() or not 1 <= int(percent) <= 90:
+        raise ValueError(f"share {text!r} is no topic filter and percent from 1 to 90, like 'alarm/#=20'")
+    check_filter(topic_filter)
+    return topic_filter, int(percent) / 100
+
+
+def _specificity(share: tuple[str, float]) -> list[int]:
+    """Sorts filters so that, of those that match a topic, the most specific one comes first."""
+    return [2 if level == "#" else int(level == "+") for level in share[0].split("/")]
+
+
 DEFAULT_SCHEDULING: Final = Scheduling()
 
-__all__ = ["DEFAULT_SCHEDULING", "STRATEGY_NAMES", "Scheduling"]
+__all__ = ["DEFAULT_SCHEDULING", "STRATEGY_NAMES", "Scheduling", "parse_share"]

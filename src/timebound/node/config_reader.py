@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from timebound.core.access import ANONYMOUS, ANYONE, AccessRule
+from timebound.core.scheduling import Scheduling, parse_share
 from timebound.core.topic import check_filter
 from timebound.errors import ConfigError, FilterError
 from timebound.node.config_kinds import WrongValue, read_value, shown
@@ -359,6 +360,11 @@ class ConfigReader:
                 self.note(
                     (*at, "origins"), f'{shown(origin)} is no origin; write it like "https://a.example"'
                 )
+        try:
+            shares = [parse_share(share) for share in listener.shares]
+            Scheduling(untimed_share=listener.untimed_share_percent / 100, shares=shares)
+        except (ValueError, FilterError) as exc:
+            self.note((*at, "shares"), str(exc))
         if self._is_noted("security") or self._lets_somebody_in(listener):
             return
         self.note(

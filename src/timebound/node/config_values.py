@@ -129,6 +129,12 @@ class ListenerConfig:
         "so that they never starve",
         maximum=90,
     )
+    shares: tuple[str, ...] = setting(
+        "texts",
+        (),
+        "classes of messages by topic, like `plant/+/alarm=20`: the least percent of a full link that "
+        "each keeps, so that none starves; of several that match a topic, the most specific one counts",
+    )
     link_bytes_per_second: int = setting(
         "size", 0, "the speed of links that is known beforehand; 0: they are measured from the start"
     )

@@ -75,7 +75,9 @@ def _set_strategy(connection: Connection, listener: str, payload: bytes, now_ns:
     name, weight = _read_strategy(payload)
     for door in doors:
         try:
-            scheduling = Scheduling(name, weight, door.scheduling.untimed_share)
+            scheduling = Scheduling(
+                name, weight, door.scheduling.untimed_share, shares=door.scheduling.shares
+            )
         except ValueError as error:
             raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from error
         door.scheduling = scheduling

@@ -17,7 +17,7 @@ from typing import Any, Final
 from timebound.core.access import AccessList
 from timebound.core.delay import link_of_rate
 from timebound.core.effects import Will
-from timebound.core.scheduling import Scheduling
+from timebound.core.scheduling import Scheduling, parse_share
 from timebound.core.session import START_DELAY
 from timebound.errors import ConfigError, ProtocolError
 from timebound.node import requests
@@ -125,6 +125,7 @@ class Door:
             listener.strategy,
             listener.strategy_weight_percent / 100 if listener.strategy_weight_percent else -1.0,
             listener.untimed_share_percent / 100,
+            shares=[parse_share(share) for share in listener.shares],
         )
         rate = listener.link_bytes_per_second
         self.delay = link_of_rate(rate) if rate else START_DELAY
