@@ -104,6 +104,7 @@ def channel(
     """Repeat the published experiments of the event channel on this machine."""
     from timebound.bench import channel as experiments
     from timebound.bench import channel_report
+    from timebound.commands.sweep import printer
 
     chosen = [name.strip() for name in only.split(",")] if only else list(experiments.EXPERIMENTS)
     screen = Console(stderr=True)
@@ -120,7 +121,7 @@ def channel(
         typer.echo(channel_report.to_json(results))
     else:
         for table in channel_report.tables(results):
-            Console().print(table)
+            printer().print(table)
         for note in channel_report.notes(results):
             screen.print(f"[dim]{note}[/dim]")
     if plot is not None:

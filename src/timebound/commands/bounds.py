@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from timebound.commands import pubsub_options as given
+from timebound.commands.sweep import printer
 
 EXAMPLES = (
     "Examples:  timebound bounds  ·  timebound bounds plant.toml --json  ·  "
@@ -119,7 +119,7 @@ def _print_described(
             _milliseconds(row.bound_tight_ms),
             row.dominating,
         )
-    Console().print(table)
+    printer().print(table)
     _print_clients(result.clients)
 
 
@@ -132,7 +132,7 @@ def _print_running(report: dict[str, Any]) -> None:
     topics = _table("topics", "weight", "share")
     for row in report["topics"]:
         topics.add_row(row["topic"], str(row["weight"]), f"{row['share']:.1%}")
-    Console().print(topics)
+    printer().print(topics)
     if report["rows"]:
         flows = _table("flow", "client", "rate/s", "burst", "asked ms", "bound ms", "because of", "")
         for row in report["rows"]:
@@ -146,7 +146,7 @@ def _print_running(report: dict[str, Any]) -> None:
                 row["dominating"],
                 "" if row["kept"] else "can no longer be kept",
             )
-        Console().print(flows)
+        printer().print(flows)
     _print_clients(report["clients"])
 
 
@@ -155,7 +155,7 @@ def _print_clients(clients: dict[str, float]) -> None:
         table = _table("client", "share")
         for name, share in clients.items():
             table.add_row(name, f"{share:.1%}")
-        Console().print(table)
+        printer().print(table)
 
 
 def _milliseconds(value: float | None) -> str:
