@@ -12,6 +12,7 @@ import sys
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from setuptools import setup
 from setuptools.command.build_ext import build_ext
@@ -58,6 +59,18 @@ NOT_COMPILED = (
     "core/schedulability.py",
     "wire/reasons.py",
 )
+# What a simulation spends its time in, by how the names of its C files begin, and mypyc's own functions:
+# optimised further than the rest, which saves a seventh of a run.
+HOT = (
+    "core___delay",
+    "core___lane",
+    "core___mesh",
+    "core___queue",
+    "core___routing",
+    "core___strategy",
+    "sim_",
+)
+HOT_OPTION = "-O2"
 # The steps of a build that need the extensions; the others only ask for the package's name and version.
 BUILDING = {"bdist_wheel", "build", "build_ext", "editable_wheel", "install"}
 
@@ -100,6 +113,11 @@ def extensions() -> list[object]:
     )
 
 
+def is_hot(source: str) -> bool:
+    name = Path(source).name
+    return name.endswith("_ops.c") or name.removeprefix("__native_timebound___").startswith(HOT)
+
+
 class ParallelBuild(build_ext):
     """Compiles as many C files at the same time as there are cores, of one extension or of several."""
 
@@ -110,9 +128,14 @@ class ParallelBuild(build_ext):
     def build_extensions(self) -> None:
         compile_some = self.compiler.compile
 
-        def compile_all(sources: list[str], **options: object) -> list[str]:
+        def compile_one(source: str, options: dict[str, Any]) -> list[str]:
+            if is_hot(source):
+                options = {**options, "extra_postargs": [*(options.get("extra_postargs") or []), HOT_OPTION]}
+            return list(compile_some([source], **options))
+
+        def compile_all(sources: list[str], **options: Any) -> list[str]:
             with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-                compiled = pool.map(lambda source: compile_some([source], **options), sources)
+                compiled = pool.map(lambda source: compile_one(source, options), sources)
                 return [name for names in compiled for name in names]
 
         self.compiler.compile = compile_all
