@@ -29,17 +29,11 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_show_locals=False,
 )
-app.add_typer(bench.app, name="bench")
-app.add_typer(sim.app, name="sim")
-app.add_typer(demo.app, name="demo")
-app.add_typer(pipeline.app, name="pipeline")
-app.add_typer(pubsub.app)
-app.add_typer(control.app, name="strategy")
-app.add_typer(input.app, name="weight")
-app.command("bounds", epilog=bounds.EXAMPLES)(bounds.bounds)
-app.command("sweep", epilog=sweep.EXAMPLES)(sweep.sweep)
-app.command("report", epilog=report.EXAMPLES)(report.report)
-app.command("calibrate", epilog="Example:  timebound calibrate --duration 5s")(input.calibrate)
+# Panels of the help, in their order: what a newcomer needs first stands first.
+RUN = "Run a broker"
+TALK = "Publish and subscribe"
+CHOOSE = "What a broker promises and chooses"
+STUDY = "Measure, simulate, analyse"
 err = Console(stderr=True, highlight=False)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
@@ -86,8 +80,9 @@ def _root(
 
 
 @app.command(
+    rich_help_panel=RUN,
     epilog="Examples:  timebound serve  ·  timebound serve --config timebound.toml  ·  "
-    "timebound serve --port 0 --data /var/lib/timebound"
+    "timebound serve --port 0 --data /var/lib/timebound",
 )
 def serve(
     config: Annotated[Path | None, typer.Option(help="TOML file; see docs/configuration.md.")] = None,
@@ -104,7 +99,7 @@ def serve(
     sys.exit(run(config, host, port, data, is_persistent=not memory))
 
 
-@app.command(epilog="Example:  timebound check timebound.toml")
+@app.command(rich_help_panel=RUN, epilog="Example:  timebound check timebound.toml")
 def check(
     file: Annotated[Path, typer.Argument(help="The configuration to check.")], as_json: Json = False
 ) -> None:
@@ -128,8 +123,9 @@ def check(
 
 
 @app.command(
+    rich_help_panel=RUN,
     epilog="Examples:  timebound passwd users.txt anna  ·  echo secret | timebound passwd users.txt anna  ·  "
-    "timebound passwd users.txt anna --delete"
+    "timebound passwd users.txt anna --delete",
 )
 def passwd(
     file: Annotated[Path, typer.Argument(help="The password file; made if missing.")],
@@ -154,3 +150,20 @@ def passwd(
 def print_json(value: Any) -> None:
     """Print a value for programs: one JSON document."""
     typer.echo(json.dumps(value, indent=2))
+
+
+# Here, because help lists commands in the order they are named.
+app.command("pub", epilog=pubsub.PUB_EXAMPLES, rich_help_panel=TALK)(pubsub.pub)
+app.command("sub", epilog=pubsub.SUB_EXAMPLES, rich_help_panel=TALK)(pubsub.sub)
+app.command("bounds", epilog=bounds.EXAMPLES, rich_help_panel=CHOOSE)(bounds.bounds)
+app.command("calibrate", epilog="Example:  timebound calibrate --duration 5s", rich_help_panel=CHOOSE)(
+    input.calibrate
+)
+app.command("sweep", epilog=sweep.EXAMPLES, rich_help_panel=STUDY)(sweep.sweep)
+app.command("report", epilog=report.EXAMPLES, rich_help_panel=STUDY)(report.report)
+app.add_typer(control.app, name="strategy", rich_help_panel=CHOOSE)
+app.add_typer(input.app, name="weight", rich_help_panel=CHOOSE)
+app.add_typer(demo.app, name="demo", rich_help_panel=STUDY)
+app.add_typer(bench.app, name="bench", rich_help_panel=STUDY)
+app.add_typer(sim.app, name="sim", rich_help_panel=STUDY)
+app.add_typer(pipeline.app, name="pipeline", rich_help_panel=STUDY)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import sys
-
-import typer
+from typing import Final
 
 from timebound.commands import pubsub_options as given
 
-app = typer.Typer()
-
-
-@app.command(
-    epilog="Examples:  timebound pub plant/7/temp 91.5 --timeout 400ms  ·  "
+PUB_EXAMPLES: Final = (
+    "Examples:  timebound pub plant/7/temp 91.5 --timeout 400ms  ·  "
     "timebound pub plant/7/temp '{\"value\": 91.5}' --qos 1 --retain  ·  "
     "tail -f log.txt | timebound pub logs --lines"
 )
+SUB_EXAMPLES: Final = (
+    "Examples:  timebound sub '#'  ·  timebound sub 'plant/+/temp' --where 'value > 90' "
+    "--deadline 250ms --price 3 --penalty 0.3  ·  timebound sub alarms --count 1 --wait 10s --json"
+)
+
+
 def pub(
     topic: given.Topic,
     payload: given.Payload = None,
@@ -66,10 +68,6 @@ def pub(
     sys.exit(run_pub(connecting, publishing, as_json=as_json))
 
 
-@app.command(
-    epilog="Examples:  timebound sub '#'  ·  timebound sub 'plant/+/temp' --where 'value > 90' "
-    "--deadline 250ms --price 3 --penalty 0.3  ·  timebound sub alarms --count 1 --wait 10s --json"
-)
 def sub(
     filters: given.Filters,
     qos: given.Qos = 0,
