@@ -179,7 +179,7 @@ class SecurityConfig:
     password_file: Path | None = setting(
         "path",
         None,
-        "made by `timebound passwd`; none: who gives a user name is refused, as nothing can prove it",
+        "made by `timebound passwd`; none: who gives a user name is as anonymous as the others",
     )
     acl_file: Path | None = setting(
         "path", None, "access rules, one a line; instead of `[[acl]]`, not besides"

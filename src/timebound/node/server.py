@@ -354,7 +354,8 @@ def _raise_file_limit(connections_max: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     if allowed < wanted:
         logger.info(
-            "connections_max is %d, but this process may open %d files; raise the limit (ulimit -n)",
+            "connections_max (%d) needs %d open files, this process may have %d (ulimit -n)",
             connections_max,
+            wanted,
             allowed,
         )
