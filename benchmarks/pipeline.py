@@ -30,10 +30,11 @@ from timebound.records import TRACE_FIELDS
 
 MILLION = 1_000_000
 FILE_ROWS = 2 * MILLION
+GROUP_ROWS = 262_144  # as a broker writes them
 START_NS = 1_800_000_000 * 1_000_000_000
 DAY_S = 86_400
-# Messages a second: 30 M rows are two weeks of a busy plant.
-ROWS_PER_S = 25
+# Pairs a second: 30 M rows are a working day of a busy plant.
+ROWS_PER_S = 1_000
 SAMPLE_S = 0.1
 RUN_TIMEOUT_S = 3_600.0
 
@@ -46,13 +47,14 @@ def make_trace(folder: Path, rows: int) -> int:
         day = time.strftime("%Y-%m-%d", time.gmtime(START_NS // 1_000_000_000 + start // ROWS_PER_S))
         place = folder / f"date={day}" / "node=made"
         place.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, place / f"part-{number:06d}.parquet", compression="zstd")
+        path = place / f"part-{number:06d}.parquet"
+        pq.write_table(table, path, compression="zstd", row_group_size=GROUP_ROWS)
     return sum(path.stat().st_size for path in folder.rglob("*.parquet"))
 
 
 def _rows(draws: np.random.Generator, start: int, count: int) -> pa.Table:
     message = np.arange(start, start + count)
-    published = START_NS + message * (1_000_000_000 // ROWS_PER_S) + draws.integers(0, 20_000_000, count)
+    published = START_NS + message * (1_000_000_000 // ROWS_PER_S) + draws.integers(0, 500_000, count)
     queued = draws.exponential(3e6, count).astype(np.int64)
     sent = published + 200_000 + queued
     kind = draws.choice(3, count, p=[0.95, 0.03, 0.02])
@@ -96,6 +98,7 @@ class Memory:
 
     def __init__(self, pid: int) -> None:
         self.peak_bytes = 0
+        self.cpu_s = 0.0
         self._pid = pid
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="memory")
@@ -107,7 +110,9 @@ class Memory:
 
     def _watch(self) -> None:
         while not self._ended.wait(SAMPLE_S):
-            self.peak_bytes = max(self.peak_bytes, sum(_resident(pid) for pid in _tree(self._pid)))
+            pids = _tree(self._pid)
+            self.peak_bytes = max(self.peak_bytes, sum(_resident(pid) for pid in pids))
+            self.cpu_s = max(self.cpu_s, sum(_processor_s(pid) for pid in pids))
 
 
 def _tree(root: int) -> list[int]:
@@ -131,6 +136,15 @@ def _resident(pid: int) -> int:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0
+
+
+def _processor_s(pid: int) -> float:
+    """What a process and its children that have ended took of processors."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")
 
 
 def measure(millions: float, master: str | None) -> dict[str, Any]:
@@ -160,6 +174,7 @@ def measure(millions: float, master: str | None) -> dict[str, Any]:
         "wall_s": wall_s,
         "jobs_s": jobs_s,
         "rows_per_s": rows / jobs_s,
+        "cpu_s": memory.cpu_s,
         "peak_bytes": memory.peak_bytes,
         "steps_s": summary["seconds"],
     }
@@ -175,12 +190,14 @@ def main() -> None:
     if options.json:
         print(json.dumps(found, indent=2))
         return
-    table = Table("rows", "trace MB", "whole command s", "jobs s", "rows/s", "peak memory MB", box=None)
+    headings = ("rows", "trace MB", "whole command s", "processor s", "jobs s", "rows/s", "peak memory MB")
+    table = Table(*headings, box=None)
     for one in found:
         table.add_row(
             f"{one['rows']:,}",
             f"{one['trace_bytes'] / MILLION:,.0f}",
             f"{one['wall_s']:.1f}",
+            f"{one['cpu_s']:.1f}",
             f"{one['jobs_s']:.1f}",
             f"{one['rows_per_s']:,.0f}",
             f"{one['peak_bytes'] / MILLION:,.0f}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ from tests.peer import Peer, join, props
 from tests.pipeline.brokers import free_port
 from tests.pipeline.traces import SPARK_TIMEOUT_S
 
+from timebound.pipeline.flight import BrokerClient
+from timebound.pipeline.options import parse_options
 from timebound.pipeline.stream import publisher, read_live, start_alarms, start_links
 from timebound.wire.packets import Publish
 
@@ -45,6 +48,16 @@ def broker(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Br
     process.kill()
 
 
+def wait_journalled(server: str, rows: int) -> None:
+    """Wait until so many trace records can be read: they are written a little after the deliveries."""
+    options = parse_options({"servers": server, "kind": "trace"})
+    end = time.monotonic() + 20
+    with BrokerClient(server, options) as client:
+        while client.find().next < rows:
+            assert time.monotonic() < end, f"{rows} records were not journalled in 20 s"
+            time.sleep(0.02)
+
+
 def test_alarms_reach_whoever_listens(
     spark: SparkSession, broker: BrokerProcess, server: str, tmp_path: Path
 ) -> None:
@@ -58,6 +71,7 @@ def test_alarms_reach_whoever_listens(
         small.subscribe("t")
         for _ in range(30):
             sender.publish("t", b"x" * 1_000)  # too large for `small`: dropped
+        wait_journalled(server, 30)
         options = {"servers": server}
         rows = read_live(spark, options)
         queries = [

@@ -48,18 +48,13 @@ def slots(rows: DataFrame, keys: tuple[str, ...] = ()) -> DataFrame:
         (sent_ns - F.col("queued_ns")).alias("offered_ns"),
         F.col("size_bytes").cast("long").alias("bytes"),
     )
-    first = F.struct("sent_ns", "offered_ns")
     added = sent.groupBy(*keys, "node", "link", "slot_ns").agg(
-        F.min(first).alias("first"), F.max("sent_ns").alias("last_ns"), F.sum("bytes").alias("bytes")
+        F.min("sent_ns").alias("first_ns"),
+        F.max("sent_ns").alias("last_ns"),
+        F.min("offered_ns").alias("offered_ns"),  # of the one that waited from the earliest on
+        F.sum("bytes").alias("bytes"),
     )
-    return added.select(
-        *keys,
-        *["node", "link"],
-        F.col("first.sent_ns").alias("first_ns"),
-        F.col("first.offered_ns").alias("offered_ns"),
-        "last_ns",
-        "bytes",
-    )
+    return added.select(*keys, *["node", "link", "first_ns", "last_ns", "offered_ns", "bytes"])
 
 
 def samples(slotted: DataFrame, keys: tuple[str, ...] = ()) -> DataFrame:
