@@ -60,9 +60,7 @@ def trace_page(folder: Path) -> Page:
         _quality(tables.rows("quality")),
     ]
     page.sections = [one for one in sections if one]
-    page.footer = (
-        "Made from the trace of the brokers; every table stands beside this page's folder as Parquet."
-    )
+    page.footer = "Made from the traces of the brokers. The tables behind it are in the folder of the results, as Parquet."
     return page
 
 
@@ -172,7 +170,11 @@ def _reasons(rows: Rows) -> str:
         return ""
     total = sum(count for count, _ in found)
     bars = [
-        Bar(_MEANINGS.get(name, name), ((count, "bad"),), f"{count:,} ({100 * count / total:.0f} %)")
+        Bar(
+            _MEANINGS.get(name, name.replace("_", " ")),
+            ((count, "bad"),),
+            f"{count:,} ({100 * count / total:.0f} %)",
+        )
         for count, name in found
     ]
     text = f"{total:,} deliveries were given up, for these reasons."
