@@ -60,7 +60,9 @@ def trace_page(folder: Path) -> Page:
         _quality(tables.rows("quality")),
     ]
     page.sections = [one for one in sections if one]
-    page.footer = "Made from the traces of the brokers. The tables behind it are in the folder of the results, as Parquet."
+    page.footer = (
+        "Made from the traces of the brokers; the tables behind it are Parquet files in the same folder."
+    )
     return page
 
 
