@@ -14,7 +14,8 @@ STOP_MS = 150
 
 
 def test_advertised_flow_keeps_its_bound_beside_a_flood() -> None:
-    command = [sys.executable, str(SCRIPT), "--seconds", str(SECONDS), "--warm-up", "2", "--flooders", "4", "--json"]
+    options = ["--seconds", str(SECONDS), "--warm-up", "2", "--flooders", "4", "--json"]
+    command = [sys.executable, str(SCRIPT), *options]
     done = subprocess.run(
         [*command, "--brokers", "timebound"], capture_output=True, text=True, timeout=55, check=False
     )
