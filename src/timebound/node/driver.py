@@ -101,6 +101,7 @@ class Driver:
         self.doors: list[Any] = []  # of all listeners; `handshake.Door`, which knows the driver
         self._storage = storage
         self._syncing = 0  # batches that wait for the journals before they go to the storage
+        self._is_awaiting_journals = False  # publishers do, until the journals have caught up
         self._loop = loop
         self._is_scheduled = False
         self._last_number = 0
@@ -181,6 +182,8 @@ class Driver:
             self._hand_over_trace()
         if broker.has_ready():
             self.schedule()
+        if len(self.throttled) > 0:
+            self._await_journals()
         is_flooded = len(self.throttled) > 0 and not self.is_storage_behind()
         if is_flooded:
             throttled = self.throttled
@@ -200,6 +203,16 @@ class Driver:
         if self.journals is not None and self.journals.is_behind():
             return True
         return self._storage.pending_orders > STORAGE_ORDERS_MAX
+
+    def _await_journals(self) -> None:
+        """Take a turn when the journals have written what they have now: nothing else might cause one."""
+        if self.journals is not None and not self._is_awaiting_journals and self.journals.is_behind():
+            self._is_awaiting_journals = True
+            self.journals.sync(lambda: self._call_from_thread(self._caught_up, None))
+
+    def _caught_up(self, _: None) -> None:
+        self._is_awaiting_journals = False
+        self.turn()
 
     def _hand_over_trace(self) -> None:
         runs = self.broker.account.take_runs()

@@ -187,10 +187,10 @@ class Journals:
             rows = self._sort_out(taken) or [(journal, [], 0) for journal in self.journals]
             if not self._write_until_done(rows):
                 return
+            self._count_out(taken)
             for entry in taken:
                 if callable(entry):
                     entry()
-            self._count_out(taken)
 
     def _sort_out(self, taken: list[Any]) -> list[tuple[Journal, list[Any], int]]:
         """By journal, in order: messages or records to write, or how many are lost."""
