@@ -26,7 +26,7 @@ class Meter:
         self.count += weight
 
     def quantile_ns(self, part: float) -> int:
-        """A value that at least this part of the durations, by weight, did not exceed; 0 if there are none."""
+        """A value that at least this part of the durations, by weight, did not exceed; 0 if none."""
         rank = self.count * part
         seen = 0
         for bucket, count in enumerate(self._buckets):
