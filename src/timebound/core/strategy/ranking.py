@@ -25,7 +25,7 @@ _WINDOW_NS_MIN: Final = 1_000
 # No window ends so late, ns.
 _FAR: Final = 1e17
 # How fast the level rises again to what wins; it falls at once.
-_RISE: Final = 0.02
+_RISE: Final = 0.005
 
 
 class Ranking:
