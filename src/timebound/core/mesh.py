@@ -327,13 +327,15 @@ class MeshBroker:
         message = waiting.what.message
         size = float(waiting.what.size_bytes)
         age = float(now_ns - message.published_ns)
+        rivals = [self.neighbours[other.neighbour] for other in waiting.offers]
+        homes = [{group.home for group in other.groups} for other in waiting.offers]
         taken: list[HomeGroup] = []
         for group in offer.groups:
             own = self.router.reach(neighbour, group.home).stake(group, message, size, age)
             elsewhere = -1.0
-            for other in waiting.offers:
-                if group in other.groups:
-                    rival = self.neighbours[other.neighbour]
+            for index in range(len(rivals)):
+                if group.home in homes[index]:
+                    rival = rivals[index]
                     later = age + rival.expected_wait_ns(now_ns)
                     value = self.router.reach(rival, group.home).stake(group, message, size, later)
                     if value > elsewhere:
