@@ -14,7 +14,7 @@ from tests.conftest import BrokerProcess, Certificates, StartBroker
 from tests.peer import Peer, join
 
 from timebound.node.passwords import PasswordFile
-from timebound.wire.packets import Pingreq, Pingresp, Publish
+from timebound.wire.packets import Ack, Pingreq, Pingresp, Publish
 
 TIMEOUT_S = 20.0
 PROBE = b"probe"
