@@ -79,6 +79,8 @@ def publish_some(publisher: Peer) -> None:
     publisher.expect(Ack)
 
 
+# Its Spark is a process of its own: it may run beside the session of the others.
+@pytest.mark.xdist_group("spark-processes")
 def test_bills_of_a_real_broker_equal_its_counters(
     start_broker: StartBroker, tmp_path: Path, port: int
 ) -> None:

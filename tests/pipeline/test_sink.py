@@ -37,6 +37,7 @@ def schema_of(*names: str) -> StructType:
 
 
 MESSAGE = schema_of("topic", "payload")
+KILLS = 1  # at a random moment; each takes the start of a Spark
 WAIT_S = 120.0
 
 
@@ -154,6 +155,8 @@ def wait_published(broker: JournalBroker, count: int) -> None:
         time.sleep(0.05)
 
 
+# Its Spark is a process of its own: it may run beside the session of the others.
+@pytest.mark.xdist_group("spark-processes")
 def test_nothing_is_lost_or_repeated_when_the_driver_is_killed(broker: JournalBroker, tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
@@ -161,7 +164,7 @@ def test_nothing_is_lost_or_repeated_when_the_driver_is_killed(broker: JournalBr
     rows, done = 3000, 0
     broker.publish(f"in/{number}" for number in range(rows))
 
-    for _ in range(2):
+    for _ in range(KILLS):
         driver = Driver(broker, tmp_path / "checkpoint", 150)
         wait_published(broker, done + 1)
         time.sleep(rng.uniform(0.0, 2.0))  # the moment of death, not a wait for something

@@ -286,6 +286,8 @@ spark.stop()
 """
 
 
+# Its Spark is a process of its own: it may run beside the session of the others.
+@pytest.mark.xdist_group("spark-processes")
 def test_executors_in_processes_of_their_own_read_it_too(broker: JournalBroker) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", CLUSTER_JOB, broker.server], capture_output=True, text=True, timeout=200

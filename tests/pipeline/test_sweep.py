@@ -106,6 +106,8 @@ def test_progress_here_counts_runs() -> None:
     assert isinstance(table, pa.Table)
 
 
+# Its Spark is a process of its own: it may run beside the session of the others.
+@pytest.mark.xdist_group("spark-processes")
 def test_the_command_runs_on_executors_of_their_own(tmp_path: Path) -> None:
     # A session holds its master for good, so this one needs a process.
     arguments = ["--vary", "rate=2,4", "--vary", "strategy=eb,fifo", "--vary", "minutes=1", "--seeds", "2"]
