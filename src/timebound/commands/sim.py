@@ -28,7 +28,7 @@ app = typer.Typer(
 screen = Console(stderr=True, highlight=False)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of tables.")]
-Seeds = Annotated[str, typer.Option(help="Seeds, such as 1..10 or 1,2,5.")]
+Seeds = Annotated[str, typer.Option("--seeds", "--seed", help="Seeds, such as 7, 1..10 or 1,2,5.")]
 
 
 @app.command()
@@ -187,6 +187,8 @@ def _paper_000(seed: int, folder: Path | None, as_json: bool) -> None:
             "share %",
             "mean",
             "longest",
+            "bound",
+            "bound as printed",
             "printed mean",
             "printed longest",
         ):
@@ -200,6 +202,8 @@ def _paper_000(seed: int, folder: Path | None, as_json: bool) -> None:
                 f"{row.share_percent:.2f}",
                 f"{row.delay_ms_mean:.4f}",
                 f"{row.delay_ms_max:.4f}",
+                "none" if row.bound_ms is None else f"{row.bound_ms:.4f}",
+                f"{row.bound_printed_ms:.4f}",
                 f"{printed[1]:.4f}",
                 f"{printed[2]:.4f}",
             )
