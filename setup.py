@@ -36,6 +36,7 @@ COMPILED_FILES = (
     "node/driver.py",
     "node/flows.py",
     "node/input.py",
+    "node/journal_columns.py",
     "node/link.py",
     "node/meter.py",
     "node/outgoing.py",

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from timebound.core.message import Message
 from timebound.core.predicate import Attributes, parse
 from timebound.core.topic import matches
+from timebound.node.journal_columns import Columns
 from timebound.node.journal_rows import (
     Selection,
     check_comparison,
-    encode_messages,
+    encode_columns,
     gap_row,
     message_schema,
     serve_rows,
@@ -35,6 +36,13 @@ messages = st.lists(
 )
 
 
+def encode(published: list[Message]) -> pa.RecordBatch:
+    columns = Columns()
+    for message in published:
+        columns.add(message)
+    return encode_columns(columns, 0, len(published))
+
+
 def as_dict(offset: int, message: Message) -> dict[str, object]:
     return {
         "offset": offset,
@@ -51,7 +59,7 @@ def as_dict(offset: int, message: Message) -> dict[str, object]:
 
 @given(messages)
 def test_messages_come_back_as_they_were(published: list[Message]) -> None:
-    served = serve_rows(7, encode_messages(published), SCHEMA)
+    served = serve_rows(7, encode(published), SCHEMA)
 
     assert served.to_pylist() == [as_dict(7 + number, one) for number, one in enumerate(published)]
 
@@ -67,7 +75,7 @@ def test_a_selection_chooses_what_a_look_at_each_row_would(
     published: list[Message], topic_filter: str, where: str, comparisons: list[tuple[str, str, object]]
 ) -> None:
     predicate = parse(where) if where else None
-    batch = serve_rows(0, encode_messages(published), SCHEMA)
+    batch = serve_rows(0, encode(published), SCHEMA)
 
     chosen = Selection(topic_filter, predicate, list(comparisons)).select(batch)
 
@@ -95,7 +103,7 @@ def test_a_gap_row_has_its_place_and_nothing_else() -> None:
 
 
 def test_a_field_that_was_not_stored_yet_is_null() -> None:
-    stored = encode_messages([Message("a", b"", 0, False, 0)]).drop_columns(["retain"])
+    stored = encode([Message("a", b"", 0, False, 0)]).drop_columns(["retain"])
 
     [row] = serve_rows(0, stored, SCHEMA).to_pylist()
 

@@ -1,10 +1,11 @@
 """All journals of a broker: a thread that writes what the driver hands over, and one that tidies up.
 
     journals = Journals.open(config.journals, folder, fsync=True)
-    journals.write(messages)          # once a turn: appends to a queue
+    journals.write(messages)          # once a turn: takes over what is kept of them
     journals.sync(done)               # `done` is called when all that was handed over is on disk
 
-Handing over costs the event loop a reference to a message. Where the disk fails, what must be
+The event loop only takes over columns (`journal_columns.py`). Encoding and files are work of the thread,
+some rows at a time, with the interpreter let go in between. Where the disk fails, what must be
 acknowledged waits for it; other messages beyond what may wait get offsets, but are lost, and
 readers are told of the gap.
 """
@@ -14,16 +15,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from timebound.core.message import Message
-from timebound.core.topic import matches
 from timebound.core.trace_run import TraceRun
 from timebound.errors import ConfigError
 from timebound.node.config_values import JournalConfig
+from timebound.node.journal_columns import Columns, Intake
 from timebound.node.journal_log import JournalLog
 
 logger = logging.getLogger("timebound.journal")
@@ -40,10 +40,10 @@ PENDING_RUNS_MAX: Final = 500_000
 # Rows that are encoded at a time, and bytes of their payloads at most: the broker runs in between.
 BATCH_ROWS: Final = 2_000
 BATCH_BYTES: Final = 4 * 1024 * 1024
+# Rows that are made to last at a time: what is on disk makes room for more.
+COMMIT_ROWS: Final = 20_000
 RETRY_S_MIN: Final = 0.1
 RETRY_S_MAX: Final = 5.0
-# Topics whose journals are remembered.
-TOPICS_REMEMBERED_MAX: Final = 10_000
 
 Done = Callable[[], None]
 
@@ -63,11 +63,18 @@ class Journal:
         )
 
 
-class _Lost:
-    """Messages that were not kept, in their place among the others."""
+class _Load:
+    """What was handed over and is to be written next."""
 
-    def __init__(self, messages: list[Message]) -> None:
-        self.messages = messages
+    def __init__(self, journals: int) -> None:
+        self.columns = [Columns() for _ in range(journals)]  # one for each journal of messages
+        self.committed = [0] * journals  # how many of their rows are on disk
+        self.runs: list[TraceRun] = []
+        self.traced = 0  # journals of the trace that have the runs
+        self.waiting: list[Done] = []
+
+    def is_empty(self) -> bool:
+        return not (self.runs or self.waiting or any(one.row_count() or one.gaps for one in self.columns))
 
 
 class Journals:
@@ -77,16 +84,16 @@ class Journals:
         self.journals = journals
         self._of_messages = [journal for journal in journals if not journal.config.trace]
         self._of_trace = [journal for journal in journals if journal.config.trace]
-        self._handed_over: deque[list[Message] | _Lost | list[TraceRun] | Done] = deque()
-        self._messages_in = self._messages_out = 0  # each counted by one thread alone
-        self._bytes_in = self._bytes_out = 0
+        self._intake = Intake(self.topic_filters())
+        self._lock = threading.Lock()  # over which load is being filled
+        self._load = _Load(len(self._of_messages))
+        self._rows_out = self._bytes_out = 0  # the intake has what came in; each is counted by one thread
         self._runs_in = self._runs_out = 0
         self._is_failing = False
         self._is_awake = False
         self._woken = threading.Event()
         self._hurried = threading.Event()
         self._stopping = threading.Event()
-        self._journals_of_topic: dict[str, list[Journal]] = {}
         self.rows_lost = 0
         self._writer = threading.Thread(target=self._run, name="timebound-journal", daemon=True)
         self._tidier = threading.Thread(target=self._tidy, name="timebound-journal-tidy", daemon=True)
@@ -120,29 +127,27 @@ class Journals:
     # --- from the event loop ----------------------------------------------------------
 
     def write(self, messages: list[Message]) -> None:
-        """Hand over messages; returns at once."""
+        """Take over what is kept of messages; returns at once."""
         if not messages:
             return
-        if self._is_failing and self._is_full():
-            # Acknowledged ones wait, as their publishers do; those of QoS 0 go on coming.
-            lost = [message for message in messages if message.qos == 0]
-            messages = [message for message in messages if message.qos > 0]
-            self._handed_over.append(_Lost(lost))
-        self._messages_in += len(messages)
-        self._bytes_in += sum([len(message.payload) for message in messages])
-        self._handed_over.append(messages)
+        # Acknowledged ones wait, as their publishers do; those of QoS 0 go on coming.
+        is_lossy = self._is_failing and self._is_full()
+        with self._lock:
+            self._intake.deal(messages, self._load.columns, is_lossy=is_lossy)
         self._wake()
 
     def write_trace(self, runs: list[TraceRun]) -> None:
         """Hand over trace records; returns at once."""
         if self._of_trace:
             self._runs_in += len(runs)
-            self._handed_over.append(runs)
+            with self._lock:
+                self._load.runs += runs
             self._wake()
 
     def sync(self, done: Done) -> None:
         """Have `done` called, from the writing thread, when all that was handed over is on disk."""
-        self._handed_over.append(done)
+        with self._lock:
+            self._load.waiting.append(done)
         self._hurried.set()
         self._wake()
 
@@ -168,74 +173,33 @@ class Journals:
 
     def _is_full(self) -> bool:
         return (
-            self._messages_in - self._messages_out > PENDING_MESSAGES_MAX
-            or self._bytes_in - self._bytes_out > PENDING_BYTES_MAX
+            self._intake.rows_in - self._rows_out > PENDING_MESSAGES_MAX
+            or self._intake.bytes_in - self._bytes_out > PENDING_BYTES_MAX
             or self._runs_in - self._runs_out > PENDING_RUNS_MAX
         )
 
     # --- the writing thread -----------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._stopping.is_set() or self._handed_over:
+        while not self._stopping.is_set() or not self._load.is_empty():
             self._woken.wait(TIDY_S)
             self._hurried.wait(COLLECT_S)
             self._woken.clear()
             self._hurried.clear()
             self._is_awake = False  # after the events: what is handed over from here on wakes again
-            taken = [self._handed_over.popleft() for _ in range(len(self._handed_over))]
-            # Also where nothing came: a part may have become old enough to be closed.
-            rows = self._sort_out(taken) or [(journal, [], 0) for journal in self.journals]
-            if not self._write_until_done(rows):
+            with self._lock:
+                load, self._load = self._load, _Load(len(self._of_messages))
+            if not self._write_until_done(load):
                 return
-            self._count_out(taken)
-            for entry in taken:
-                if callable(entry):
-                    entry()
+            for done in load.waiting:
+                done()
 
-    def _sort_out(self, taken: list[Any]) -> list[tuple[Journal, list[Any], int]]:
-        """By journal, in order: messages or records to write, or how many are lost."""
-        rows: list[tuple[Journal, list[Any], int]] = []
-        messages: list[Message] = []
-        runs: list[TraceRun] = []
-        for entry in taken:
-            if isinstance(entry, _Lost):
-                rows += self._of_each(messages)
-                messages = []
-                rows += [(journal, [], len(lost)) for journal, lost, _ in self._of_each(entry.messages)]
-            elif isinstance(entry, list) and entry:
-                if isinstance(entry[0], TraceRun):
-                    runs += entry
-                else:
-                    messages += entry
-        rows += self._of_each(messages)
-        if runs:
-            rows += [(journal, runs, 0) for journal in self._of_trace]
-        return rows
-
-    def _of_each(self, messages: list[Message]) -> list[tuple[Journal, list[Any], int]]:
-        if not messages:
-            return []
-        sorted_out: dict[str, list[Message]] = {journal.name: [] for journal in self._of_messages}
-        for message in messages:
-            for journal in self._wanting(message.topic):
-                sorted_out[journal.name].append(message)
-        return [(journal, sorted_out[journal.name], 0) for journal in self._of_messages]
-
-    def _wanting(self, topic: str) -> list[Journal]:
-        found = self._journals_of_topic.get(topic)
-        if found is None:
-            if len(self._journals_of_topic) >= TOPICS_REMEMBERED_MAX:
-                self._journals_of_topic.clear()
-            found = [journal for journal in self._of_messages if matches(journal.config.filter, topic)]
-            self._journals_of_topic[topic] = found
-        return found
-
-    def _write_until_done(self, rows: list[tuple[Journal, list[Any], int]]) -> bool:
+    def _write_until_done(self, load: _Load) -> bool:
         """Try until the disk takes it; False when it does not and the broker stops."""
         failures = 0
         while True:
             try:
-                self._write(rows)
+                self._write(load)
             except OSError as error:
                 if failures == 0:
                     logger.error("journals cannot be written, trying again until they can: %s", error)
@@ -250,31 +214,40 @@ class Journals:
                     self._is_failing = False
                 return True
 
-    def _write(self, rows: list[tuple[Journal, list[Any], int]]) -> None:
-        """Write and commit; what is committed is taken off `rows`, so that it is not written again."""
-        while rows:
-            journal, entries, lost = rows[0]
+    def _write(self, load: _Load) -> None:
+        """Write and commit; what is committed is noted in the load, so that it is not written again."""
+        for index, journal in enumerate(self._of_messages):
             try:
-                if entries:
-                    _append(journal, entries)
+                self._write_columns(journal, load, index)
+                # Also where nothing came: a part may have become old enough to be closed.
                 journal.log.commit(time.time_ns())
             except OSError:
                 journal.log.roll_back()
                 raise
-            if lost:
+        for journal in self._of_trace[load.traced :]:
+            try:
+                _append_runs(journal, load.runs)
+                journal.log.commit(time.time_ns())
+            except OSError:
+                journal.log.roll_back()
+                raise
+            load.traced += 1
+        self._runs_out += len(load.runs)
+
+    def _write_columns(self, journal: Journal, load: _Load, index: int) -> None:
+        columns = load.columns[index]
+        while (start := load.committed[index]) < columns.row_count() or columns.gaps:
+            end = _append_rows(journal, columns, start)
+            journal.log.commit(time.time_ns())
+            load.committed[index] = end
+            self._rows_out += end - start
+            self._bytes_out += columns.forget(start, end)
+            if columns.gaps and columns.gaps[0][0] == end:
+                lost = columns.gaps[0][1]
                 journal.log.skip(lost)
+                del columns.gaps[0]
                 self.rows_lost += lost
                 logger.error("journal %s lost %d messages", journal.name, lost)
-            rows.pop(0)
-
-    def _count_out(self, taken: list[Any]) -> None:
-        for entry in taken:
-            if isinstance(entry, list) and entry:
-                if isinstance(entry[0], TraceRun):
-                    self._runs_out += len(entry)
-                else:
-                    self._messages_out += len(entry)
-                    self._bytes_out += sum([len(message.payload) for message in entry])
 
     # --- the tidying thread -----------------------------------------------------------
 
@@ -287,28 +260,30 @@ class Journals:
                     logger.error("journal %s cannot be tidied up: %s", journal.name, error)
 
 
-def _append(journal: Journal, entries: list[Any]) -> None:
-    from timebound.node.journal_rows import encode_messages, encode_runs
+def _append_rows(journal: Journal, columns: Columns, start: int) -> int:
+    """Append rows that are to be committed together, from `start` on; gives their end.
 
-    if journal.config.trace:
-        journal.log.append(encode_runs(entries), time.time_ns())
-        return
+    That is where rows are lost, or a part of the log is full: parts stay small, also when much comes at once.
+    """
+    from timebound.node.journal_rows import encode_columns
+
+    last = min(start + COMMIT_ROWS, columns.gaps[0][0] if columns.gaps else columns.row_count())
+    last = min(last, columns.row_count())
     bytes_max = min(BATCH_BYTES, journal.log.part_bytes_max)
-    start = 0
-    while start < len(entries):
-        end, size = start, 0
-        while end < len(entries) and end - start < BATCH_ROWS and size < bytes_max:
-            size += len(entries[end].payload)
-            end += 1
-        part = entries[start:end]
-        journal.log.append(encode_messages(part), part[-1].published_ns)
+    while start < last:
+        end = columns.end_of(start, min(BATCH_ROWS, last - start), bytes_max)
+        journal.log.append(encode_columns(columns, start, end), columns.published_ns[end - 1])
         start = end
         if journal.log.is_full():
-            # Parts stay small, also when much comes at once; what is committed is not written again.
-            journal.log.commit(time.time_ns())
-            del entries[:start]
-            start = 0
-        time.sleep(0)  # lets the broker run
+            break
+    return start
+
+
+def _append_runs(journal: Journal, runs: list[TraceRun]) -> None:
+    from timebound.node.journal_rows import encode_runs
+
+    if runs:
+        journal.log.append(encode_runs(runs), time.time_ns())
 
 
 def require_pyarrow(what: str) -> None:

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from timebound.core.message import Message
 from timebound.core.predicate import Attributes, Predicate
 from timebound.core.topic import matches
 from timebound.core.trace_run import TraceRun
+from timebound.node.journal_columns import QOS_MASK, RETAIN_BIT, Columns
 from timebound.node.trace import to_table, trace_schema
 from timebound.records import JOURNAL_FIELDS
 
@@ -41,9 +41,12 @@ def arrow_type(name: str) -> pa.DataType:
     return known if known is not None else pa.type_for_alias(name)
 
 
+_MESSAGE_SCHEMA: Final = pa.schema([pa.field(name, arrow_type(kind)) for name, kind in JOURNAL_FIELDS])
+
+
 def message_schema() -> pa.Schema:
     """How messages are stored."""
-    return pa.schema([pa.field(name, arrow_type(kind)) for name, kind in JOURNAL_FIELDS])
+    return _MESSAGE_SCHEMA
 
 
 def record_schema() -> pa.Schema:
@@ -57,32 +60,35 @@ def served_schema(stored: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-def encode_messages(messages: list[Message]) -> pa.RecordBatch:
-    columns: list[Any] = [
-        pa.array([message.topic for message in messages], pa.string()),
-        pa.array([message.payload for message in messages], pa.binary()),
-        pa.array([message.publisher for message in messages], pa.string()),
-        pa.array([message.qos for message in messages], pa.int8()),
-        pa.array([message.retain for message in messages], pa.bool_()),
-        pa.array([message.published_ns for message in messages], pa.int64()),
-        _encode_properties(messages),
+def encode_columns(columns: Columns, start: int, end: int) -> pa.RecordBatch:
+    """Rows [start, end) as they are stored."""
+    kinds = np.frombuffer(bytes(columns.kinds[start:end]), np.uint8)
+    arrays = [
+        pa.array(columns.topics[start:end], pa.string()),
+        pa.array(columns.payloads[start:end], pa.binary()),
+        pa.array(columns.publishers[start:end], pa.string()),
+        pa.array((kinds & QOS_MASK).view(np.int8)),
+        pa.array((kinds & RETAIN_BIT) > 0),
+        pa.array(columns.published_ns[start:end], pa.int64()),
+        _encode_properties(columns, start, end),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=message_schema())
+    return pa.RecordBatch.from_arrays(arrays, schema=_MESSAGE_SCHEMA)
 
 
-def _encode_properties(messages: list[Message]) -> pa.Array:
+def _encode_properties(columns: Columns, start: int, end: int) -> pa.Array:
     names: list[str] = []
     values: list[str] = []
-    ends = [0]
-    for message in messages:
-        for name, value in message.user_properties:
-            names.append(name)
-            values.append(value)
-        ends.append(len(names))
+    ends = np.zeros(end - start + 1, np.int32)
+    if columns.properties:
+        for row in range(start, end):
+            for name, value in columns.properties.get(row, ()):
+                names.append(name)
+                values.append(value)
+            ends[row - start + 1] = len(names)
     entries = pa.StructArray.from_arrays(
         [pa.array(names, pa.string()), pa.array(values, pa.string())], fields=list(_PROPERTIES.value_type)
     )
-    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), entries, type=_PROPERTIES)
+    return pa.ListArray.from_arrays(pa.array(ends), entries, type=_PROPERTIES)
 
 
 def encode_runs(runs: list[TraceRun]) -> pa.RecordBatch:
