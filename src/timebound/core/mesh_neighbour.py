@@ -16,7 +16,7 @@ from timebound.core.message import Message
 from timebound.core.queue import LinkQueue
 from timebound.core.strategy.entry import SCALE_FLOOR_NS, Audience, Term
 
-# Audiences kept for reuse per link; beyond this many they start over.
+# Audiences of single groups kept for reuse per link; beyond this many they start over.
 AUDIENCES_MAX: Final = 20_000
 # How much one message's waiting time moves the link's mean.
 _WAIT_STEP: Final = 0.1
@@ -28,25 +28,32 @@ _NS_PER_BYTE: Final = NS_PER_S / KILOBYTE
 class Reach:
     """From here over one link to one home: times are ns, rates ns per byte."""
 
-    __slots__ = ("_paths", "deviation", "fixed", "mean")
+    __slots__ = ("_last_mile_ns", "_path", "_paths", "deviation", "fixed", "mean")
 
     def __init__(self, path: Path, queue: LinkQueue, wait_ns: int) -> None:
         link = queue.link
         # The waiting time joins the last mile: both come to it whatever the size.
         whole = Path(path.mean_s_per_kb, path.variance, path.brokers, path.last_mile_ns + wait_ns)
         self._paths: dict[int, Path] = {0: whole}  # by the subscriber's own last mile
+        self._path = whole  # as last asked for: most subscribers are alike
+        self._last_mile_ns = 0
         self.mean = link.mean_ns_per_byte + path.mean_s_per_kb * _NS_PER_BYTE
         self.deviation = math.sqrt(link.variance + path.variance * _NS_PER_BYTE * _NS_PER_BYTE)
         self.fixed = float(path.brokers * link.processing_ns + wait_ns)
 
     def path(self, last_mile_ns: int) -> Path:
         """The whole way beyond the link to subscribers with this last mile."""
-        known = self._paths.get(last_mile_ns)
-        if known is None:
-            path = self._paths[0]
-            known = Path(path.mean_s_per_kb, path.variance, path.brokers, path.last_mile_ns + last_mile_ns)
-            self._paths[last_mile_ns] = known
-        return known
+        if last_mile_ns != self._last_mile_ns:
+            known = self._paths.get(last_mile_ns)
+            if known is None:
+                path = self._paths[0]
+                known = Path(
+                    path.mean_s_per_kb, path.variance, path.brokers, path.last_mile_ns + last_mile_ns
+                )
+                self._paths[last_mile_ns] = known
+            self._path = known
+            self._last_mile_ns = last_mile_ns
+        return self._path
 
     def stake(self, group: HomeGroup, message: Message, size: float, age: float) -> float:
         """What sending now over this link is expected to gain from a group: Σ (price + penalty)·success."""
@@ -72,9 +79,8 @@ class Neighbour:
     """The link to one neighbour broker."""
 
     __slots__ = (
-        "_terms",
+        "_audiences",
         "_waits_beyond",
-        "audiences",
         "delay",
         "free_ns",
         "is_busy",
@@ -95,17 +101,15 @@ class Neighbour:
         self.is_up = True
         self.free_ns = 0  # when it is expected to be free, if busy
         self.wait_ns = 0.0  # mean time that what was sent had waited here
-        self.audiences: dict[tuple[int, ...], Audience] = {}  # by the numbers of the groups
+        # Of a single group, by its number. Messages for several groups hardly ever meet the same ones again.
+        self._audiences: dict[int, Audience] = {}
         self.reaches: dict[str, Reach] = {}  # by home
-        # By the number of the group. Messages differ in the groups they match together, far less in each.
-        self._terms: dict[int, list[Term]] = {}
         self._waits_beyond: dict[str, int] = {}  # by home, as last taken over from the neighbour
 
     def forget_paths(self) -> None:
         """What was worked out from paths no longer holds."""
-        self.audiences = {}
+        self._audiences = {}
         self.reaches = {}
-        self._terms = {}
 
     def reach(self, home: str, path: Path) -> Reach:
         """What it takes to get to a home over this link; `path` is the way beyond it."""
@@ -115,24 +119,24 @@ class Neighbour:
             known = self.reaches[home] = Reach(path, self.queue, wait_ns)
         return known
 
-    def audience_of(self, groups: list[HomeGroup]) -> Audience | None:
-        """The audience of these groups, if it is known."""
-        return self.audiences.get(tuple([group.number for group in groups]))
-
-    def make_audience(self, groups: list[HomeGroup], reaches: list[Reach]) -> Audience:
-        """Work out and keep the audience of these groups, each with its reach."""
+    def audience(self, groups: list[HomeGroup], reaches: list[Reach]) -> Audience:
+        """Whom a message for these groups has behind this link; each group comes with its reach."""
+        number = groups[0].number
+        if len(groups) == 1:
+            known = self._audiences.get(number)
+            if known is not None:
+                return known
         terms: list[Term] = []
         for index in range(len(groups)):
-            group = groups[index]
-            known = self._terms.get(group.number)
-            if known is None:
-                known = self._terms[group.number] = _terms(group, reaches[index])
-            terms += known
+            reach = reaches[index]
+            for share in groups[index].shares:
+                path = reach.path(share.last_mile_ns)
+                terms.append(Term(share.deadline_ns, share.price, share.penalty, path, share.count))
         audience = Audience(terms)
-        if len(self.audiences) >= AUDIENCES_MAX:
-            self.audiences = {}
-            self._terms = {}
-        self.audiences[tuple([group.number for group in groups])] = audience
+        if len(groups) == 1:
+            if len(self._audiences) >= AUDIENCES_MAX:
+                self._audiences = {}
+            self._audiences[number] = audience
         return audience
 
     def sending(self, size_bytes: int, waited_ns: int, now_ns: int) -> None:
@@ -158,13 +162,7 @@ class Neighbour:
         for home, wait_ns in waits.items():
             if abs(float(wait_ns - self._waits_beyond.get(home, 0))) > drift_ns:
                 self._waits_beyond[home] = wait_ns
+                self.reaches.pop(home, None)
                 has_moved = True
         if has_moved:
-            self.forget_paths()
-
-
-def _terms(group: HomeGroup, reach: Reach) -> list[Term]:
-    return [
-        Term(share.deadline_ns, share.price, share.penalty, reach.path(share.last_mile_ns), share.count)
-        for share in group.shares
-    ]
+            self._audiences = {}

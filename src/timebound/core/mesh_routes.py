@@ -116,12 +116,7 @@ class Router:
 
     def audience(self, neighbour: Neighbour, groups: list[HomeGroup]) -> Audience:
         """Whom a message for these groups has behind a link, in the terms of its queue."""
-        audience = neighbour.audience_of(groups)
-        if audience is None:
-            audience = neighbour.make_audience(
-                groups, [self.reach(neighbour, group.home) for group in groups]
-            )
-        return audience
+        return neighbour.audience(groups, [self.reach(neighbour, group.home) for group in groups])
 
     def reach(self, neighbour: Neighbour, home: str) -> Reach:
         """What it takes to get over a link to a home."""

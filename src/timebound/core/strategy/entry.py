@@ -4,6 +4,8 @@ An `Audience` is made once for a set of subscriptions and shared by every messag
 matched exactly them; an `Entry` is one message in one queue. Times are integer nanoseconds
 outside; inside a formula they are floats counted from the message's publication, so that
 nothing is lost to rounding however large the clock's value is.
+
+Longer than most files: these classes know each other, and what a sum reads stands side by side.
 """
 
 from __future__ import annotations
@@ -126,13 +128,27 @@ class Term:
         self.mean = 0.0  # μ of the whole path, ns per byte
         self.deviation = 0.0  # σ of the whole path, ns per byte
 
-    def merge_key(self) -> tuple[float, float, float, int, int]:
-        """Equal for terms that can be added up; sorts by deadline, none last."""
-        path = self.path
-        return (self.allowed, path.mean_s_per_kb, path.variance, path.brokers, path.last_mile_ns)
+    def precedes(self, other: Term) -> bool:
+        """Whether it stands before another: by deadline, none last, then by path.
+
+        Terms of which neither precedes the other can be added up.
+        """
+        if self.allowed != other.allowed:
+            return self.allowed < other.allowed
+        own = self.path
+        its = other.path
+        if own is its:
+            return False
+        if own.mean_s_per_kb != its.mean_s_per_kb:
+            return own.mean_s_per_kb < its.mean_s_per_kb
+        if own.variance != its.variance:
+            return own.variance < its.variance
+        if own.brokers != its.brokers:
+            return own.brokers < its.brokers
+        return own.last_mile_ns < its.last_mile_ns
 
     def joined(self, other: Term) -> Term:
-        """This term and another of the same key in one."""
+        """This term and another of the same deadline and path in one."""
         return Term(
             self.deadline_ns,
             self.price + other.price,
@@ -163,7 +179,7 @@ class Audience:
 
     __slots__ = (
         "_crowd_width",
-        "allowed",
+        "_deadlines",
         "delay_max",
         "doubt_max",
         "doubt_min",
@@ -179,26 +195,24 @@ class Audience:
     def __init__(self, terms: Sequence[Term]) -> None:
         if not terms:
             raise ValueError("audience has no terms; a message without subscriptions is not queued")
-        merged: dict[tuple[float, float, float, int, int], Term] = {}
+        ordered: list[Term] = []
         for term in terms:
-            key = term.merge_key()
-            known = merged.get(key)
-            if known is not None:
-                term = term.joined(known)
-            merged[key] = term
+            _insert(ordered, term)
         # New ones, made in the order in which they are read: so they lie side by side in memory.
-        self.terms: list[Term] = [merged[key].copied() for key in sorted(merged)]
-        self.allowed: tuple[float, ...] = tuple([term.allowed for term in self.terms])
-        self.limited = max(
-            [limit for limit in self.allowed if limit < math.inf], default=0.0
-        )  # last deadline
-        self.subscriptions = sum([term.count for term in self.terms])
+        self.terms: list[Term] = [term.copied() for term in ordered]
+        self.limited = 0.0  # last deadline
+        self.subscriptions = 0
         prices = stakes = 0.0
-        for term in reversed(self.terms):
+        for index in range(len(self.terms) - 1, -1, -1):
+            term = self.terms[index]
             prices += term.price
             stakes += term.stake
             term.prices_from = prices
             term.stakes_from = stakes
+            self.subscriptions += term.count
+            if self.limited == 0.0 and term.allowed < math.inf:
+                self.limited = term.allowed
+        self._deadlines: tuple[float, ...] = ()
         self._crowd_width = -1.0
         self.link: Link | None = None
         self.version = -1
@@ -213,16 +227,24 @@ class Audience:
         if self.link is link and self.version == link.version:
             return
         assert self.link is None or self.link is link, "audience is shared between queues"
-        terms = self.terms
-        for term in terms:
+        self.fixed_max = self.delay_max = self.doubt_max = -math.inf
+        self.fixed_min = self.doubt_min = math.inf
+        for term in self.terms:
             term.fit(link)
-        self.fixed_max = max([term.fixed for term in terms])
-        self.fixed_min = min([term.fixed for term in terms])
-        self.delay_max = max([term.mean for term in terms])
-        self.doubt_max = max([term.mean + _DOUBT * term.deviation for term in terms])
-        self.doubt_min = min([term.mean - _DOUBT * term.deviation for term in terms])
+            doubt = _DOUBT * term.deviation
+            self.fixed_max = max(self.fixed_max, term.fixed)
+            self.fixed_min = min(self.fixed_min, term.fixed)
+            self.delay_max = max(self.delay_max, term.mean)
+            self.doubt_max = max(self.doubt_max, term.mean + doubt)
+            self.doubt_min = min(self.doubt_min, term.mean - doubt)
         self.link = link
         self.version = link.version
+
+    def deadlines(self) -> tuple[float, ...]:
+        """The time allowed by each term, in order."""
+        if not self._deadlines:
+            self._deadlines = tuple([term.allowed for term in self.terms])
+        return self._deadlines
 
     def crowd(self, width: float) -> None:
         """Have `crowd_from` of all terms: the most at stake within any stretch of deadlines of this width.
@@ -253,6 +275,29 @@ class Audience:
     def stakes_from(self, index: i64) -> float:
         """The stakes of the terms from this one on."""
         return self.terms[index].stakes_from if index < len(self.terms) else 0.0
+
+
+def _insert(terms: list[Term], term: Term) -> None:
+    """Put a term in its place, or join it with the one that asks for the same.
+
+    Compares in place: a dozen terms take 0.3 µs compiled, where sorting by tuples took 10 µs.
+    """
+    count: i64 = len(terms)
+    if not count or terms[count - 1].precedes(term):
+        terms.append(term)
+        return
+    low: i64 = 0
+    high: i64 = count - 1
+    while low < high:
+        middle: i64 = (low + high) >> 1
+        if terms[middle].precedes(term):
+            low = middle + 1
+        else:
+            high = middle
+    if term.precedes(terms[low]):
+        terms.insert(low, term)
+    else:
+        terms[low] = term.joined(terms[low])
 
 
 class Entry:
@@ -491,4 +536,4 @@ class Node:
 
 def flow_key(publisher: str, topic: str, qos: int, timeout_ns: int, audience: Audience) -> Hashable:
     """The flow of a message: one publisher, topic, QoS and set of deadlines keep their order."""
-    return (publisher, topic, qos, timeout_ns, audience.allowed)
+    return (publisher, topic, qos, timeout_ns, audience.deadlines())
