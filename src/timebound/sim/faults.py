@@ -20,44 +20,33 @@ _PRIORITY: Final = -1
 def schedule_faults(cluster: Cluster, faults: tuple[FaultSetting, ...]) -> None:
     """Let every fault begin, and end, at its time."""
     for fault in faults:
-        cluster.kernel.schedule(fault.at_ns, _Begin(cluster, fault), _PRIORITY)
+        cluster.kernel.schedule(fault.at_ns, _Turn(cluster, fault, True), _PRIORITY)
         if fault.until_ns:
-            cluster.kernel.schedule(fault.until_ns, _End(cluster, fault), _PRIORITY)
+            cluster.kernel.schedule(fault.until_ns, _Turn(cluster, fault, False), _PRIORITY)
 
 
-class _Begin(Event):
-    """A fault sets in."""
+class _Turn(Event):
+    """A fault sets in, or is over."""
 
-    __slots__ = ("cluster", "fault")
+    __slots__ = ("begins", "cluster", "fault")
 
-    def __init__(self, cluster: Cluster, fault: FaultSetting) -> None:
+    def __init__(self, cluster: Cluster, fault: FaultSetting, begins: bool) -> None:
         self.cluster = cluster
         self.fault = fault
+        self.begins = begins
 
     def happen(self, now_ns: int) -> None:
+        cluster = self.cluster
         fault = self.fault
-        if fault.kind == "crash":
-            self.cluster.crash(fault.broker, now_ns)
+        source, target = fault.link
+        if fault.kind == "slow":
+            cluster.slow(source, target, fault.factor if self.begins else 1.0, now_ns)
         elif fault.kind == "cut":
-            self.cluster.cut(fault.link[0], fault.link[1], now_ns)
+            if self.begins:
+                cluster.cut(source, target, now_ns)
+            else:
+                cluster.mend(source, target, now_ns)
+        elif self.begins:
+            cluster.crash(fault.broker, now_ns)
         else:
-            self.cluster.slow(fault.link[0], fault.link[1], fault.factor, now_ns)
-
-
-class _End(Event):
-    """A fault is over."""
-
-    __slots__ = ("cluster", "fault")
-
-    def __init__(self, cluster: Cluster, fault: FaultSetting) -> None:
-        self.cluster = cluster
-        self.fault = fault
-
-    def happen(self, now_ns: int) -> None:
-        fault = self.fault
-        if fault.kind == "crash":
-            self.cluster.restart(fault.broker, now_ns)
-        elif fault.kind == "cut":
-            self.cluster.mend(fault.link[0], fault.link[1], now_ns)
-        else:
-            self.cluster.slow(fault.link[0], fault.link[1], 1.0, now_ns)
+            cluster.restart(fault.broker, now_ns)

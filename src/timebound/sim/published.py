@@ -44,6 +44,11 @@ PUBLISHED: Final = (
     Published("001", 9, "net", 1.0, "delivery_rate", "mtep", 0.9084),
     Published("001", 9, "net", 1.0, "earning", "mtep", 348_287.2),
 )
+# Where only a range is printed: by figure, scenario and measure.
+RANGES: Final = {
+    (9, "net", "delivery_rate"): (0.8885, 0.9084),
+    (9, "net", "earning"): (332_928.0, 348_287.2),
+}
 
 
 @dataclass(frozen=True, slots=True)

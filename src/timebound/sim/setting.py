@@ -101,7 +101,7 @@ class SubscriptionSetting:
 
 @dataclass(frozen=True, slots=True)
 class FaultSetting:
-    """`kind` is crash, cut, slow or rate; `at_ns` to `until_ns` (0 = for good)."""
+    """`kind` is crash, cut or slow; `at_ns` to `until_ns` (0 = for good)."""
 
     kind: str
     at_ns: int
