@@ -23,6 +23,7 @@ from timebound.channel import (
     Subscriptions,
     all_of,
 )
+from timebound.units import SECOND
 
 LIMIT_S = 20.0
 SUPPLIERS = 3
@@ -214,3 +215,25 @@ async def test_coroutine_consumers_keep_asyncio_dispatching() -> None:
 
         with pytest.raises(ChannelError, match="needs asyncio"):
             channel.reconfigure(dispatching=Reactive())
+
+
+def test_setting_consumers_apart_and_taking_them_back_keeps_order() -> None:
+    ledgers = [Ledger(), Ledger(), Ledger()]
+    channel = ChannelBuilder("c").filtering().dispatching(lanes(2)).on_report(lambda report: None).build()
+    swaps = 0
+
+    def swap() -> None:
+        nonlocal swaps
+        swaps += 1
+        for consumer in consumers:
+            # Without patience every run that is seen was too long; with a lot of it, none is.
+            consumer.patience_ns = 0 if swaps % 2 else 3600 * SECOND
+        wait_until(lambda: any(c.is_slow for c in consumers) == bool(swaps % 2))
+
+    with channel:
+        consumers = [
+            channel.connect(ledgers[0], "a"),
+            channel.connect(ledgers[1], "a", where=lambda e: True),
+        ]
+        channel.connect(ledgers[2], "a")
+        flow_while(channel, ledgers, swap)

@@ -82,12 +82,16 @@ class _LoopQueue(Queue):
             self._is_pumping = False
             return None
 
-    def close(self) -> list[Command]:
+    def close(self, consumers: list[Consumer]) -> list[Command]:
         with self._lock:
             self.is_closed = True
-            waiting = sorted(self._heap, key=order)
-            self._heap.clear()
-        return waiting
+            waiting = self._heap
+            self._heap = []
+            for consumer in consumers:
+                for arrival, event, mask in consumer.take_parked(self):
+                    entry = (consumer.lane_key, consumer.sub_priority, arrival, consumer, event, mask)
+                    waiting.append(entry)
+        return sorted(waiting, key=order)
 
 
 def order(command: Command) -> tuple[int, int, int]:
@@ -154,12 +158,7 @@ class AsyncioDispatch(Dispatcher):
 
     def close(self, limit_ns: int) -> list[Pending]:
         """Answer what waited. Coroutines under way go on to their end on the loop, which cannot wait here."""
-        waiting = self._queue.close()
-        pending: list[Pending] = []
-        for consumer in self._consumers:
-            pending += [(consumer, event, mask) for event, mask in consumer.take_parked(self._queue)]
-        pending += [(entry[3], entry[4], entry[5]) for entry in waiting]
-        return pending
+        return [(entry[3], entry[4], entry[5]) for entry in self._queue.close(self._consumers)]
 
     async def wait_idle(self, limit_s: float) -> None:
         """Wait until the coroutines under way have ended, at most so long; for an orderly end."""

@@ -463,7 +463,7 @@ class EventChannel(Owner):
         """A snapshot of every consumer's account, the most urgent first."""
         with self._lock:
             consumers = tuple(
-                ConsumerStatistics(c.name, c.delivered, c.failures, c.dropped, c.queued)
+                ConsumerStatistics(c.name, c.delivered, c.failures, c.dropped, c.queued, c.is_slow)
                 for c in self._consumers
             )
             return ChannelStatistics(self.name, len(self._suppliers), len(self._heap), consumers)

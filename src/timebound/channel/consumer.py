@@ -18,11 +18,20 @@ from timebound.channel.event import TIMEOUT, TOGETHER, Event
 from timebound.channel.measure import Meter
 from timebound.channel.reports import Kind, Report
 from timebound.core.correlation import Correlator, Timeout
+from timebound.units import MILLISECOND
 
 # How a route hands an event to a consumer: as it is, or (a positive mask of leaves) after evaluation.
 PLAIN: Final = -1
 # The lane of consumers without an operation: behind every period there is.
 BEST_EFFORT: Final = 1 << 62
+# What a consumer may take beyond its stated cost (or beyond nothing) before others no longer wait for it.
+# Less would take a thread for each stop of the machine; a switch of threads costs some 20 µs.
+PATIENCE_NS: Final = 1 * MILLISECOND
+# After this long at one event, or after a whole period of its operation, a consumer is reported.
+STALL_NS: Final = 50 * MILLISECOND
+
+# No run of an operation is being measured.
+NOT_BEGUN: Final = -1
 
 Callback = Callable[[Event], object]
 Predicate = Callable[[Event], bool]
@@ -83,13 +92,19 @@ class Consumer:
         self.where = where
         self.meter = meter
         self.evict_after = 0  # failures in a row that disconnect it; 0 = never
-        self.evict_slow = False  # whether a full queue, or holding its lane too long, disconnects it
+        self.evict_slow = False  # whether a full queue, or taking far too long, disconnects it
         self.queue_max = 0  # deliveries that may wait for it; 0 = the dispatcher's own limit
         self.is_async = is_async
         self.is_gateway = is_gateway
         self.lane_key = BEST_EFFORT if meter is None else meter.operation.period_ns
         self.sub_priority = 0 if meter is None else -meter.operation.criticality
         self.is_closed = False
+        # How long it may run before others of its lane are served elsewhere, and before it is reported.
+        self.patience_ns = PATIENCE_NS + (0 if meter is None else meter.operation.cost_ns)
+        self.stall_ns = STALL_NS if meter is None else max(STALL_NS, meter.operation.period_ns)
+        # Changed by its lane alone: it kept others waiting, so it runs apart; and its quick runs since.
+        self.is_slow = False
+        self.quick_runs = 0
         # Counters. Each is changed by one thread at a time: a dispatcher serialises its consumers.
         self.delivered = 0
         self.failures = 0
@@ -101,7 +116,10 @@ class Consumer:
         self.is_held = False
         self._held: deque[tuple[Event, int]] = deque()
         self._is_running = False
-        self._parked: deque[Parked] = deque()
+        self._parked: deque[Parked] = deque()  # in the order of their numbers
+        self._called_back: list[int] = []  # the numbers of those that wait in their queue once more
+        # The processor time of its thread when the present run began; only with an operation.
+        self.cpu_begin_ns = NOT_BEGUN
 
     def evaluate(self, event: Event, mask: int) -> Event | None:
         """Apply the filter and the correlation; answer what is to be delivered, if anything."""
@@ -152,6 +170,7 @@ class Consumer:
     def _run_measured(self, meter: Meter, event: Event) -> None:
         # Reading the thread's clock costs 0.7 µs, so only consumers with an operation pay for it.
         begin_ns = time.thread_time_ns()
+        self.cpu_begin_ns = begin_ns
         try:
             self.callback(event)
         except Exception as error:
@@ -202,32 +221,65 @@ class Consumer:
             self._owner.evict(self, f"evicted because it {message}")
 
     def begin(self, queue: Queue, arrival: int, event: Event, mask: int) -> bool:
-        """Claim the consumer for one step; False parks the delivery until the present step is finished."""
+        """Claim the consumer for one step; False parks the delivery until its turn has come."""
         with self.lock:
-            if self._is_running:
-                self._parked.append((queue, arrival, event, mask))
-                return False
-            self._is_running = True
-            return True
+            parked = self._parked
+            if self._called_back and arrival in self._called_back:
+                self._called_back.remove(arrival)
+            if not self._is_running and (not parked or arrival < parked[0][1]):
+                self._is_running = True
+                return True
+            place = len(parked)
+            if parked and arrival < parked[place - 1][1]:
+                # It had been called back, so it is one of the first.
+                place = 0
+                while parked[place][1] < arrival:
+                    place += 1
+            parked.insert(place, (queue, arrival, event, mask))
+            return False
 
     def finish(self, queue: Queue) -> Queue | None:
-        """End a step, giving back to `queue` what it parked meanwhile; the caller holds that queue's lock.
+        """End a step, calling the first parked delivery back to `queue`; the caller holds that queue's lock.
 
+        The others stay, and are called back one by one: taking all would cost their number at each step.
         Otherwise answer the queue that must be asked instead: nobody may begin before all is back in order.
         """
         with self.lock:
             if self._parked and self._parked[0][0] is not queue:
                 return self._parked[0][0]
             self._is_running = False
-            while self._parked:
+            if self._parked and not self._called_back:
                 _, arrival, event, mask = self._parked.popleft()
+                self._called_back.append(arrival)
                 queue.unpark(self, arrival, event, mask)
             return None
 
-    def take_parked(self, queue: Queue) -> list[tuple[Event, int]]:
-        """Take out what one queue parked here, because that queue is closing."""
+    def call_back(self, arrival: int) -> None:
+        """Note that a delivery of this number waits in its queue once more, before those that are parked."""
         with self.lock:
-            taken = [(entry[2], entry[3]) for entry in self._parked if entry[0] is queue]
+            self._called_back.append(arrival)
+
+    def next_parked(self, queue: Queue) -> tuple[int, Event, int] | None:
+        """Go on with the next parked delivery of this queue, the consumer staying claimed.
+
+        None when there is none, or when an older one waits in the queue.
+        """
+        with self.lock:
+            if not self._parked or self._parked[0][0] is not queue or self._called_back:
+                return None
+            _, arrival, event, mask = self._parked.popleft()
+            return (arrival, event, mask)
+
+    def park_first(self, queue: Queue, arrival: int, event: Event, mask: int) -> None:
+        """Let a delivery be the next one that `next_parked` gives."""
+        with self.lock:
+            self._parked.appendleft((queue, arrival, event, mask))
+
+    def take_parked(self, queue: Queue) -> list[tuple[int, Event, int]]:
+        """Take out what one queue parked here, with its numbers, because that queue is closing."""
+        with self.lock:
+            taken = [(entry[1], entry[2], entry[3]) for entry in self._parked if entry[0] is queue]
+            self._called_back.clear()
             kept = [entry for entry in self._parked if entry[0] is not queue]
             self._parked.clear()
             self._parked.extend(kept)

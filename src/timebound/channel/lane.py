@@ -1,5 +1,9 @@
 """One lane: the queue of a priority, and the threads that serve it.
 
+A lane's own threads take the next command of the queue. Nobody waits long for a consumer that does not
+come back: `relieve` gives the lane another thread, and a consumer that keeps others waiting is *set
+apart*. Its thread goes on with its deliveries alone, behind everybody who keeps to what was stated.
+
 Lanes are made, ranked and closed by `Lanes`; what they need of it stands in a `LaneContext`. All of a
 lane's fields are guarded by its lock. Order of locks: a lane's, then a consumer's.
 """
@@ -12,19 +16,20 @@ from collections.abc import Callable
 from threading import Lock, Thread, get_ident
 from typing import Final
 
-from timebound.channel.consumer import PLAIN, Consumer, Pending, Queue
+from timebound.channel.consumer import BEST_EFFORT, NOT_BEGUN, PLAIN, Consumer, Pending, Queue
 from timebound.channel.dispatching import QUEUE_MAX
 from timebound.channel.event import Event
 from timebound.channel.gate import Gate
-from timebound.channel.realtime import become_real_time, lane_priority, set_priority
-from timebound.units import MILLISECOND
+from timebound.channel.realtime import APART_PRIORITY, become_real_time, lane_priority, set_priority
 
-# A thread with nothing to do looks up this often, so that a lost wake-up heals.
+# A thread with nothing to do looks up this often, so that a lost wake-up heals; a surplus one ends then.
 IDLE_WAIT_S: Final = 1.0
-# Threads one lane may be given; each stuck consumer needs one.
-THREADS_MAX: Final = 16
-# After this long in one consumer, others in its lane get a thread of their own.
-STALL_NS: Final = 50 * MILLISECOND
+# Threads one lane may have unless told otherwise; each consumer that is stuck needs one, with two files.
+THREADS_MAX: Final = 64
+# After so many quick runs on end, a consumer that was set apart shares the lane's threads again.
+QUICK_RUNS: Final = 100
+# Nothing is due: later than any clock.
+NEVER_NS: Final = 1 << 62
 
 # Sub-priority, arrival, consumer, event, mask: what waits in a lane.
 Command = tuple[int, int, Consumer, Event, int]
@@ -39,22 +44,42 @@ class LaneContext:
         real_time: bool,
         cpu: int | None,
         priority_max: int,
+        threads_max: int,
         pass_on: Callable[[Consumer, Event, int], None],
         notice: Callable[[str], None],
     ) -> None:
         self.real_time: Final = real_time
         self.cpu: Final = cpu
         self.priority_max: Final = priority_max
+        self.threads_max: Final = threads_max
         self.pass_on: Final = pass_on
         self.permission_trouble = ""
         self.lane_of_thread: dict[int, Lane] = {}
-        self._notice: Final = notice
+        self.ranked: list[Lane] = []  # the most urgent first; never changed, only replaced
+        self.notice: Final = notice
+        # When somebody will next look after consumers that do not come back, and how to call them earlier.
+        self.look_ns = NEVER_NS
+        self.watch_gate: Final = Gate()
+        self._watch_lock: Final = Lock()
 
     def note_permission(self, trouble: str) -> None:
         """Report once that the system grants no real-time priorities."""
         if not self.permission_trouble:
             self.permission_trouble = trouble
-            self._notice(f"lanes run at normal priority: {trouble}")
+            self.notice(f"lanes run at normal priority: {trouble}")
+
+    def look_by(self, due_ns: int) -> bool:
+        """Have all lanes looked after by then at the latest; True when that is earlier than so far."""
+        with self._watch_lock:
+            if due_ns >= self.look_ns:
+                return False
+            self.look_ns = due_ns
+            return True
+
+    def begin_look(self, again_ns: int) -> None:
+        """A look begins; the next one is due `again_ns`, unless `look_by` wants it earlier."""
+        with self._watch_lock:
+            self.look_ns = again_ns
 
 
 class Worker:
@@ -66,24 +91,50 @@ class Worker:
         self.arrived = Lock()  # shut from the moment its gate is opened until it runs
         self.running: Consumer | None = None
         self.since_ns = 0
+        self.due_ns = 0  # when others should no longer wait for what it runs
         self.stall_reported = False
+        self.is_apart = False  # it serves consumers that were set apart, not the queue
+        self.handed: Command | None = None  # what it is to run next, when apart
+        self.cpu_clock = 0  # of its thread; 0 where the system has none
         name = f"timebound-lane-{lane.key}-{number}"
         self.thread = Thread(target=self._run, name=name, daemon=True)
 
     def _run(self) -> None:
         lane = self.lane
-        lane.begin_thread()
+        lane.begin_thread(self)
         while True:
             command = lane.take(self)
             if command is not None:
                 lane.execute(self, command)
-            elif lane.should_end(self):
+                continue
+            is_called = not lane.is_closed and self.gate.wait(IDLE_WAIT_S)
+            if self.arrived.locked():
+                self.arrived.release()
+            if not is_called and lane.should_end(self):
                 lane.end_thread()
                 return
-            else:
-                self.gate.wait(IDLE_WAIT_S)
-                if self.arrived.locked():
-                    self.arrived.release()
+
+    def start_step(self, consumer: Consumer, now_ns: int) -> None:
+        consumer.cpu_begin_ns = NOT_BEGUN
+        self.running = consumer
+        self.since_ns = now_ns
+        self.due_ns = now_ns + consumer.patience_ns
+        self.stall_reported = False
+
+    def hand(self, command: Command | None) -> None:
+        """Let it run a command of a consumer that was set apart."""
+        if command is not None:
+            self.is_apart = True
+            self.handed = command
+            self.start_step(command[2], time.monotonic_ns())
+
+    def has_overrun(self, consumer: Consumer) -> bool:
+        """Whether it used more of the processor than stated, rather than waited for something."""
+        if consumer.meter is None or self.cpu_clock == 0:
+            return True
+        begin_ns = consumer.cpu_begin_ns
+        used_ns = time.clock_gettime_ns(self.cpu_clock) - begin_ns
+        return begin_ns != NOT_BEGUN and used_ns > consumer.patience_ns
 
 
 class Lane(Queue):
@@ -102,41 +153,100 @@ class Lane(Queue):
         self._lock = Lock()
         self._heap: list[Command] = []
         self._idle: list[Worker] = []
+        self._idle_apart: list[Worker] = []
         self._arrivals = 0
         self._workers_ever = 0
+        self._shortage = ""  # why there are too few threads, until it is reported
+        self._is_short = False
 
-    def grow(self, count: int = 0) -> None:
-        """Start threads up to `count`, or up to the lane's own number."""
-        started: list[Worker] = []
+    # --- threads ------------------------------------------------------------------------
+
+    def grow(self, extra: int = 0) -> None:
+        """Start threads for the queue, up to the lane's own number and some extra ones."""
         with self._lock:
-            wanted = min(max(count, self.threads), THREADS_MAX)
-            while len(self.workers) < wanted and not self.is_closed:
-                self._workers_ever += 1
-                worker = Worker(self, self._workers_ever)
-                self.workers.append(worker)
-                started.append(worker)
-        for worker in started:
-            worker.thread.start()
+            own = sum(not worker.is_apart for worker in self.workers)
+            while own < self.threads + extra and not self.is_closed and self._add_worker(None) is not None:
+                own += 1
+        self._report_shortage()
 
-    def begin_thread(self) -> None:
+    def _add_worker(self, handed: Command | None) -> Worker | None:
+        """Start a worker, apart if it is handed something; None when there are too many.
+
+        The caller has the lock, and keeps it: whoever closes the lane must find only threads that run.
+        """
+        limit = self._context.threads_max
+        if len(self.workers) >= limit:
+            self._note_shortage(f"it has all its threads (threads_max={limit})")
+            return None
+        self._workers_ever += 1
+        try:
+            worker = Worker(self, self._workers_ever)
+            worker.hand(handed)
+            worker.thread.start()
+        except (OSError, RuntimeError) as error:
+            self._note_shortage(f"no thread can be added ({error})")
+            return None
+        self.workers.append(worker)
+        self._is_short = False
+        return worker
+
+    def _note_shortage(self, reason: str) -> None:
+        if not self._is_short:
+            self._is_short = True
+            self._shortage = reason
+
+    def _report_shortage(self) -> None:
+        """Say once that threads are short; without the lock, as the program may do anything when told."""
+        if self._shortage:
+            reason, self._shortage = self._shortage, ""
+            which = "without operations" if self.key == BEST_EFFORT else f"of period {self.key} ns"
+            self._context.notice(f"consumers {which} wait for slow ones in their lane: {reason}")
+
+    def begin_thread(self, worker: Worker) -> None:
         context = self._context
         context.lane_of_thread[get_ident()] = self
+        if hasattr(time, "pthread_getcpuclockid"):
+            worker.cpu_clock = time.pthread_getcpuclockid(get_ident())
         if context.real_time:
-            trouble = become_real_time(lane_priority(self.rank, context.priority_max), context.cpu)
+            trouble = become_real_time(self._priority_of(worker), context.cpu)
             if trouble:
                 context.note_permission(trouble)
 
     def end_thread(self) -> None:
         self._context.lane_of_thread.pop(get_ident(), None)
 
+    def _priority_of(self, worker: Worker) -> int:
+        return APART_PRIORITY if worker.is_apart else lane_priority(self.rank, self._context.priority_max)
+
+    def _apply_priority(self, worker: Worker) -> None:
+        context = self._context
+        thread_id = worker.thread.native_id
+        if context.real_time and not context.permission_trouble and thread_id is not None:
+            set_priority(thread_id, self._priority_of(worker))
+
     def set_rank(self, rank: int) -> None:
         self.rank = rank
-        context = self._context
-        if not context.real_time or context.permission_trouble:
-            return
         for worker in list(self.workers):
-            if worker.thread.native_id is not None:
-                set_priority(worker.thread.native_id, lane_priority(rank, context.priority_max))
+            self._apply_priority(worker)
+
+    def should_end(self, worker: Worker) -> bool:
+        """Whether an idle worker is one too many, or the lane is over."""
+        with self._lock:
+            idle = self._idle_apart if worker.is_apart else self._idle
+            if not self.is_closed:
+                if worker not in idle:
+                    return False  # it was given work just now
+                own = sum(not other.is_apart for other in self.workers)
+                if not worker.is_apart and own <= self.threads:
+                    return False
+            if worker.handed is not None:
+                return False
+            if worker in idle:
+                idle.remove(worker)
+            self.workers.remove(worker)
+            return True
+
+    # --- the queue ----------------------------------------------------------------------
 
     def put(self, consumer: Consumer, event: Event, mask: int) -> bool:
         """Queue a delivery, to be followed by `wake`; False when the lane is closed."""
@@ -156,13 +266,42 @@ class Lane(Queue):
     def wake(self) -> Worker | None:
         """Wake as many idle threads as there is work for; answer one of them."""
         woken: list[Worker] = []
+        due_ns = NEVER_NS
         with self._lock:
             for _ in range(min(len(self._heap), len(self._idle))):
                 woken.append(self._call_one())
+            if len(self._heap) > len(woken):
+                due_ns = self.relief_due_ns()
         # Without the lock: who wakes will want it.
         for worker in woken:
             worker.gate.open()
+        self.call_watch(due_ns)
         return woken[-1] if woken else None
+
+    def relief_due_ns(self) -> int:
+        """When the first of those who work for this queue will have taken too long."""
+        due_ns = NEVER_NS
+        for worker in self.workers:
+            if worker.running is not None and not worker.is_apart:
+                due_ns = min(due_ns, worker.due_ns)
+        return due_ns
+
+    def call_watch(self, due_ns: int) -> None:
+        """Have the lanes looked after by then at the latest."""
+        if due_ns < self._context.look_ns and self._context.look_by(due_ns):
+            self._context.watch_gate.open()
+
+    def has_waiting(self) -> bool:
+        return bool(self._heap)
+
+    def is_in_use(self) -> bool:
+        """Whether anything waits here, or runs and may have been interrupted."""
+        return bool(self._heap) or any(w.running is not None and not w.is_apart for w in self.workers)
+
+    def _is_above_others(self) -> bool:
+        """Whether a less urgent lane would have to wait for an overrun in this one."""
+        ranked = self._context.ranked
+        return any(ranked[index].is_in_use() for index in range(self.rank + 1, len(ranked)))
 
     def unpark(self, consumer: Consumer, arrival: int, event: Event, mask: int) -> None:
         heapq.heappush(self._heap, (consumer.sub_priority, arrival, consumer, event, mask))
@@ -182,21 +321,50 @@ class Lane(Queue):
         return worker
 
     def take(self, worker: Worker) -> Command | None:
-        """The next command whose consumer is not running elsewhere; None leaves the worker idle."""
+        """The next command for a worker; None leaves it idle."""
+        due_ns = NEVER_NS
         with self._lock:
+            if worker.is_apart:
+                return self._take_apart(worker)
             if worker in self._idle:
                 self._idle.remove(worker)
-            while self._heap and not self.is_closed:
-                command = heapq.heappop(self._heap)
-                consumer = command[2]
-                if not consumer.begin(self, command[1], command[3], command[4]):
-                    continue
-                worker.running = consumer
-                worker.since_ns = time.monotonic_ns()
-                worker.stall_reported = False
+            command = self._pop()
+            while command is not None and command[2].is_slow and self._hand_over(command):
+                command = self._pop()
+            if command is None:
+                self._idle.append(worker)
+            else:
+                worker.start_step(command[2], time.monotonic_ns())
+                if self._heap or self._is_above_others():
+                    due_ns = worker.due_ns
+        self._report_shortage()
+        self.call_watch(due_ns)
+        return command
+
+    def _pop(self) -> Command | None:
+        """Claim the consumer of the next command; who is running elsewhere finds it when it is finished."""
+        while self._heap and not self.is_closed:
+            command = heapq.heappop(self._heap)
+            if command[2].begin(self, command[1], command[3], command[4]):
                 return command
-            self._idle.append(worker)
-            return None
+        return None
+
+    def _take_apart(self, worker: Worker) -> Command | None:
+        if worker in self._idle_apart:
+            self._idle_apart.remove(worker)
+        command, worker.handed = worker.handed, None
+        if command is None:
+            self._idle_apart.append(worker)
+        return command
+
+    def _hand_over(self, command: Command) -> bool:
+        """Let a worker that is apart run a command; False when there is none, nor can be."""
+        if not self._idle_apart:
+            return self._add_worker(command) is not None
+        worker = self._idle_apart.pop()
+        worker.hand(command)
+        worker.gate.open()
+        return True
 
     def execute(self, worker: Worker, command: Command) -> None:
         """Run one step: a filter, whose event then takes its place in the queue again, or the consumer."""
@@ -210,70 +378,114 @@ class Lane(Queue):
         except BaseException as error:
             # SystemExit and its like end programs, not the lane of somebody else's consumer.
             consumer.fail(event, error)
-        if ready is not None and not self._requeue(consumer, arrival, ready):
-            self._context.pass_on(consumer, ready, PLAIN)
+        is_late = False
         with self._lock:
-            worker.running = None
-            if ready is None and consumer.queued > 0:
+            if ready is not None:
+                is_late = not self._requeue(worker, consumer, arrival, ready)
+            elif consumer.queued > 0:
                 consumer.queued -= 1
+            if worker.is_apart and self._goes_on(worker, consumer):
+                return
+            worker.running = None
             other = consumer.finish(self)
+        if is_late:
+            assert ready is not None
+            self._context.pass_on(consumer, ready, PLAIN)
         if other is not None:
             # It reconfigured its own channel: its lane is gone, and the next one has parked something.
             other.end(consumer)
 
-    def _requeue(self, consumer: Consumer, arrival: int, ready: Event) -> bool:
-        with self._lock:
-            if not self.is_closed:
-                heapq.heappush(self._heap, (consumer.sub_priority, arrival, consumer, ready, PLAIN))
-            elif self.late is not None:
-                self.late.append((consumer, ready, PLAIN))
+    def _requeue(self, worker: Worker, consumer: Consumer, arrival: int, ready: Event) -> bool:
+        """Let what passed a filter wait again, under its old number; False when the lane is long closed."""
+        if not self.is_closed:
+            if worker.is_apart and consumer.is_slow:
+                consumer.park_first(self, arrival, ready, PLAIN)
             else:
-                return False
-            return True
+                consumer.call_back(arrival)
+                heapq.heappush(self._heap, (consumer.sub_priority, arrival, consumer, ready, PLAIN))
+        elif self.late is not None:
+            self.late.append((consumer, ready, PLAIN))
+        else:
+            return False
+        return True
 
-    def should_end(self, worker: Worker) -> bool:
-        """Whether an idle worker is one too many, or the lane is over."""
-        with self._lock:
-            if not self.is_closed and len(self.workers) <= self.threads:
-                return False
-            if worker not in self._idle and not self.is_closed:
-                return False  # it was given work just now
-            if worker in self._idle:
-                self._idle.remove(worker)
-            self.workers.remove(worker)
-            return True
+    # --- slow consumers -----------------------------------------------------------------
 
-    def relieve(self, now_ns: int) -> list[Consumer]:
-        """Give the lane a thread for each one stuck while others wait; answer the newly stuck consumers."""
+    def _goes_on(self, worker: Worker, consumer: Consumer) -> bool:
+        """After a step apart: whether the worker stays with its consumer; the caller has the lock."""
+        own = sum(not other.is_apart for other in self.workers) if self._is_short else self.threads
+        if not consumer.is_slow or own < self.threads:
+            # It overran what its operation stated, and may use that much again with its next event; or
+            # threads are so short that nobody is left for the queue.
+            worker.is_apart = False
+            self._apply_priority(worker)
+            return False
+        now_ns = time.monotonic_ns()
+        is_quick = now_ns - worker.since_ns <= consumer.patience_ns
+        consumer.quick_runs = consumer.quick_runs + 1 if is_quick else 0
+        following = None if self.is_closed else consumer.next_parked(self)
+        if following is None:
+            if consumer.quick_runs >= QUICK_RUNS:
+                consumer.is_slow = False
+            return False
+        arrival, event, mask = following
+        worker.handed = (consumer.sub_priority, arrival, consumer, event, mask)
+        worker.start_step(consumer, now_ns)
+        return True
+
+    def relieve(self, now_ns: int, others_wait: bool) -> list[Consumer]:
+        """Set apart whoever keeps this lane or less urgent ones (`others_wait`) waiting, and replace them.
+
+        Answers the consumers that are newly found to be stuck.
+        """
         found: list[Consumer] = []
+        waiting = 0
         with self._lock:
-            stuck = 0
+            is_awaited = bool(self._heap)
             for worker in self.workers:
                 consumer = worker.running
-                if consumer is None or now_ns - worker.since_ns <= STALL_NS:
+                if consumer is None:
                     continue
-                stuck += 1
-                if not worker.stall_reported:
+                taken_ns = now_ns - worker.since_ns
+                if taken_ns > consumer.stall_ns and not worker.stall_reported:
                     worker.stall_reported = True
                     found.append(consumer)
-            needs_thread = stuck > 0 and bool(self._heap) and not self._idle
-        if needs_thread:
-            self.grow(self.threads + stuck)
+                if worker.is_apart or taken_ns <= consumer.patience_ns or not (is_awaited or others_wait):
+                    continue
+                if worker.has_overrun(consumer):
+                    self._set_apart(worker, consumer)
+                else:
+                    # It waits for a device, or for more urgent lanes: then the new thread does as well.
+                    worker.due_ns = now_ns + consumer.patience_ns
+                    waiting += is_awaited
+        self.grow(waiting)
         return found
+
+    def _set_apart(self, worker: Worker, consumer: Consumer) -> None:
+        worker.is_apart = True
+        self._apply_priority(worker)
+        if consumer.meter is None:
+            # It promised nothing and may be slow again: not even its next event takes the lane's thread.
+            consumer.is_slow = True
+            consumer.quick_runs = 0
+
+    # --- the end ------------------------------------------------------------------------
 
     def close(self) -> list[Pending]:
         """Take no more work; answer what waited, in the order in which it would have run."""
-        pending: list[Pending] = []
         with self._lock:
             self.is_closed = True
-            # Parked deliveries left the heap first, so they come first.
+            waiting = self._heap
+            self._heap = []
             for consumer in self.consumers:
-                pending += [(consumer, event, mask) for event, mask in consumer.take_parked(self)]
-            pending += [(entry[2], entry[3], entry[4]) for entry in sorted(self._heap, key=order)]
-            self._heap.clear()
+                for arrival, event, mask in consumer.take_parked(self):
+                    waiting.append((consumer.sub_priority, arrival, consumer, event, mask))
             while self._idle:
                 self._call_one().gate.open()
-        return pending
+            for worker in self._idle_apart:
+                worker.gate.open()
+        waiting.sort(key=order)
+        return [(command[2], command[3], command[4]) for command in waiting]
 
     def take_late(self) -> list[Pending]:
         """What was being filtered at the close; whoever is still at it later passes its event on itself."""

@@ -3,7 +3,8 @@
 A lane belongs to one period (the rate-monotonic priority) and orders its queue by sub-priority, then by
 arrival. Every step is a command of its own: a consumer's filter runs in its lane and goes back into the
 queue, so a long one holds up neither the supplier nor the head of the line. A consumer runs in one
-thread at a time; if it holds its lane for too long, the lane is given another thread.
+thread at a time. One that takes longer than it may is replaced: a watch looks after all lanes when
+somebody waits for it, and never otherwise.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from collections.abc import Callable
 from threading import Lock, Thread, get_ident
 from typing import Final
 
-from timebound.channel.consumer import PLAIN, Consumer, Pending
+from timebound.channel.consumer import PLAIN, STALL_NS, Consumer, Pending
 from timebound.channel.dispatching import Dispatcher
 from timebound.channel.errors import ChannelError
 from timebound.channel.event import Event
 from timebound.channel.filtering import Route
-from timebound.channel.lane import STALL_NS, THREADS_MAX, Lane, LaneContext, Worker
+from timebound.channel.lane import NEVER_NS, THREADS_MAX, Lane, LaneContext, Worker
 from timebound.channel.realtime import LANE_PRIORITY_MAX, become_real_time, switch_interval
 from timebound.channel.reports import Kind, Report
 from timebound.units import MILLISECOND, SECOND
@@ -34,7 +35,8 @@ LANES_MAX: Final = 64
 class Lanes(Dispatcher):
     """One lane for each period among the consumers' operations, and one for those without.
 
-    `threads` is how many each lane has from the start. With `real_time`, threads ask for SCHED_FIFO and
+    `threads` is how many each lane has from the start, `threads_max` how many it may be given while
+    consumers do not come back. With `real_time`, threads ask for SCHED_FIFO and
     share one processor (`cpu`, or the last one allowed), the most urgent lane at `priority_max`; Python's
     switch interval is shortened, and `permission_trouble` says why they did not get their priorities.
     `yields` lets a thread that was woken run at once, even while the supplier would go on computing.
@@ -44,29 +46,27 @@ class Lanes(Dispatcher):
         self,
         *,
         threads: int = 1,
+        threads_max: int = THREADS_MAX,
         real_time: bool = True,
         cpu: int | None = None,
         priority_max: int = LANE_PRIORITY_MAX,
         yields: bool = True,
     ) -> None:
         super().__init__()
-        if not 1 <= threads <= THREADS_MAX:
-            raise ValueError(f"threads={threads} is out of range (1 to {THREADS_MAX})")
-        self.threads = threads
+        self.threads = _checked(threads, threads_max)
         self._yields = yields
         self._stepped_back_ns = 0
         self._context = LaneContext(
             real_time=real_time,
             cpu=cpu,
             priority_max=priority_max,
+            threads_max=threads_max,
             pass_on=self.pass_on,
             notice=self.notice,
         )
         self._lanes: dict[int, Lane] = {}
         self._lock = Lock()
         self._watch: Thread | None = None
-        self._watch_gate = Lock()
-        self._watch_gate.acquire()
         self._is_closed = False
 
     def start(
@@ -77,8 +77,7 @@ class Lanes(Dispatcher):
         if self._watch is not None:
             raise ChannelError("lanes were started before; make new ones for each channel")
         super().start(redispatch, report)
-        if self._context.real_time:
-            switch_interval.shorten()
+        switch_interval.shorten()
         self._watch = Thread(target=self._watch_lanes, name="timebound-lane-watch", daemon=True)
         self._watch.start()
 
@@ -111,8 +110,7 @@ class Lanes(Dispatcher):
 
     def set_threads(self, threads: int, *, period_ns: int | None = None) -> None:
         """Give every lane, or the one of a period, more or fewer threads while events flow."""
-        if not 1 <= threads <= THREADS_MAX:
-            raise ValueError(f"threads={threads} is out of range (1 to {THREADS_MAX})")
+        _checked(threads, self._context.threads_max)
         with self._lock:
             if period_ns is None:
                 self.threads = threads
@@ -178,6 +176,12 @@ class Lanes(Dispatcher):
             woken = lane.wake()
             if first is None:
                 first = woken
+        last = lanes[-1]
+        for lane in self._context.ranked:
+            # Who overruns in a more urgent lane keeps this one waiting as well.
+            if lane is last:
+                break
+            lane.call_watch(lane.relief_due_ns())
         if first is not None and self._yields:
             self._step_back(first)
 
@@ -197,7 +201,7 @@ class Lanes(Dispatcher):
         pending: list[Pending] = []
         for lane in lanes:
             pending += lane.close()
-        self._watch_gate.release()
+        self._context.watch_gate.open()
         until_ns = time.monotonic_ns() + limit_ns
         for lane in lanes:
             for worker in list(lane.workers):
@@ -205,8 +209,7 @@ class Lanes(Dispatcher):
         late: list[Pending] = []
         for lane in lanes:
             late += lane.take_late()
-        if self._context.real_time:
-            switch_interval.restore()
+        switch_interval.restore()
         return late + pending
 
     def _join(self, worker: Worker, until_ns: int) -> None:
@@ -235,21 +238,42 @@ class Lanes(Dispatcher):
         self._stepped_back_ns = time.monotonic_ns()
 
     def _rank_lanes(self) -> None:
-        for rank, key in enumerate(sorted(self._lanes)):
-            lane = self._lanes[key]
+        ranked = [self._lanes[key] for key in sorted(self._lanes)]
+        self._context.ranked = ranked
+        for rank, lane in enumerate(ranked):
             if lane.rank != rank:
                 lane.set_rank(rank)
 
     def _watch_lanes(self) -> None:
-        """Look after stuck consumers until the lanes are closed."""
-        if self._context.real_time:
+        """Look after consumers that do not come back, until the lanes are closed."""
+        context = self._context
+        if context.real_time:
             # An ordinary thread could be kept from the processor while it has Python's lock, and then
             # even the most urgent lane would wait for it.
-            become_real_time(self._context.priority_max + 1, self._context.cpu)
-        while not self._watch_gate.acquire(True, STALL_NS / SECOND):
-            now_ns = time.monotonic_ns()
-            with self._lock:
-                lanes = list(self._lanes.values())
-            for lane in lanes:
-                for consumer in lane.relieve(now_ns):
-                    consumer.stall(f"has held its lane for over {STALL_NS // MILLISECOND} ms")
+            become_real_time(context.priority_max + 1, context.cpu)
+        context.begin_look(time.monotonic_ns() + STALL_NS)
+        while not self._is_closed:
+            left_ns = context.look_ns - time.monotonic_ns()
+            if left_ns > 0:
+                context.watch_gate.wait(left_ns / SECOND)
+            else:
+                self._look()
+
+    def _look(self) -> None:
+        now_ns = time.monotonic_ns()
+        self._context.begin_look(now_ns + STALL_NS)
+        others_wait = False
+        due_ns = NEVER_NS
+        for lane in reversed(self._context.ranked):
+            for consumer in lane.relieve(now_ns, others_wait):
+                consumer.stall(f"has been at one event for over {consumer.stall_ns // MILLISECOND} ms")
+            if others_wait or lane.has_waiting():
+                due_ns = min(due_ns, lane.relief_due_ns())
+            others_wait = others_wait or lane.is_in_use()
+        self._context.look_by(due_ns)
+
+
+def _checked(threads: int, threads_max: int) -> int:
+    if not 1 <= threads <= threads_max:
+        raise ValueError(f"threads={threads} is out of range (1 to threads_max={threads_max})")
+    return threads

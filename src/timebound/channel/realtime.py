@@ -16,7 +16,9 @@ from typing import Final
 # their place. The timers come before all lanes, being short and everybody's.
 TIMER_PRIORITY: Final = 48
 LANE_PRIORITY_MAX: Final = 47
-LANE_PRIORITY_MIN: Final = 1
+LANE_PRIORITY_MIN: Final = 2
+# Consumers that took more than they stated, behind all lanes.
+APART_PRIORITY: Final = 1
 # Python lets a waiting thread ask for its turn only after this long, however urgent it is; 5 ms by default.
 SWITCH_INTERVAL_S: Final = 0.0002
 

@@ -7,13 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatistics:
-    """One consumer: calls that returned, calls that raised, events dropped for want of room, and waiting."""
+    """One consumer: calls that returned, calls that raised, events dropped for want of room, and waiting.
+
+    `is_set_apart` once it has kept others of its lane waiting: then it has a thread of its own.
+    """
 
     name: str
     delivered: int
     failures: int
     dropped: int
     queued: int
+    is_set_apart: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,293 @@
+"""A slow consumer delays nobody else: not in its lane, not in others, however many there are."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from threading import Event as Signal
+from threading import get_ident, get_native_id
+
+import pytest
+
+from timebound.channel import ChannelBuilder, Event, EventChannel, Kind, Lanes, Report
+from timebound.channel.consumer import PATIENCE_NS
+from timebound.channel.lane import QUICK_RUNS, THREADS_MAX
+from timebound.channel.realtime import APART_PRIORITY, set_priority
+from timebound.units import SECOND
+
+LIMIT_S = 10.0
+EVENTS = 200
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < until, "waited too long"
+        os.sched_yield()
+
+
+class Blocker:
+    """A consumer that stays inside until it is let out, or computes there."""
+
+    def __init__(self, *, computes: bool = False) -> None:
+        self.entered = Signal()
+        self.release = Signal()
+        self.payloads: list[object] = []
+        self.threads: list[int] = []
+        self.computes = computes
+
+    def __call__(self, event: Event) -> None:
+        self.threads.append(get_ident())
+        self.payloads.append(event.payload)
+        self.entered.set()
+        until = time.monotonic() + LIMIT_S
+        while self.computes and not self.release.is_set():
+            assert time.monotonic() < until, "was not let out"
+        assert self.release.wait(LIMIT_S)
+
+
+def laned(lanes: Lanes, reports: list[Report]) -> EventChannel:
+    return ChannelBuilder("slow").filtering().dispatching(lanes).on_report(reports.append).build()
+
+
+def real_time_is_permitted() -> bool:
+    if set_priority(0, 1):
+        return False
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    return True
+
+
+@pytest.mark.parametrize("computes", [False, True], ids=["blocked", "computing"])
+@pytest.mark.parametrize("real_time", [False, True], ids=["normal", "real-time"])
+def test_others_of_the_lane_get_every_event_while_one_does_not_come_back(
+    computes: bool, real_time: bool
+) -> None:
+    slow, got = Blocker(computes=computes), list[object]()
+    with laned(Lanes(real_time=real_time), []) as channel:
+        channel.connect(slow, "a", name="slow")
+        channel.connect(lambda e: got.append(e.payload), "a", name="quick")
+        supplier = channel.supplier("s", "a")
+
+        for number in range(EVENTS):
+            supplier.push("a", number)
+        wait_until(lambda: len(got) == EVENTS)
+
+        assert slow.payloads == [0]
+        slow.release.set()
+        wait_until(lambda: len(slow.payloads) == EVENTS)
+    assert got == slow.payloads == list(range(EVENTS))
+
+
+def test_consumer_that_kept_others_waiting_never_takes_their_thread_again() -> None:
+    slow, threads = Blocker(), list[int]()
+    with laned(Lanes(real_time=False), []) as channel:
+        channel.connect(slow, "slow", name="slow")
+        quick = channel.connect(lambda e: threads.append(get_ident()), "quick", name="quick")
+        quick.patience_ns = 3600 * SECOND  # also when the machine stops while it runs
+        supplier = channel.supplier("s", "slow", "quick")
+        supplier.push("slow", 1)
+        assert slow.entered.wait(LIMIT_S)
+        supplier.push("quick")
+        wait_until(lambda: len(threads) == 1)
+        assert [c.is_set_apart for c in channel.statistics().consumers] == [True, False]
+
+        slow.release.set()
+        for number in range(2, 20):
+            supplier.push("slow", number)
+            supplier.push("quick")
+        wait_until(lambda: len(threads) == 19 and len(slow.payloads) == 19)
+
+    assert slow.payloads == list(range(1, 20))
+    assert not set(slow.threads) & set(threads)
+
+
+def test_consumer_that_has_become_quick_again_shares_the_thread_again() -> None:
+    slow, served = Blocker(), Signal()
+    with laned(Lanes(real_time=False), []) as channel:
+
+        def is_apart() -> bool:
+            return channel.statistics().consumers[0].is_set_apart
+
+        consumer = channel.connect(slow, "slow", name="slow")
+        channel.connect(lambda e: served.set(), "quick", name="quick")
+        supplier = channel.supplier("s", "slow", "quick")
+        supplier.push("slow", 0)
+        assert slow.entered.wait(LIMIT_S)
+        supplier.push("quick")
+        assert served.wait(LIMIT_S)
+        assert is_apart()
+        slow.release.set()
+
+        # The machine may stop in one of its runs, which then was not quick.
+        for number in range(1, 100 * QUICK_RUNS):
+            supplier.push("slow", number)
+            wait_until(lambda: consumer.queued == 0)
+            if not is_apart():
+                break
+
+        assert not is_apart()
+        assert len(slow.payloads) >= QUICK_RUNS
+    assert slow.payloads == list(range(len(slow.payloads)))
+
+
+def test_more_blocked_consumers_than_ever_had_threads_delay_nobody() -> None:
+    blocked, got, reports = [Blocker() for _ in range(20)], list[object](), list[Report]()
+    with laned(Lanes(real_time=False), reports) as channel:
+        for blocker in blocked:
+            channel.connect(blocker, "a")
+        channel.connect(lambda e: got.append(e.payload), "a", name="quick")
+        supplier = channel.supplier("s", "a")
+
+        for number in range(EVENTS):
+            supplier.push("a", number)
+        wait_until(lambda: len(got) == EVENTS)
+
+        assert [len(blocker.payloads) for blocker in blocked] == [1] * 20
+        for blocker in blocked:
+            blocker.release.set()
+        wait_until(lambda: all(len(blocker.payloads) == EVENTS for blocker in blocked))
+    assert got == list(range(EVENTS))
+    assert all(blocker.payloads == got for blocker in blocked)
+    assert [r for r in reports if r.kind is Kind.NOTICE] == []
+
+
+def test_limit_of_threads_is_said_once_and_all_goes_on_when_one_comes_back() -> None:
+    blocked, got, reports = [Blocker() for _ in range(4)], list[object](), list[Report]()
+    with laned(Lanes(real_time=False, threads_max=3), reports) as channel:
+        for blocker in blocked:
+            channel.connect(blocker, "a")
+        channel.connect(lambda e: got.append(e.payload), "a", name="quick")
+        supplier = channel.supplier("s", "a")
+        supplier.push("a", 0)
+        supplier.push("a", 1)
+        wait_until(lambda: any(r.kind is Kind.NOTICE for r in reports))
+        assert got == []
+
+        for blocker in blocked:
+            blocker.release.set()
+        wait_until(lambda: len(got) == 2 and all(len(blocker.payloads) == 2 for blocker in blocked))
+
+    assert got == [0, 1]
+    notice = "consumers without operations wait for slow ones in their lane: "
+    notice += "it has all its threads (threads_max=3)"
+    assert [r.message for r in reports if r.kind is Kind.NOTICE] == [notice]
+    with pytest.raises(ValueError, match=r"threads=65 is out of range \(1 to threads_max=64\)"):
+        Lanes(threads=THREADS_MAX + 1)
+
+
+def test_blocked_consumer_with_an_operation_is_replaced_and_keeps_its_priority() -> None:
+    slow, got = Blocker(), list[object]()
+    with laned(Lanes(real_time=False), []) as channel:
+        operation = channel.scheduler.operation
+        channel.connect(slow, "a", name="slow", operation=operation("slow", period="1s", cost="2ms"))
+        quick = operation("quick", period="1s", cost="1ms")
+        channel.connect(lambda e: got.append(e.payload), "a", name="quick", operation=quick)
+        supplier = channel.supplier("s", "a")
+
+        for number in range(EVENTS):
+            supplier.push("a", number)
+        wait_until(lambda: len(got) == EVENTS)
+
+        # It used no processor time, so it is not set apart: its next event is served like everybody's.
+        assert not channel.statistics().consumers[0].is_set_apart
+        slow.release.set()
+        wait_until(lambda: len(slow.payloads) == EVENTS)
+    assert slow.payloads == list(range(EVENTS))
+
+
+def test_overrun_of_an_urgent_consumer_does_not_delay_a_less_urgent_one() -> None:
+    if not real_time_is_permitted():
+        pytest.skip("SCHED_FIFO is not permitted here")
+    release, apart = Signal(), Signal()
+    got: list[object] = []
+    begun_at: list[int] = []
+
+    def priority() -> int:
+        return os.sched_getparam(get_native_id()).sched_priority
+
+    def urgent(event: Event) -> None:
+        begun_at.append(priority())
+        until = time.monotonic() + LIMIT_S
+        while not release.is_set():
+            assert time.monotonic() < until, "was not let out"
+            if priority() == APART_PRIORITY:
+                apart.set()
+
+    with laned(Lanes(), []) as channel:
+        operation = channel.scheduler.operation
+        channel.connect(urgent, "a", operation=operation("urgent", period="100ms", cost="1ms"))
+        less = operation("less", period="1s", cost="1ms")
+        channel.connect(lambda e: got.append(e.payload), "b", operation=less)
+        supplier = channel.supplier("s", "a", "b")
+        supplier.push("a", 0)
+        # Sooner or later one of these has to wait for it.
+        until = time.monotonic() + LIMIT_S
+        while not apart.wait(0.001):
+            assert time.monotonic() < until, "was not set apart"
+            supplier.push("b", 0)
+        supplier.push("b", 1)
+        wait_until(lambda: bool(got) and got[-1] == 1)
+        assert len(begun_at) == 1
+        release.set()
+        supplier.push("a", 1)
+        wait_until(lambda: len(begun_at) == 2)
+
+    # It began its next event at its own priority again.
+    assert begun_at[0] == begun_at[1] > APART_PRIORITY
+
+
+def test_slow_filter_holds_up_nobody_and_its_events_keep_their_order() -> None:
+    gate, got, filtered = Blocker(), list[object](), list[object]()
+
+    def slow_filter(event: Event) -> bool:
+        gate(event)
+        return event.payload != 7
+
+    with laned(Lanes(real_time=False), []) as channel:
+        channel.connect(lambda e: filtered.append(e.payload), "a", where=slow_filter, name="filtered")
+        channel.connect(lambda e: got.append(e.payload), "a", name="quick")
+        supplier = channel.supplier("s", "a")
+        for number in range(EVENTS):
+            supplier.push("a", number)
+        wait_until(lambda: len(got) == EVENTS)
+        gate.release.set()
+        wait_until(lambda: len(filtered) == EVENTS - 1)
+
+    assert filtered == [number for number in range(EVENTS) if number != 7]
+
+
+def test_lanes_are_swapped_while_consumers_run_apart_and_nothing_is_lost() -> None:
+    slow, got = Blocker(), list[object]()
+    with laned(Lanes(real_time=False), []) as channel:
+        channel.connect(slow, "a", name="slow")
+        channel.connect(lambda e: got.append(e.payload), "a", name="quick")
+        supplier = channel.supplier("s", "a")
+        for number in range(EVENTS):
+            supplier.push("a", number)
+        wait_until(lambda: len(got) == EVENTS)
+
+        slow.release.set()
+        channel.reconfigure(dispatching=Lanes(real_time=False))
+        for number in range(EVENTS, 2 * EVENTS):
+            supplier.push("a", number)
+        wait_until(lambda: len(got) == len(slow.payloads) == 2 * EVENTS)
+
+    assert got == slow.payloads == list(range(2 * EVENTS))
+
+
+def test_quick_consumer_waits_no_longer_than_the_patience_and_a_little() -> None:
+    waits_ns: list[int] = []
+    for _ in range(5):
+        slow, served = Blocker(), Signal()
+        with laned(Lanes(real_time=False), []) as channel:
+            channel.connect(slow, "a")
+            channel.connect(lambda e, served=served: served.set(), "a")  # type: ignore[misc]  # untyped default
+            begin_ns = time.monotonic_ns()
+            channel.supplier("s", "a").push("a")
+            assert served.wait(LIMIT_S)
+            waits_ns.append(time.monotonic_ns() - begin_ns)
+            slow.release.set()
+
+    # The best of a few: the machine may stop in any of them, but not in all.
+    assert min(waits_ns) < 10 * PATIENCE_NS
