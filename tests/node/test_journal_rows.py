@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from timebound.core.message import Message
 from timebound.core.predicate import Attributes, parse
 from timebound.core.topic import matches
-from timebound.node.journal_columns import Columns
+from timebound.node.journal_columns import Pack
 from timebound.node.journal_rows import (
     Selection,
     check_comparison,
-    encode_columns,
+    encode_pack,
     gap_row,
     message_schema,
     serve_rows,
@@ -37,10 +37,12 @@ messages = st.lists(
 
 
 def encode(published: list[Message]) -> pa.RecordBatch:
-    columns = Columns()
-    for message in published:
-        columns.add(message)
-    return encode_columns(columns, 0, len(published))
+    pack = Pack()
+    for number, message in enumerate(published):
+        pack.add(message)
+        if number % 7 == 6:
+            pack.join()
+    return encode_pack(pack)
 
 
 def as_dict(offset: int, message: Message) -> dict[str, object]:

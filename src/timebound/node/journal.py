@@ -4,7 +4,7 @@
     journals.write(messages)          # once a turn: takes over what is kept of them
     journals.sync(done)               # `done` is called when all that was handed over is on disk
 
-The event loop only takes over columns (`journal_columns.py`). Encoding and files are work of the thread,
+The event loop only packs what is kept (`journal_columns.py`). Encoding and files are work of the thread,
 some rows at a time, with the interpreter let go in between. Where the disk fails, what must be
 acknowledged waits for it; other messages beyond what may wait get offsets, but are lost, and
 readers are told of the gap.
@@ -23,7 +23,7 @@ from timebound.core.message import Message
 from timebound.core.trace_run import TraceRun
 from timebound.errors import ConfigError
 from timebound.node.config_values import JournalConfig
-from timebound.node.journal_columns import Columns, Intake
+from timebound.node.journal_columns import Intake, Packs
 from timebound.node.journal_log import JournalLog
 
 logger = logging.getLogger("timebound.journal")
@@ -37,11 +37,8 @@ TIDY_S: Final = 1.0
 PENDING_MESSAGES_MAX: Final = 100_000
 PENDING_BYTES_MAX: Final = 256 * 1024 * 1024
 PENDING_RUNS_MAX: Final = 500_000
-# Rows that are encoded at a time, and bytes of their payloads at most: the broker runs in between.
-BATCH_ROWS: Final = 2_000
-BATCH_BYTES: Final = 4 * 1024 * 1024
-# Rows that are made to last at a time: what is on disk makes room for more.
-COMMIT_ROWS: Final = 20_000
+# Packs that are made to last at a time: what is on disk makes room for more.
+COMMIT_PACKS: Final = 3
 RETRY_S_MIN: Final = 0.1
 RETRY_S_MAX: Final = 5.0
 
@@ -66,15 +63,14 @@ class Journal:
 class _Load:
     """What was handed over and is to be written next."""
 
-    def __init__(self, journals: int) -> None:
-        self.columns = [Columns() for _ in range(journals)]  # one for each journal of messages
-        self.committed = [0] * journals  # how many of their rows are on disk
+    def __init__(self, journals: list[Journal]) -> None:
+        self.packed = [Packs(journal.log.part_bytes_max) for journal in journals]  # for those of messages
         self.runs: list[TraceRun] = []
         self.traced = 0  # journals of the trace that have the runs
         self.waiting: list[Done] = []
 
     def is_empty(self) -> bool:
-        return not (self.runs or self.waiting or any(one.row_count() or one.gaps for one in self.columns))
+        return not (self.runs or self.waiting or any(one.packs for one in self.packed))
 
 
 class Journals:
@@ -86,7 +82,7 @@ class Journals:
         self._of_trace = [journal for journal in journals if journal.config.trace]
         self._intake = Intake(self.topic_filters())
         self._lock = threading.Lock()  # over which load is being filled
-        self._load = _Load(len(self._of_messages))
+        self._load = _Load(self._of_messages)
         self._rows_out = self._bytes_out = 0  # the intake has what came in; each is counted by one thread
         self._runs_in = self._runs_out = 0
         self._is_failing = False
@@ -133,7 +129,7 @@ class Journals:
         # Acknowledged ones wait, as their publishers do; those of QoS 0 go on coming.
         is_lossy = self._is_failing and self._is_full()
         with self._lock:
-            self._intake.deal(messages, self._load.columns, is_lossy=is_lossy)
+            self._intake.deal(messages, self._load.packed, is_lossy=is_lossy)
         self._wake()
 
     def write_trace(self, runs: list[TraceRun]) -> None:
@@ -188,7 +184,7 @@ class Journals:
             self._hurried.clear()
             self._is_awake = False  # after the events: what is handed over from here on wakes again
             with self._lock:
-                load, self._load = self._load, _Load(len(self._of_messages))
+                load, self._load = self._load, _Load(self._of_messages)
             if not self._write_until_done(load):
                 return
             for done in load.waiting:
@@ -215,10 +211,11 @@ class Journals:
                 return True
 
     def _write(self, load: _Load) -> None:
-        """Write and commit; what is committed is noted in the load, so that it is not written again."""
-        for index, journal in enumerate(self._of_messages):
+        """Write and commit; what is committed is taken off the load, so that it is not written again."""
+        for journal, packed in zip(self._of_messages, load.packed, strict=True):
             try:
-                self._write_columns(journal, load, index)
+                while packed.packs:
+                    self._write_packs(journal, packed)
                 # Also where nothing came: a part may have become old enough to be closed.
                 journal.log.commit(time.time_ns())
             except OSError:
@@ -234,20 +231,26 @@ class Journals:
             load.traced += 1
         self._runs_out += len(load.runs)
 
-    def _write_columns(self, journal: Journal, load: _Load, index: int) -> None:
-        columns = load.columns[index]
-        while (start := load.committed[index]) < columns.row_count() or columns.gaps:
-            end = _append_rows(journal, columns, start)
-            journal.log.commit(time.time_ns())
-            load.committed[index] = end
-            self._rows_out += end - start
-            self._bytes_out += columns.forget(start, end)
-            if columns.gaps and columns.gaps[0][0] == end:
-                lost = columns.gaps[0][1]
-                journal.log.skip(lost)
-                del columns.gaps[0]
-                self.rows_lost += lost
-                logger.error("journal %s lost %d messages", journal.name, lost)
+    def _write_packs(self, journal: Journal, packed: Packs) -> None:
+        """Write some packs: until rows are lost, or a part of the log is full, as parts stay small."""
+        from timebound.node.journal_rows import encode_pack
+
+        count = 0
+        for pack in packed.packs[:COMMIT_PACKS]:
+            count += 1
+            if pack.rows:
+                journal.log.append(encode_pack(pack), pack.published_ns[-1])
+            if pack.lost or journal.log.is_full():
+                break
+        journal.log.commit(time.time_ns())
+        done, lost = packed.packs[:count], packed.packs[count - 1].lost
+        if lost:
+            journal.log.skip(lost)
+            self.rows_lost += lost
+            logger.error("journal %s lost %d messages", journal.name, lost)
+        del packed.packs[:count]
+        self._rows_out += sum([pack.rows for pack in done])
+        self._bytes_out += sum([pack.payload_bytes for pack in done])
 
     # --- the tidying thread -----------------------------------------------------------
 
@@ -258,25 +261,6 @@ class Journals:
                     journal.log.maintain(time.time_ns())
                 except OSError as error:
                     logger.error("journal %s cannot be tidied up: %s", journal.name, error)
-
-
-def _append_rows(journal: Journal, columns: Columns, start: int) -> int:
-    """Append rows that are to be committed together, from `start` on; gives their end.
-
-    That is where rows are lost, or a part of the log is full: parts stay small, also when much comes at once.
-    """
-    from timebound.node.journal_rows import encode_columns
-
-    last = min(start + COMMIT_ROWS, columns.gaps[0][0] if columns.gaps else columns.row_count())
-    last = min(last, columns.row_count())
-    bytes_max = min(BATCH_BYTES, journal.log.part_bytes_max)
-    while start < last:
-        end = columns.end_of(start, min(BATCH_ROWS, last - start), bytes_max)
-        journal.log.append(encode_columns(columns, start, end), columns.published_ns[end - 1])
-        start = end
-        if journal.log.is_full():
-            break
-    return start
 
 
 def _append_runs(journal: Journal, runs: list[TraceRun]) -> None:

@@ -17,11 +17,12 @@ import pyarrow.compute as pc
 from timebound.core.predicate import Attributes, Predicate
 from timebound.core.topic import matches
 from timebound.core.trace_run import TraceRun
-from timebound.node.journal_columns import QOS_MASK, RETAIN_BIT, Columns
+from timebound.node.journal_columns import QOS_MASK, RETAIN_BIT, Pack
 from timebound.node.trace import to_table, trace_schema
 from timebound.records import JOURNAL_FIELDS
 
 _PROPERTIES: Final = pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))
+_NO_ENTRIES: Final = pa.array([], _PROPERTIES.value_type)
 _TYPES: Final = {"bool": pa.bool_(), "list<struct<name: string, value: string>>": _PROPERTIES}
 # Rows that a content filter looks at before the broker gets its turn.
 SLICE_ROWS: Final = 200
@@ -60,34 +61,68 @@ def served_schema(stored: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-def encode_columns(columns: Columns, start: int, end: int) -> pa.RecordBatch:
-    """Rows [start, end) as they are stored."""
-    kinds = np.frombuffer(bytes(columns.kinds[start:end]), np.uint8)
+def encode_pack(pack: Pack) -> pa.RecordBatch:
+    """Rows as they are stored; most of the work is done inside Arrow and numpy."""
+    pack.join()
+    rows = pack.rows
+    kinds = _repeated(np.array(pack.kinds, np.uint8), pack.kind_rows, rows)
     arrays = [
-        pa.array(columns.topics[start:end], pa.string()),
-        pa.array(columns.payloads[start:end], pa.binary()),
-        pa.array(columns.publishers[start:end], pa.string()),
+        _spread(pack.topics, pack.topic_rows, rows),
+        _encode_payloads(pack),
+        _spread(pack.publishers, pack.publisher_rows, rows),
         pa.array((kinds & QOS_MASK).view(np.int8)),
         pa.array((kinds & RETAIN_BIT) > 0),
-        pa.array(columns.published_ns[start:end], pa.int64()),
-        _encode_properties(columns, start, end),
+        pa.array(_repeated(np.array(pack.published_ns, np.int64), pack.published_rows, rows)),
+        _encode_properties(pack),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=_MESSAGE_SCHEMA)
 
 
-def _encode_properties(columns: Columns, start: int, end: int) -> pa.Array:
+def _repeated(values: Any, first_rows: list[int], rows: int) -> Any:
+    """Numbers for all rows, from those where they change."""
+    if len(values) == rows:
+        return values
+    ends = np.array([*first_rows, rows])
+    return np.repeat(values, ends[1:] - ends[:-1])
+
+
+def _spread(texts: list[str], first_rows: list[int], rows: int) -> pa.Array:
+    """Texts for all rows, from those where they change."""
+    if len(texts) == rows:
+        return pa.array(texts, pa.string())
+    if len(texts) == 1:
+        whole = texts[0].encode()
+        ends = np.arange(rows + 1, dtype=np.int32) * len(whole)
+        return _of_bytes(pa.string(), ends, whole * rows)
+    indices = _repeated(np.arange(len(texts), dtype=np.int32), first_rows, rows)
+    return pa.array(texts, pa.string()).take(pa.array(indices))
+
+
+def _encode_payloads(pack: Pack) -> pa.Array:
+    ends = np.empty(pack.rows + 1, np.int32)
+    ends[0] = 0
+    np.cumsum(_repeated(np.array(pack.sizes, np.int32), pack.size_rows, pack.rows), out=ends[1:])
+    return _of_bytes(pa.binary(), ends, pack.blobs[0] if len(pack.blobs) == 1 else b"".join(pack.blobs))
+
+
+def _of_bytes(kind: pa.DataType, ends: Any, whole: bytes) -> pa.Array:
+    """Values that lie in one piece of memory, from where each ends."""
+    return pa.Array.from_buffers(kind, len(ends) - 1, [None, pa.py_buffer(ends), pa.py_buffer(whole)])
+
+
+def _encode_properties(pack: Pack) -> pa.Array:
+    ends = np.zeros(pack.rows + 1, np.int32)
+    if not pack.properties:
+        return pa.ListArray.from_arrays(pa.array(ends), _NO_ENTRIES, type=_PROPERTIES)
     names: list[str] = []
     values: list[str] = []
-    ends = np.zeros(end - start + 1, np.int32)
-    if columns.properties:
-        for row in range(start, end):
-            for name, value in columns.properties.get(row, ()):
-                names.append(name)
-                values.append(value)
-            ends[row - start + 1] = len(names)
-    entries = pa.StructArray.from_arrays(
-        [pa.array(names, pa.string()), pa.array(values, pa.string())], fields=list(_PROPERTIES.value_type)
-    )
+    for row in range(pack.rows):
+        for name, value in pack.properties.get(row, ()):
+            names.append(name)
+            values.append(value)
+        ends[row + 1] = len(names)
+    texts = [pa.array(names, pa.string()), pa.array(values, pa.string())]
+    entries = pa.StructArray.from_arrays(texts, fields=list(_PROPERTIES.value_type))
     return pa.ListArray.from_arrays(pa.array(ends), entries, type=_PROPERTIES)
 
 
