@@ -16,6 +16,7 @@ import pytest
 from timebound.channel import ChannelBuilder, ChannelError, Event, EventChannel, Kind, Lanes, Report
 from timebound.channel.lanes import LANES_MAX
 from timebound.channel.realtime import LANE_PRIORITY_MAX, LANE_PRIORITY_MIN, lane_priority, set_priority
+from timebound.units import SECOND
 
 LIMIT_S = 10.0
 
@@ -66,7 +67,8 @@ def test_inside_a_lane_sub_priority_decides_then_arrival() -> None:
     gate = Gate()
     with laned() as channel:
         operation = channel.scheduler.operation
-        channel.connect(gate, "hold", operation=operation("gate", period="1s", cost="1ms"))
+        holder = channel.connect(gate, "hold", operation=operation("gate", period="1s", cost="1ms"))
+        holder.patience_ns = 3600 * SECOND  # so that the others wait for it
         plain = operation("plain", period="1s", cost="1ms")
         critical = operation("critical", period="1s", cost="1ms", criticality=1)
         channel.connect(lambda e: order.append(("plain", e.payload)), "a", operation=plain)
