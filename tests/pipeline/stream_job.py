@@ -1,18 +1,20 @@
 """The driver of a streaming query, as a process that a test can kill: topics in/# become out/#.
 
-python stream_job.py SERVER CHECKPOINT ROWS_PER_BATCH [now]
+python -m tests.pipeline.stream_job SERVER CHECKPOINT ROWS_PER_BATCH [now]
 """
 
 from __future__ import annotations
 
 import sys
 
+from tests.pipeline.conftest import FEW_ROWS
+
 from timebound.pipeline.session import spark_session
 
 
 def main() -> None:
     server, checkpoint, rows_per_batch = sys.argv[1:4]
-    spark = spark_session(master="local[2]")
+    spark = spark_session(master="local[2]", options=FEW_ROWS)
     stream = (
         spark.readStream.format("timebound")
         .option("servers", server)

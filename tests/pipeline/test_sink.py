@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # A call that is interrupted breaks the connection to Spark for all tests behind it.
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
 
-JOB = Path(__file__).with_name("stream_job.py")
+ROOT = Path(__file__).parents[2]
 
 
 def schema_of(*names: str) -> StructType:
@@ -134,7 +134,11 @@ class Driver:
         self._log = checkpoint.with_suffix(".log")
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, str(JOB), broker.server, str(checkpoint), str(rows_per_batch), *more],
+                [
+                    *(sys.executable, "-m", "tests.pipeline.stream_job"),
+                    *(broker.server, str(checkpoint), str(rows_per_batch), *more),
+                ],
+                cwd=ROOT,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

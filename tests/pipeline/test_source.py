@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -273,24 +271,3 @@ def test_a_stream_reads_everything_in_batches_of_the_size_asked_for(
     assert query.exception() is None
     assert sorted(row.offset for row in rows.collect()) == list(range(1, ROWS, 4))
     assert len(query.recentProgress) == 2
-
-
-CLUSTER_JOB = """
-import sys
-from timebound.pipeline.session import spark_session
-spark = spark_session(master="local-cluster[2,1,1024]")
-frame = spark.read.format("timebound").option("servers", sys.argv[1]).option("rowsPerPartition", "500").load()
-counts = frame.selectExpr("count(topic)", "sum(offset)").first()
-print("rows", counts[0], counts[1])
-spark.stop()
-"""
-
-
-# Its Spark is a process of its own: it may run beside the session of the others.
-@pytest.mark.xdist_group("spark-processes")
-def test_executors_in_processes_of_their_own_read_it_too(broker: JournalBroker) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", CLUSTER_JOB, broker.server], capture_output=True, text=True, timeout=200
-    )
-
-    assert f"rows {ROWS} {sum(range(ROWS))}" in ended.stdout, ended.stderr[-3000:]

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +16,6 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(240)]
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 SCENARIO = ROOT / "scenarios" / "quick.toml"
-CLUSTER_S_MAX = 200.0
 
 
 @pytest.fixture(autouse=True)
@@ -104,33 +99,6 @@ def test_progress_here_counts_runs() -> None:
 
     assert shares == [0.25, 0.5, 0.75, 1.0]
     assert isinstance(table, pa.Table)
-
-
-# Its Spark is a process of its own: it may run beside the session of the others.
-@pytest.mark.xdist_group("spark-processes")
-def test_the_command_runs_on_executors_of_their_own(tmp_path: Path) -> None:
-    # A session holds its master for good, so this one needs a process.
-    arguments = ["--vary", "rate=2,4", "--vary", "strategy=eb,fifo", "--vary", "minutes=1", "--seeds", "2"]
-    called = [sys.executable, "-m", "timebound", "sweep", str(SCENARIO), *arguments]
-    local_cluster = ["--master", "local-cluster[2,1,1024]", "--out", str(tmp_path / "out"), "--json"]
-
-    done = subprocess.run(
-        [*called, *local_cluster],
-        capture_output=True,
-        text=True,
-        timeout=CLUSTER_S_MAX,
-        check=False,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        cwd=tmp_path,
-    )
-
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)
-    assert [(row["rate"], row["strategy"], row["seed"]) for row in rows] == [
-        (rate, strategy, seed) for rate in (2.0, 4.0) for strategy in ("eb", "fifo") for seed in (1, 2)
-    ]
-    assert all(row["error"] == "" and row["matched"] > 0 for row in rows)
-    assert (tmp_path / "out" / "runs.parquet").exists()
 
 
 @pytest.mark.parametrize(
