@@ -169,7 +169,11 @@ class TestRotation:
 
 
 class Oracle:
-    """The same rules without any cleverness: walk over the cell order, skip what is empty."""
+    """The same rules without any cleverness: walk over the cell order, skip what is empty.
+
+    A topic that ran empty leaves the rotation when its cell comes round. One that is alone in it is
+    served without going round, a quantum at a time: nobody else's cell would be passed over.
+    """
 
     def __init__(self, weights: list[int], order: str) -> None:
         self.cells = cell_order(weights, order)
@@ -177,24 +181,28 @@ class Oracle:
         self.left = 0
         self.rings: list[deque[tuple[int, int]]] = [deque() for _ in weights]
         self.queues: dict[tuple[int, int], deque[list[int]]] = {}
+        self.rotation: set[int] = set()
 
     def push(self, client: int, topic: int, item: int, quanta: int) -> None:
         queue = self.queues.setdefault((client, topic), deque())
         queue.append([item, quanta])
         if len(queue) == 1:
             self.rings[topic].append((client, topic))
+            self.rotation.add(topic)
 
     def serve(self) -> tuple[int, int, int] | None:
         """Return client, topic and the finished item or -1."""
         waiting = sum(len(ring) for ring in self.rings)
         if waiting == 0:
             return None
-        alone = waiting == 1 and self.at >= 0 and len(self.rings[self.cells[self.at]]) == 1
-        if alone:
+        here = len(self.rings[self.cells[self.at]]) if self.at >= 0 else 0
+        if here > 0 and (waiting == 1 or (self.left == 0 and len(self.rotation) == 1)):
             self.left = 1
         while self.left == 0:
             self.at = (self.at + 1) % len(self.cells)
             self.left = len(self.rings[self.cells[self.at]])
+            if self.left == 0:
+                self.rotation.discard(self.cells[self.at])
         ring = self.rings[self.cells[self.at]]
         self.left -= 1
         client, topic = ring.popleft()

@@ -86,7 +86,8 @@ def test_flow_is_admitted_with_a_bound(running: BrokerProcess) -> None:
 @pytest.mark.parametrize(
     ("terms", "code", "words"),
     [
-        ({"period": "20us"}, 0x97, "a period of 0.200 ms would fit"),
+        ({"period": "20us"}, 0x97, "a period of 0.601 ms would fit"),
+        ({"period": "600us"}, 0x97, "a period of 0.601 ms"),
         ({"rate": "100", "delay": "3ms"}, 0x97, "would wait up to"),
         ({"rate": "100", "size": "5000000"}, 0x97, "of the service rate"),
         ({"burst": "2"}, 0x83, "either period=20ms or rate=50"),

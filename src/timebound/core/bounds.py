@@ -7,13 +7,18 @@ Everything is an `int` of nanoseconds or of quanta, so a bound is exact, not nea
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Final
 
-from timebound.core.cells import cell_order, check_weight, step_of
+from timebound.core.cells import EVEN, cell_order, check_weight, step_of
 
 UNBOUNDED: Final = -1
 # The interval of a flow that sends one burst and nothing more: no second one is ever due.
 NEVER: Final = 1 << 60
+
+# Where work is limited: cells looked at for one topic, or rather messages times cells of the cycle.
+_LOOKS_CELLS: Final = 1 << 18
+_LOOKS_MIN: Final = 8
 
 # What a bound consists of; the largest is what a user has to change first.
 OTHER_TOPICS: Final = "other topics"
@@ -30,50 +35,132 @@ class Rotation:
 
     `quanta[k]` is the length of a cell of topic k: how many clients publish it, or for the
     corrected bound the number of all clients. A topic that nobody publishes takes no time.
+
+    With `cells_max` a longer cycle is not laid out, and distances are then upper limits that hold for any
+    places of the cells: a broker has to answer in time. `work` counts cells looked at.
     """
 
-    __slots__ = ("cells", "length", "starts")
+    __slots__ = (
+        "_counts",
+        "_is_even",
+        "_others",
+        "_slacks",
+        "_spans",
+        "cells",
+        "is_exact",
+        "length",
+        "looks_max",
+        "starts",
+        "work",
+    )
 
     def __init__(
-        self, weights: list[int], quanta: list[int], order: str, slots: list[int] | None = None
+        self,
+        weights: list[int],
+        quanta: list[int],
+        order: str,
+        slots: list[int] | None = None,
+        *,
+        cells_max: int = 0,
     ) -> None:
+        step = max(1, step_of(weights))
         self.starts: list[list[int]] = [[] for _ in weights]  # quanta before each cell of a topic
-        self.cells = 0
+        self._counts: list[int] = [weight // step for weight in weights]
+        self._spans: list[dict[int, int]] = [{} for _ in weights]
+        self._slacks: list[int] = [-1] * len(weights)
+        self._is_even = order == EVEN
+        self.cells = sum(self._counts)
+        self.is_exact = cells_max == 0 or self.cells <= cells_max
+        # Messages of a busy period that are looked at one by one, if the work is limited.
+        self.looks_max = 0 if cells_max == 0 else max(_LOOKS_MIN, _LOOKS_CELLS // max(1, self.cells))
         self.length = 0  # of the cycle, in quanta
+        self.work = len(weights)
+        self._others: list[int] = []
+        if not self.is_exact:
+            for topic, count in enumerate(self._counts):
+                self.length += count * quanta[topic]
+            total = sum(quanta)
+            self._others = [total - own for own in quanta]
+            return
+        self.work += self.cells
         for topic in cell_order(weights, order, slots):
             self.starts[topic].append(self.length)
             self.length += quanta[topic]
-            self.cells += 1
 
     def span(self, topic: int, cells: int) -> int:
         """Return the most quanta that pass from one cell's start to that of the `cells`-th after it."""
-        starts = self.starts[topic]
-        count = len(starts)
+        count = self._counts[topic]
+        if not self.is_exact:
+            return -(-(cells * self.length + self._slack(topic)) // count)
         cycles, rest = divmod(cells, count)
-        longest = 0
-        for first in range(count):
-            last = first + rest
-            distance = starts[last] if last < count else starts[last - count] + self.length
-            longest = max(longest, distance - starts[first])
+        longest = self._spans[topic].get(rest, -1)
+        if longest < 0:
+            longest = 0
+            starts = self.starts[topic]
+            for first in range(count):
+                last = first + rest
+                distance = starts[last] if last < count else starts[last - count] + self.length
+                longest = max(longest, distance - starts[first])
+            self._spans[topic][rest] = longest
+            self.work += count
         return longest + cycles * self.length
+
+    def span_limit(self, topic: int, cells: int) -> int:
+        """Return what `span` cannot exceed, in a straight line: no search through the cycle."""
+        return -(-(cells * self.length + self._slack(topic)) // self._counts[topic])
+
+    def count(self, topic: int) -> int:
+        """Return how many cells the topic has in a cycle."""
+        return self._counts[topic]
 
     def is_stable(self, topic: int, interval_ns: int, parts: int, quantum_ns: int) -> bool:
         """Tell whether a client's share of the topic exceeds one message per `interval_ns`."""
-        return parts * self.length * quantum_ns < len(self.starts[topic]) * interval_ns
+        return parts * self.length * quantum_ns < self._counts[topic] * interval_ns
+
+    def share_interval_ns(self, topic: int, parts: int, quantum_ns: int) -> int:
+        """Return the longest interval that a client's share of the topic is not enough for."""
+        return parts * self.length * quantum_ns // self._counts[topic]
+
+    def _slack(self, topic: int) -> int:
+        """Return how far the topic's cells are from lying evenly, in quanta times its cells.
+
+        Start j is j · length / count + e_j; no distance has more than the largest e less the smallest on top.
+        """
+        slack = self._slacks[topic]
+        if slack >= 0:
+            return slack
+        count = self._counts[topic]
+        if self.is_exact:
+            most = least = self.starts[topic][0] * count
+            for number, start in enumerate(self.starts[topic]):
+                off = start * count - number * self.length
+                most = max(most, off)
+                least = min(least, off)
+            slack = most - least
+            self.work += count
+        elif self._is_even:
+            # A window of n of its cells has ⌈n · w / w_k⌉ cells of another topic, at most.
+            slack = self._others[topic] * count
+        else:
+            slack = self.length * count
+        self._slacks[topic] = slack
+        return slack
 
 
 class Bound:
     """A worst-case delay, and the message of the burst that suffers it.
 
-    `delay_ns` is UNBOUNDED when the flow asks for more than its share.
+    `delay_ns` is UNBOUNDED when the flow asks for more than its share, which is then one
+    message per `share_interval_ns`.
     """
 
-    __slots__ = ("delay_ns", "dominating", "message")
+    __slots__ = ("delay_ns", "dominating", "message", "share_interval_ns")
 
-    def __init__(self, delay_ns: int, message: int, dominating: str) -> None:
+    def __init__(self, delay_ns: int, message: int, dominating: str, share_interval_ns: float = 0.0) -> None:
         self.delay_ns = delay_ns
         self.message = message  # n, counted from 1
         self.dominating = dominating
+        self.share_interval_ns = share_interval_ns
 
 
 def flow_bound(
@@ -92,13 +179,24 @@ def flow_bound(
     D = T_quantum + max over n of (span(n · parts) · T_quantum - (n - σ)⁺ / ρ), n from the first
     message until the busy period ends. `clients` only splits the result into its terms.
     `jitter_ns` is how much earlier than that a message may come after its predecessors.
+
+    However long the busy period, few messages have to be looked at. Those that may all come at once wait
+    the longer the later they stand, so the last of them is the first here. From then on spans repeat with
+    the cycle, and messages come more slowly than cycles pass: what one cycle's messages do not
+    exceed, none does. And none exceeds a straight line, which often ends the search earlier.
+    If the rotation limits it, the line stands in for the rest: the bound is then no longer exact, but holds.
     """
     if not rotation.is_stable(topic, interval_ns, parts, quantum_ns):
-        return Bound(UNBOUNDED, 0, OVERLOAD)
-    # Before the burst is over every further message waits longer, so its last one comes first here.
-    message = burst
+        share_ns = parts * rotation.length * quantum_ns / rotation.count(topic)
+        return Bound(UNBOUNDED, 0, OVERLOAD, share_ns)
+    message = burst + jitter_ns // interval_ns
+    count = rotation.count(topic)
+    looks = count // gcd(count, parts) + 1
+    is_limited = 0 < rotation.looks_max < looks
+    if is_limited:
+        looks = rotation.looks_max
     worst_ns = -1
-    worst_message = burst
+    worst_message = message
     while True:
         served_ns = quantum_ns + rotation.span(topic, message * parts) * quantum_ns
         delay_ns = served_ns - max(0, (message - burst) * interval_ns - jitter_ns)
@@ -106,7 +204,16 @@ def flow_bound(
             worst_ns = delay_ns
             worst_message = message
         message += 1
-        if served_ns <= (message - burst) * interval_ns - jitter_ns:
+        looks -= 1
+        waited_ns = (message - burst) * interval_ns - jitter_ns
+        if served_ns <= waited_ns or (looks == 0 and not is_limited):
+            break
+        limit_ns = quantum_ns + rotation.span_limit(topic, message * parts) * quantum_ns - waited_ns
+        if limit_ns <= worst_ns:
+            break
+        if looks == 0:
+            worst_ns = limit_ns
+            worst_message = message
             break
     return Bound(worst_ns, worst_message, _dominating(rotation, topic, worst_message, clients, parts))
 

@@ -1,4 +1,4 @@
-"""What the input scheduler keeps: clients, their queues, topics, and the topics of one weight.
+"""What the input scheduler keeps: clients, their queues, topics, the topics of one weight, and changes of it.
 
 State only, with the few questions each part can answer by itself; core/wrr.py moves it.
 """
@@ -64,6 +64,18 @@ class InputTopic(Generic[ItemT]):
         self.queues_open = 0
         self.in_rotation = False
         self.ring: deque[InputQueue[ItemT]] = deque()  # queues with something waiting
+
+
+class WeightChange(Generic[ItemT]):
+    """A topic that gets another weight once the pointer has passed `key`; its slot there is kept free."""
+
+    __slots__ = ("key", "slot", "topic", "weight")
+
+    def __init__(self, topic: InputTopic[ItemT], weight: int, slot: int) -> None:
+        self.topic = topic
+        self.weight = weight
+        self.slot = slot
+        self.key = 0
 
 
 class WeightRing(Generic[ItemT]):

@@ -5,7 +5,7 @@ Values only; core/admission.py decides.
 
 from __future__ import annotations
 
-from math import ceil
+from fractions import Fraction
 from typing import Final
 
 from timebound.core.bounds import UNBOUNDED, Bound
@@ -19,6 +19,23 @@ EXCESS_MODES: Final = (LOWER, REFUSE)
 BURST_MAX: Final = 10_000  # a longer one is no burst; the bound's search grows with it
 _MILLISECOND: Final = 1_000_000
 _SECOND: Final = 1_000_000_000
+
+
+def rate_of(interval_ns: int) -> float:
+    """Return the messages per second that were meant by an interval: the shortest number that gives it.
+
+    A rate of 723.4 is kept as 1,382,360 ns, which is 723.400038.
+    """
+    exact = _SECOND / interval_ns
+    for digits in range(1, 18):
+        text = f"{exact:.{digits}g}"
+        if int(_SECOND / Fraction(text)) == interval_ns:
+            return float(text)
+    return exact
+
+
+def _rate_text(rate: float) -> str:
+    return f"{rate:.0f}" if rate >= 1_000_000 else f"{rate:.6g}"
 
 
 class Contract:
@@ -137,8 +154,9 @@ def accept(contract: Contract | None, bound_ns: int, weight: int, slot: int) -> 
 def refuse(broken: Contract, bound: Bound, limit_ns: int, offer: Offer | None = None) -> Decision:
     """Refuse because of what would happen to `broken`."""
     if bound.delay_ns == UNBOUNDED:
-        rate = _SECOND / broken.interval_ns
-        reason = f"{_name(broken)} would get less than the {rate:.6g} messages/s it needs"
+        sent = _rate_text(rate_of(broken.interval_ns))
+        share = _rate_text(_SECOND / bound.share_interval_ns)
+        reason = f"{_name(broken)} sends {sent} messages/s; its share would be {share}, and has to be more"
     else:
         reason = (
             f"{_name(broken)} would wait up to {bound.delay_ns / _MILLISECOND:.3f} ms, "
@@ -159,11 +177,8 @@ def refuse_full(contract: Contract, flows_max: int) -> Decision:
     return Decision(False, UNBOUNDED, f"{_name(contract)} is one too many (flows_max={flows_max})")
 
 
-def refuse_share(contract: Contract, share: float, taken: float, reserved: float) -> Decision:
+def refuse_share(contract: Contract, share: float, left: float, reserved: float, offer: Offer) -> Decision:
     """Refuse because the flows together would take more than is reserved for them."""
-    left = reserved - taken
-    interval_ns = ceil(contract.interval_ns * share / left) if left > 0 else 0
-    offer = Offer(interval_ns, 0)
     decision = Decision(
         False,
         UNBOUNDED,

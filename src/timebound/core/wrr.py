@@ -10,8 +10,11 @@ how many topics and clients there are. A topic that ran empty leaves only when i
 round: a client that sends one message at a time then moves no list at all. The lists kept sorted
 are those of the active topics of one weight and of the active weights; both are short.
 
+A topic's weight changes at a place of the cycle where nobody who waits loses by it (`set_weight`).
+
 This module has no clock: the caller says when a quantum is over by asking for the next one.
-docs/bounds.md derives the longest wait from exactly the rules kept here.
+docs/bounds.md derives the longest wait from exactly the rules kept here. It is long because the
+hot path, the rotation and its changes all work on the same few lists.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from timebound.core.cells import (
     check_order,
     check_weight,
     even_key,
+    even_switch_turn,
     even_turn_after,
     paper_key,
     paper_turn_after,
@@ -36,7 +40,7 @@ from timebound.core.cells import (
     weight_of_even_key,
     weight_of_paper_key,
 )
-from timebound.core.input_queues import ClientInput, InputQueue, InputTopic, WeightRing
+from timebound.core.input_queues import ClientInput, InputQueue, InputTopic, WeightChange, WeightRing
 
 __all__ = ["ClientInput", "InputQueue", "InputScheduler", "InputTopic"]
 
@@ -48,6 +52,8 @@ QUANTUM_BYTES: Final = 1_024
 CLIENT_QUANTA_MAX: Final = 4_096
 # Keys stay below this, so that compiled code never needs integers of arbitrary length.
 _POINTER_MAX: Final = 1 << 58
+# Later than any key: no topic changes its weight.
+_NO_CHANGE: Final = 1 << 60
 # Served entries of a queue are cut off in one go once there are this many of them.
 _TRIM_AT: Final = 256
 _EXCESS: Final = 1
@@ -92,6 +98,8 @@ class InputScheduler(Generic[ItemT]):
         self._queues_waiting = 0
         self._topics_active = 0  # in the rotation
         self._resumed: list[ClientInput[ItemT]] = []
+        self._changes: list[WeightChange[ItemT]] = []  # of weights, by key
+        self._change_key = _NO_CHANGE  # the first of them
 
     # Topics and clients: the weights and the matrix IN.
 
@@ -118,6 +126,7 @@ class InputScheduler(Generic[ItemT]):
         """
         if topic.queues_open > 0 or len(topic.ring) > 0 or topic is self._lower:
             raise ValueError(f"topic {topic.name!r} is in use (queues_open={topic.queues_open})")
+        self._cancel_change(topic)
         self._leave_weight(topic)
         del self.topics[topic.name]
         self._update_step()
@@ -125,18 +134,34 @@ class InputScheduler(Generic[ItemT]):
     def set_weight(self, topic: InputTopic[ItemT], weight: int, *, slot: int = -1) -> None:
         """Change a topic's weight; what waits in its queues keeps its order.
 
+        Under `even` the cells stay as they are until the pointer has come to a place where nobody is worse
+        off for having met both (`even_switch_turn`), at most a cycle away; or until nothing waits.
+        A change that has not taken effect yet is replaced. Under `paper` it takes effect at once.
+
         Raises:
             ValueError: the slot is taken, or a value is out of range.
         """
-        self._check_place(weight, slot)
+        self._cancel_change(topic)
         if weight == topic.weight:
+            check_weight(weight)
             return
-        self._leave_weight(topic)
-        topic.weight = weight
-        self._join_weight(topic, slot)
-        self._update_step()
-        if len(topic.ring) > 0:
-            self._enter_rotation(topic)
+        self._check_place(weight, slot)
+        change: WeightChange[ItemT] = WeightChange(topic, weight, self._take_slot(topic, weight, slot))
+        if self._is_even and self._queues_waiting > 0:
+            change.key = self._key_of_change(change)
+        if change.key <= self._pointer or self._queues_waiting == 0 or not self._is_even:
+            self._change_weight(change)
+            return
+        self._changes.append(change)
+        self._changes.sort(key=_key_of)
+        self._change_key = self._changes[0].key
+
+    def is_changing(self, topic: InputTopic[ItemT]) -> bool:
+        """Tell whether the topic still has the cells of its old weight."""
+        for change in self._changes:
+            if change.topic is topic:
+                return True
+        return False
 
     def set_lower_topic(self, topic: InputTopic[ItemT]) -> None:
         """Name the topic in whose cells messages beyond their flow's contract are served.
@@ -228,15 +253,18 @@ class InputScheduler(Generic[ItemT]):
         """
         self.finished = None
         if self._queues_waiting == 0:
+            while self._changes:
+                self._take_change()
             return None
         topic = self._cell
-        if self._queues_waiting == 1 and topic is not None and len(topic.ring) == 1:
-            return self._serve_alone(topic)
-        if self._cell_left == 0:
-            if self._topics_active == 1 and topic is not None and len(topic.ring) > 0:
+        # While a weight is to change, the pointer has to move on.
+        if topic is not None and self._change_key == _NO_CHANGE:
+            if self._queues_waiting == 1 and len(topic.ring) == 1:
+                return self._serve_alone(topic)
+            if self._cell_left == 0 and self._topics_active == 1 and len(topic.ring) > 0:
                 self._cell_left = 1  # no other topic has a cell to pass over, so the pointer may stay
-            else:
-                topic = self._begin_cell()
+        if self._cell_left == 0:
+            topic = self._begin_cell()
         assert topic is not None, "a cell has begun"
         queue = topic.ring.popleft()
         self.quanta_served += 1
@@ -335,6 +363,9 @@ class InputScheduler(Generic[ItemT]):
     def _begin_cell(self) -> InputTopic[ItemT]:
         """Move the pointer to the next cell of a topic that has something waiting."""
         while True:
+            while self._change_key < self._keys[0]:
+                self._pointer = max(self._pointer, self._change_key)
+                self._take_change()
             key = self._keys[0]
             ring = self._rings[weight_of_even_key(key) if self._is_even else weight_of_paper_key(key)]
             topic = ring.topics[ring.places[ring.at]]
@@ -441,6 +472,10 @@ class InputScheduler(Generic[ItemT]):
                 ring.turn -= cycles * (ring.weight // self._step)
                 ring.key -= cycles * cycle
         self._keys = [key - cycles * cycle for key in self._keys]
+        for change in self._changes:
+            change.key -= cycles * cycle
+        if self._changes:
+            self._change_key = self._changes[0].key
 
     def _check_place(self, weight: int, slot: int) -> None:
         check_weight(weight)
@@ -450,23 +485,64 @@ class InputScheduler(Generic[ItemT]):
 
     def _join_weight(self, topic: InputTopic[ItemT], slot: int) -> None:
         """Give the topic a slot among those of its weight; the lowest free one if `slot` is -1."""
-        ring = self._rings.get(topic.weight)
+        topic.slot = self._take_slot(topic, topic.weight, slot)
+        topic.place = self._place_of(topic.slot)
+
+    def _take_slot(self, topic: InputTopic[ItemT], weight: int, slot: int) -> int:
+        ring = self._rings.get(weight)
         if ring is None:
-            ring = WeightRing(topic.weight)
-            self._rings[topic.weight] = ring
+            ring = WeightRing(weight)
+            self._rings[weight] = ring
         if slot < 0:
             slot = ring.lowest_free_slot()
         ring.slots[slot] = topic
-        topic.slot = slot
-        topic.place = spread(slot) if self._is_even else slot
+        return slot
+
+    def _free_slot(self, weight: int, slot: int) -> None:
+        ring = self._rings[weight]
+        del ring.slots[slot]
+        heappush(ring.freed, slot)
+        if len(ring.slots) == 0:
+            del self._rings[weight]
+
+    def _place_of(self, slot: int) -> int:
+        return spread(slot) if self._is_even else slot
 
     def _leave_weight(self, topic: InputTopic[ItemT]) -> None:
         self._leave_rotation(topic)
-        ring = self._rings[topic.weight]
-        del ring.slots[topic.slot]
-        heappush(ring.freed, topic.slot)
-        if len(ring.slots) == 0:
-            del self._rings[topic.weight]
+        self._free_slot(topic.weight, topic.slot)
+
+    # Changes of weights.
+
+    def _key_of_change(self, change: WeightChange[ItemT]) -> int:
+        """Return the key of the denser layout's cell after which the change takes effect."""
+        old, old_place = change.topic.weight, change.topic.place
+        new, new_place = change.weight, self._place_of(change.slot)
+        if new > old:
+            return even_key(new, new_place, even_switch_turn(new, new_place, old, old_place, self._pointer))
+        return even_key(old, old_place, even_switch_turn(old, old_place, new, new_place, self._pointer))
+
+    def _take_change(self) -> None:
+        change = self._changes.pop(0)
+        self._change_key = self._changes[0].key if self._changes else _NO_CHANGE
+        self._change_weight(change)
+
+    def _change_weight(self, change: WeightChange[ItemT]) -> None:
+        topic = change.topic
+        self._leave_weight(topic)
+        topic.weight = change.weight
+        topic.slot = change.slot
+        topic.place = self._place_of(change.slot)
+        self._update_step()
+        if len(topic.ring) > 0:
+            self._enter_rotation(topic)
+
+    def _cancel_change(self, topic: InputTopic[ItemT]) -> None:
+        for change in self._changes:
+            if change.topic is topic:
+                self._free_slot(change.weight, change.slot)
+        self._changes = [change for change in self._changes if change.topic is not topic]
+        self._change_key = self._changes[0].key if self._changes else _NO_CHANGE
 
     def _update_step(self) -> None:
         """Under `paper`, follow the gcd of all weights: it decides which rounds have cells."""
@@ -491,6 +567,11 @@ class InputScheduler(Generic[ItemT]):
                 assert queue.left > 0, topic.name
         assert waiting == self._queues_waiting, (waiting, self._queues_waiting)
         assert self._topics_active == sum(1 for topic in self.topics.values() if topic.in_rotation)
+        keys = [change.key for change in self._changes]
+        assert keys == sorted(keys), keys
+        assert self._change_key == (keys[0] if keys else _NO_CHANGE)
+        for change in self._changes:
+            assert self._rings[change.weight].slots[change.slot] is change.topic, change.topic.name
         assert self._keys == sorted(ring.key for ring in self._rings.values() if ring.key >= 0)
         for ring in self._rings.values():
             assert ring.places == sorted(ring.topics), ring.weight
@@ -498,3 +579,7 @@ class InputScheduler(Generic[ItemT]):
                 assert ring.key > self._pointer, ring.weight
                 firsts = [self._key(ring, place, self._turn_after(ring, place)) for place in ring.places]
                 assert ring.key == min(firsts), ring.weight
+
+
+def _key_of(change: WeightChange[ItemT]) -> int:
+    return change.key

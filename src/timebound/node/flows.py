@@ -81,11 +81,13 @@ class Flows:
             ValueError: the weight is out of range, or there are too many filters.
         """
         name = _BACKGROUND + topic_filter
+        self.settle(now_ns)
         known = self._backgrounds.get(topic_filter)
         if known is not None:
             decision = self.admission.set_background(name, weight, now_ns)
-            if decision.accepted and weight != known.weight:
+            if decision.accepted:
                 self._scheduler.set_weight(known, weight, slot=decision.slot)
+                self.settle(now_ns)
                 self._tell()
             return decision
         if len(self._backgrounds) >= FILTERS_MAX:
@@ -113,6 +115,7 @@ class Flows:
         if topic is None:
             known = ", ".join([repr(known) for known in self._backgrounds])
             raise ValueError(f"there is none for {topic_filter!r}; there are {known}")
+        self.settle(now_ns)
         # Those of connections that were taken over are only in rings, where they wait; some as excess.
         queues = [*topic.ring, *self._backgrounds[DEFAULT_FILTER].ring]
         for publisher in publishers:
@@ -136,9 +139,22 @@ class Flows:
             self._scheduler.move_queue(queue, self.background(first.message.topic))
         self._scheduler.close_queue(queue)
 
+    def settle(self, now_ns: int) -> None:
+        """Let the plan know which new weights the scheduler has taken up; also to be called now and then."""
+        for name in self.admission.unsettled():
+            if not self._scheduler.is_changing(self._scheduler.topics[name]):
+                self.admission.settle(name, now_ns)
+
     def weights(self) -> dict[str, int]:
         """Weights by filter, the most specific filter first."""
-        return {topic_filter: topic.weight for topic_filter, topic in self._backgrounds.items()}
+        return {
+            topic_filter: self.admission.weight(topic.name)
+            for topic_filter, topic in self._backgrounds.items()
+        }
+
+    def weight_of(self, topic: str) -> int:
+        """The weight of a topic that nobody advertised."""
+        return self.admission.weight(self.background(topic).name)
 
     def background(self, topic: str) -> InputTopic[Arrival]:
         """Where messages of a topic wait that nobody advertised."""
@@ -166,6 +182,7 @@ class Flows:
     def advertise(self, publisher: Publisher, contract: Contract, now_ns: int) -> Decision:
         """Admit a flow and open its queue, or refuse it. Nothing of the publisher may wait."""
         topic_name = contract.topic
+        self.settle(now_ns)
         decision = self.admission.advertise(contract, now_ns)
         if not decision.accepted:
             return decision
@@ -174,6 +191,9 @@ class Flows:
             topic = self._scheduler.add_topic(topic_name, decision.weight, slot=decision.slot)
         elif topic.weight != decision.weight:
             self._scheduler.set_weight(topic, decision.weight, slot=decision.slot)
+            self.settle(now_ns)
+            if self._scheduler.is_changing(topic):
+                decision.reason += ", once its weight counts: within a cycle"
         queue = self._scheduler.open_queue(publisher.client_input, topic)
         publisher.flow_queues[topic_name] = queue
         publisher.queues[topic_name] = queue
@@ -188,6 +208,7 @@ class Flows:
         queue = publisher.flow_queues.pop(topic_name, None)
         if queue is None:
             return False
+        self.settle(now_ns)
         self.admission.unadvertise(client_id, topic_name, now_ns)
         del publisher.policers[topic_name]
         del self._policers[client_id, topic_name]

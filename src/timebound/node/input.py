@@ -191,6 +191,7 @@ class Input:
 
     def patrol(self) -> None:
         """About once a second: look at promises again with what was measured."""
+        self.flows.settle(self.now_ns())
         if not self._is_measuring or self.quanta_meter.count < MEASURED_TURNS_MIN:
             return
         quantum_ns = self.quanta_meter.quantile_ns(MEASURED_QUANTA_PART)

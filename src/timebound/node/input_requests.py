@@ -62,7 +62,7 @@ def advertise(connection: Connection, session: Session, packet: Publish, topic: 
             logger.info("%r no longer advertises %r", session.client_id, flow_topic)
         return ""
     contract = read_contract(
-        session.client_id, flow_topic, packet.user_properties, flows.background(flow_topic).weight
+        session.client_id, flow_topic, packet.user_properties, flows.weight_of(flow_topic)
     )
     decision = flows.advertise(connection, contract, now_ns)
     if not decision.accepted:
