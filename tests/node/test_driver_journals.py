@@ -10,6 +10,7 @@ from tests.node.doubles import Build
 from timebound.core.message import Message
 from timebound.core.trace_run import TraceRun
 from timebound.wire.packets import Ack, Connect, Pingreq, Publish
+from timebound.wire.properties import Properties
 
 
 class HeldJournals:
@@ -39,11 +40,17 @@ class HeldJournals:
 
 
 async def test_a_kept_message_is_acknowledged_when_journal_and_then_storage_have_it(build: Build) -> None:
-    house = build()
+    house = build(is_durable=True)
     journals = HeldJournals()
     house.driver.journals = journals
     house.broker.keep_topics(["kept"])
-    _, transport = house.open(Connect("c"), Publish("kept", b"", 1, packet_id=7))
+    lasting = Properties()
+    lasting.session_expiry_interval = 60
+    connection, transport = house.open(Connect("c", properties=lasting))
+    house.driver.turn()
+    house.storage.finish()
+    await asyncio.sleep(0)
+    house.send(connection, Publish("kept", b"", 2, packet_id=7))
     house.driver.turn()
     stored_first = len(house.storage.waiting)
 
@@ -57,6 +64,23 @@ async def test_a_kept_message_is_acknowledged_when_journal_and_then_storage_have
     assert stored_first == 0
     assert Ack not in before
     assert Ack in [type(packet) for packet in transport.packets()]
+
+
+async def test_what_needs_no_storage_is_acknowledged_when_the_journal_has_it(build: Build) -> None:
+    house = build()
+    journals = HeldJournals()
+    house.driver.journals = journals
+    house.broker.keep_topics(["kept"])
+    _, transport = house.open(Connect("c"), Publish("kept", b"", 1, packet_id=7))
+    house.driver.turn()
+    before = [type(packet) for packet in transport.packets()]
+
+    journals.finish()
+    await asyncio.sleep(0)
+
+    assert Ack not in before
+    assert Ack in [type(packet) for packet in transport.packets()]
+    assert house.storage.waiting == []
 
 
 async def test_publishers_are_read_again_when_the_journals_have_caught_up(build: Build) -> None:

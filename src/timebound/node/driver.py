@@ -101,6 +101,7 @@ class Driver:
         self.doors: list[Any] = []  # of all listeners; `handshake.Door`, which knows the driver
         self._storage = storage
         self._syncing = 0  # batches that wait for the journals before they go to the storage
+        self._storing = 0  # batches that the storage has
         self._is_awaiting_journals = False  # publishers do, until the journals have caught up
         self._loop = loop
         self._is_scheduled = False
@@ -245,9 +246,13 @@ class Driver:
 
     def _synced(self, batch: Batch) -> None:
         self._syncing -= 1
-        self._submit(batch)
+        if batch.orders or self._storing:
+            self._submit(batch)
+        else:  # nothing to store, and none before it: the way through the storage's thread is saved
+            self._finish(batch)
 
     def _submit(self, batch: Batch) -> None:
+        self._storing += 1
         # `done` is called from the storage's thread; batches come back in their order.
         self._storage.submit(batch.orders, lambda: self._call_from_thread(self._committed, batch))
 
@@ -258,6 +263,10 @@ class Driver:
             logger.debug("storage finished after the loop had closed")
 
     def _committed(self, batch: Batch) -> None:
+        self._storing -= 1
+        self._finish(batch)
+
+    def _finish(self, batch: Batch) -> None:
         self.broker.committed(batch)
         self.turn()
 
