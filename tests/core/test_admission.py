@@ -141,6 +141,141 @@ class TestAdvertise:
         assert plan.add_background("rest", 1, 3).accepted
 
 
+class TestNearAShare:
+    """A flow at its share has a busy period without end; an answer must not take as long."""
+
+    @pytest.mark.parametrize("flows", [1, 5, 60])
+    @pytest.mark.parametrize("weight", [1, 3, 200])
+    @pytest.mark.parametrize("above_ns", [0, 1, 2, 1000])
+    def test_answer_at_exactly_the_share_takes_little_work(
+        self, flows: int, weight: int, above_ns: int
+    ) -> None:
+        plan = admission(jitter_ns=4 * MS)
+        plan.add_background("rest", 2, 1)
+        for number in range(flows):
+            other = contract(str(number), str(number % 20), interval_ns=MS, delay_ns=100 * MS)
+            assert plan.advertise(other, now_ns=0).accepted
+        cycle = 2 + weight + flows
+        share_ns = cycle * QUANTUM // weight
+        asked = contract("c", "t", interval_ns=share_ns + above_ns, weight=weight)
+
+        decision = plan.advertise(asked, now_ns=0)
+
+        assert decision.accepted == (asked.interval_ns * weight > cycle * QUANTUM)
+        assert plan.work < 150_000  # cells and flows; a few milliseconds uncompiled
+        if not decision.accepted:
+            assert share_ns < decision.offer.interval_ns <= 1.002 * share_ns + 1
+
+    def test_longest_cycle_is_answered_with_little_work(self) -> None:
+        plan = admission()
+        for number in range(256):
+            plan.add_background(str(number), 1023 - number, 1)
+
+        asked = contract("c", "t", interval_ns=10_000 * MS, weight=1, delay_ns=200 * MS)
+        refused = plan.advertise(asked, now_ns=0)
+
+        # All cells of all others, and a quantum: 229,000 cells are not laid out, so it is no less than that.
+        assert not refused.accepted
+        assert refused.bound_ns >= (sum(range(768, 1024)) + 2) * QUANTUM
+        assert plan.work < 150_000
+        offered = contract("c", "t", interval_ns=10_000 * MS, weight=refused.offer.weight, delay_ns=200 * MS)
+        assert plan.advertise(offered, now_ns=0).accepted
+
+    @settings(max_examples=60, deadline=None)
+    @given(
+        st.lists(st.tuples(st.integers(1, 9), st.integers(10, 90), st.integers(0, 60)), max_size=5),
+        st.integers(1, 9),
+        st.integers(1, 60_000),
+        st.integers(1, 3),
+        st.integers(0, 60),
+    )
+    def test_offer_is_accepted_when_taken_and_nothing_much_nearer_is(
+        self, others: list[tuple[int, int, int]], weight: int, interval_ns: int, burst: int, delay: int
+    ) -> None:
+        def planned() -> Admission:
+            plan = Admission(quantum_ns=QUANTUM, quantum_bytes=100, reserved=0.8)
+            plan.add_background("rest", 2, 1)
+            for number, (other_weight, interval, other_delay) in enumerate(others):
+                terms = {"interval_ns": interval * QUANTUM, "delay_ns": other_delay * QUANTUM}
+                plan.advertise(contract("o", str(number), weight=other_weight, **terms), now_ns=0)
+            return plan
+
+        def is_accepted(interval_ns: int, weight: int) -> bool:
+            terms = {"burst": burst, "delay_ns": delay * QUANTUM}
+            asked = contract("c", "t", interval_ns=interval_ns, weight=weight, **terms)
+            return planned().advertise(asked, now_ns=0).accepted
+
+        terms = {"burst": burst, "delay_ns": delay * QUANTUM}
+        asked = contract("c", "t", interval_ns=interval_ns, weight=weight, **terms)
+        decision = planned().advertise(asked, now_ns=0)
+
+        offer = decision.offer
+        if offer.interval_ns:
+            assert is_accepted(offer.interval_ns, weight)
+            assert not is_accepted(max(interval_ns, int(offer.interval_ns * 0.99) - 2), weight)
+        if offer.weight:
+            assert is_accepted(interval_ns, offer.weight)
+            nearer = offer.weight - 1 if offer.weight > weight else offer.weight + 1
+            assert not is_accepted(interval_ns, nearer)
+        if not decision.accepted and not offer.interval_ns and decision.broken_client != "o":
+            assert not is_accepted(1 << 60, weight)
+
+
+class TestChangingWeights:
+    def test_old_cells_count_until_the_scheduler_has_changed_and_all_who_met_them_are_through(self) -> None:
+        plan = admission()
+        plan.add_background("rest", 6, 1)
+        assert plan.advertise(contract("a", "t", weight=1, delay_ns=8 * QUANTUM), now_ns=0).accepted
+        assert plan.set_background("rest", 1, now_ns=0).accepted
+        late = contract("b", "u", weight=4)
+
+        assert not plan.advertise(late, now_ns=MS).accepted
+        plan.settle("rest", now_ns=MS)
+        assert not plan.advertise(late, now_ns=MS + 8 * QUANTUM - 1).accepted
+        assert plan.advertise(late, now_ns=MS + 8 * QUANTUM).accepted
+
+    def test_flow_that_raises_the_weight_must_leave_others_their_promise_in_the_old_cells(self) -> None:
+        """Of weight 2, client a alone waits 5 quanta; with b in its cells 6, until there are more of them."""
+        for promised, is_accepted in ((5, False), (6, True)):
+            plan = admission()
+            plan.add_background("rest", 6, 1)
+            tight = contract("a", "t", weight=2, delay_ns=promised * QUANTUM)
+            assert plan.advertise(tight, now_ns=0).accepted
+
+            decision = plan.advertise(contract("b", "t", weight=12), now_ns=0)
+
+            assert decision.accepted == is_accepted
+            assert decision.broken_client == ("" if is_accepted else "a")
+
+    def test_change_that_is_taken_back_before_it_counted_leaves_nothing_behind(self) -> None:
+        plan = admission()
+        slot = plan.add_background("rest", 6, 1).slot
+        plan.set_background("rest", 1, now_ns=0)
+
+        again = plan.set_background("rest", 6, now_ns=0)
+
+        assert (again.weight, again.slot) == (6, slot)
+        assert plan.unsettled() == []
+
+    def test_down_and_up_again_counts_all_three(self) -> None:
+        plan = admission()
+        plan.add_background("rest", 6, 1)
+        assert plan.advertise(contract("a", "t", weight=1, delay_ns=9 * QUANTUM), now_ns=0).accepted
+        plan.set_background("rest", 1, now_ns=0)
+        plan.settle("rest", now_ns=0)
+
+        # Six cells that somebody may have met, and four to come, are too many; alone they are not.
+        assert not plan.set_background("rest", 4, now_ns=1).accepted
+        assert plan.set_background("rest", 4, now_ns=9 * QUANTUM).accepted
+
+    def test_slot_of_old_cells_is_not_given_to_another_topic(self) -> None:
+        plan = admission()
+        plan.add_background("rest", 6, 1)
+        plan.set_background("rest", 2, now_ns=0)
+
+        assert plan.add_background("other", 6, 1).slot == 1
+
+
 class TestGivingBack:
     def full(self) -> Admission:
         plan = admission()

@@ -235,6 +235,77 @@ class TestFormulas:
         assert scene.tight().dominating == term
 
 
+def searched_delay(rotation: Rotation, scene: Scene, jitter_ns: int) -> int:
+    """The definition taken at its word: every message of the busy period, one by one."""
+    message = scene.burst
+    worst_ns = 0
+    while True:
+        served_ns = QUANTUM * (1 + rotation.span(scene.topic, message * scene.parts))
+        worst_ns = max(worst_ns, served_ns - max(0, (message - scene.burst) * scene.interval - jitter_ns))
+        message += 1
+        if served_ns <= (message - scene.burst) * scene.interval - jitter_ns:
+            return worst_ns
+
+
+class TestSearchIsShort:
+    """Near its share a flow's busy period grows without end; the search must not."""
+
+    @given(scenes(), st.integers(0, 200 * QUANTUM), st.integers(1, 3))
+    def test_bound_is_that_of_the_whole_busy_period(self, scene: Scene, jitter_ns: int, near: int) -> None:
+        scene = scene._replace(interval=max(scene.interval // near, share_ns(scene) + QUANTUM // 50))
+
+        found = flow_bound(
+            scene.rotation(),
+            scene.topic,
+            burst=scene.burst,
+            interval_ns=scene.interval,
+            quantum_ns=QUANTUM,
+            clients=scene.publishers[scene.topic],
+            parts=scene.parts,
+            jitter_ns=jitter_ns,
+        )
+
+        assert found.delay_ns == searched_delay(scene.rotation(), scene, jitter_ns)
+
+    @given(scenes(), st.integers(1, 60), st.integers(1, 100))
+    def test_limited_rotation_is_never_below_the_exact_one(
+        self, scene: Scene, cells_max: int, above: int
+    ) -> None:
+        scene = scene._replace(interval=share_ns(scene) + above)
+        limited = Rotation(scene.weights, scene.publishers, scene.order, cells_max=cells_max)
+
+        found = flow_bound(
+            limited,
+            scene.topic,
+            burst=scene.burst,
+            interval_ns=scene.interval,
+            quantum_ns=QUANTUM,
+            clients=1,
+            parts=scene.parts,
+        )
+
+        assert limited.is_exact == (limited.cells <= cells_max)
+        assert found.delay_ns >= scene.tight().delay_ns
+        for cells in range(1, 2 * limited.cells):
+            span = scene.rotation().span(scene.topic, cells)
+            assert span <= limited.span(scene.topic, cells) <= limited.span_limit(scene.topic, cells)
+
+    def test_one_nanosecond_above_its_share_a_cycle_is_enough(self) -> None:
+        scene = Scene([400, 7, 3], [3, 2, 1], EVEN, 0, 1, 0)
+        scene = scene._replace(interval=share_ns(scene) + 1)
+        rotation = scene.rotation()
+
+        bound = flow_bound(rotation, 0, burst=1, interval_ns=scene.interval, quantum_ns=QUANTUM, clients=3)
+
+        assert bound.delay_ns > scene.interval
+        # All its starts for each of its messages, twice over; the busy period has millions.
+        assert rotation.work <= 410 + 402 * 400
+
+
+def share_ns(scene: Scene) -> int:
+    return scene.rotation().share_interval_ns(scene.topic, scene.parts, QUANTUM)
+
+
 class TestSimulationAgainstBounds:
     @given(scenes())
     def test_polled_worst_case_reaches_the_bound_exactly(self, scene: Scene) -> None:

@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections import deque
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from timebound.core.cells import EVEN, EVEN_CYCLE, ORDERS, PAPER, PAPER_CYCLE, cell_order
+from timebound.core.cells import (
+    EVEN,
+    EVEN_CYCLE,
+    ORDERS,
+    PAPER,
+    PAPER_CYCLE,
+    SLOT_BITS,
+    cell_order,
+    even_key,
+    even_switch_turn,
+    even_turn_after,
+    spread,
+)
 from timebound.core.wrr import ClientInput, InputQueue, InputScheduler, InputTopic
 
 weight_lists = st.lists(st.integers(1, 12), min_size=1, max_size=6)
@@ -292,6 +304,143 @@ def test_topics_may_come_go_and_change_weight_without_losing_a_message(
     for name in scheduler.topics:
         numbers = [number for topic_name, number in popped if topic_name == name]
         assert numbers == sorted(numbers)
+
+
+weights_up = st.integers(1, 24)
+slots_up = st.integers(0, 9)
+
+
+@given(weights_up, slots_up, weights_up, slots_up, st.integers(-1, 3 * EVEN_CYCLE))
+def test_weight_changes_where_neither_its_topic_nor_others_lose(
+    dense: int, dense_slot: int, sparse: int, sparse_slot: int, pointer: int
+) -> None:
+    """In either direction: counted from any place, both ways, the denser layout is never behind."""
+    assume(dense > sparse)
+    places = {dense: spread(dense_slot), sparse: spread(sparse_slot)}
+
+    turn = even_switch_turn(dense, places[dense], sparse, places[sparse], pointer)
+
+    assert even_key(dense, places[dense], turn + 1) > pointer
+    assert turn <= even_turn_after(dense, places[dense], pointer) + dense
+    turns = range(turn - 2 * dense, turn + 2 * dense)
+    # Exact places, in a common measure; keys of equal ones put the denser layout first.
+    cells = [((number << SLOT_BITS) + places[dense]) * sparse for number in turns]
+    others = sorted(
+        ((number << SLOT_BITS) + places[sparse]) * dense
+        for number in range(turn * sparse // dense - 3 * sparse, turn * sparse // dense + 3 * sparse)
+    )
+    here = ((turn << SLOT_BITS) + places[dense]) * sparse
+    behind = [cell for cell in cells if cell <= here][::-1]
+    ahead = [cell for cell in cells if cell > here]
+    others_behind = [cell for cell in others if cell <= here][::-1]
+    others_ahead = [cell for cell in others if cell > here]
+    assert all(mine > other for mine, other in zip(behind, others_behind, strict=False))
+    assert all(mine <= other for mine, other in zip(ahead, others_ahead, strict=False))
+
+
+class TestChangeOfWeight:
+    def busy(self) -> tuple[InputScheduler[str], list[InputTopic[str]]]:
+        scheduler: InputScheduler[str] = InputScheduler()
+        topics = [scheduler.add_topic(name, weight) for name, weight in (("a", 2), ("b", 3), ("c", 1))]
+        for topic in topics:
+            queue = scheduler.open_queue(ClientInput(topic.name), topic)
+            for _ in range(40):
+                scheduler.push(queue, topic.name, 1)
+        return scheduler, topics
+
+    def served(self, scheduler: InputScheduler[str], count: int) -> str:
+        found = ""
+        for _ in range(count):
+            found += scheduler.pop() or "-"
+            scheduler._check()
+        return found
+
+    def test_it_waits_for_its_place_and_then_counts(self) -> None:
+        scheduler, (topic, *_) = self.busy()
+        assert self.served(scheduler, 7) == "babcabb"  # a cycle of six, and one
+
+        scheduler.set_weight(topic, 4)
+
+        # Its four cells will be at 1/8, 3/8, 5/8 and 7/8, and the two are at 1/4 and 3/4: from 3/8 on.
+        assert self.served(scheduler, 1) == "a"
+        assert (topic.weight, scheduler.is_changing(topic)) == (2, True)
+        assert self.served(scheduler, 8) == "bcabaaba"
+        assert (topic.weight, scheduler.is_changing(topic)) == (4, False)
+
+    def test_newer_change_replaces_it_and_the_old_weight_cancels_it(self) -> None:
+        scheduler, (topic, other, _) = self.busy()
+        self.served(scheduler, 1)
+        scheduler.set_weight(topic, 4)
+        scheduler.set_weight(topic, 5)
+        assert 4 not in scheduler._rings
+        scheduler.set_weight(other, 4)
+        assert scheduler.is_changing(topic)
+        assert scheduler.is_changing(other)
+
+        scheduler.set_weight(topic, 2)
+
+        assert not scheduler.is_changing(topic)
+        assert 5 not in scheduler._rings
+        self.served(scheduler, 8)
+        assert (topic.weight, other.weight) == (2, 4)
+
+    def test_it_takes_effect_at_once_when_nothing_waits(self) -> None:
+        scheduler, (topic, *_) = self.busy()
+        self.served(scheduler, 1)
+        scheduler.set_weight(topic, 4)
+        self.served(scheduler, 119)
+        assert scheduler.serve() is None
+        assert topic.weight == 4
+
+        scheduler.set_weight(topic, 9)
+
+        assert (topic.weight, scheduler.is_changing(topic)) == (9, False)
+
+    def test_removed_topic_changes_no_more(self) -> None:
+        scheduler, _ = self.busy()
+        self.served(scheduler, 1)
+        idle = scheduler.add_topic("idle", 2)
+        scheduler.set_weight(idle, 3)
+        assert scheduler.is_changing(idle)
+
+        scheduler.remove_topic(idle)
+
+        assert list(scheduler._rings[3].slots) == [0]
+        self.served(scheduler, 12)
+
+    def test_lone_topic_goes_round_until_its_weight_has_changed(self) -> None:
+        scheduler: InputScheduler[str] = InputScheduler()
+        topic, queue = one_queue(scheduler, weight=2)
+        for _ in range(9):
+            scheduler.push(queue, "x", 1)
+        scheduler.pop()
+
+        scheduler.set_weight(topic, 3)
+        for _ in range(3):
+            scheduler.pop()
+
+        assert topic.weight == 3
+
+    def test_pending_change_moves_along_when_keys_are_counted_from_zero_again(self) -> None:
+        scheduler, (topic, *_) = self.busy()
+        self.served(scheduler, 1)
+        scheduler.set_weight(topic, 4)
+        cycles = 5 * EVEN_CYCLE
+        scheduler._pointer += cycles
+        scheduler._keys = [key + cycles for key in scheduler._keys]
+        for weight, ring in scheduler._rings.items():
+            if ring.key >= 0:
+                ring.key += cycles
+                ring.turn += 5 * weight
+        scheduler._changes[0].key += cycles
+        scheduler._change_key += cycles
+
+        scheduler._rebase()
+
+        scheduler._check()
+        assert scheduler._pointer < EVEN_CYCLE
+        self.served(scheduler, 12)
+        assert topic.weight == 4
 
 
 def one_queue(
