@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.node.doubles import Build
 
-from timebound.core.access import AccessList
+from timebound.core.access import AccessList, AccessRule
 from timebound.core.broker import Broker
 from timebound.core.delay import LinkDelay
 from timebound.core.limits import BrokerLimits
 from timebound.core.message import Message
 from timebound.core.session import Session
 from timebound.node.link_models import LINK_PREFIX, read_model, told_delay
+from timebound.wire.packets import Ack, Connect, Publish
 
 
 def new_session(client_id: str) -> Session:
@@ -73,3 +75,50 @@ def test_a_wrong_model_is_logged_and_left_alone(caplog: pytest.LogCaptureFixture
 
     assert told_delay(broker, new_session("slow")) is None
     assert "the link model of client 'slow' cannot be used" in caplog.text
+
+
+async def test_a_client_tells_what_a_link_is_like_and_takes_it_back(build: Build) -> None:
+    house = build()
+    connection, transport = house.open(
+        Connect("meter"), Publish(LINK_PREFIX + "slow", model(), 1, packet_id=1)
+    )
+    house.driver.turn()
+    told = told_delay(house.broker, new_session("slow"))
+
+    house.send(connection, Publish(LINK_PREFIX + "slow", b"", 1, packet_id=2))
+    house.driver.turn()
+
+    assert told is not None
+    assert told.mean_s_per_kb == 0.5
+    assert told_delay(house.broker, new_session("slow")) is None
+    answers = [packet for packet in transport.packets() if isinstance(packet, Ack)]
+    assert [(answer.packet_id, answer.reason_code) for answer in answers] == [(1, 0), (2, 0)]
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "reason"),
+    [
+        (LINK_PREFIX + "slow", b"fast", "link model: b'fast' is not JSON with mean_s_per_kb up to 3600"),
+        (LINK_PREFIX, model(), "'$timebound/link/' names no client"),
+    ],
+)
+async def test_what_is_no_model_is_refused_with_the_reason(
+    build: Build, topic: str, payload: bytes, reason: str
+) -> None:
+    house = build()
+    _, transport = house.open(Connect("meter"), Publish(topic, payload, 1, packet_id=1))
+    house.driver.turn()
+
+    [answer] = [packet for packet in transport.packets() if isinstance(packet, Ack)]
+    assert answer.reason_code >= 0x80
+    assert reason in answer.reason_string
+    assert house.broker.retained_payload(topic) == b""
+
+
+def test_with_any_rules_only_who_is_allowed_tells_about_links() -> None:
+    topic = LINK_PREFIX + "slow"
+    rules = AccessList([AccessRule("pipeline", "publish", LINK_PREFIX + "#", True)])
+
+    assert AccessList([]).for_client("", "c").may_publish(topic)
+    assert rules.for_client("pipeline", "flight").may_publish(topic)
+    assert not rules.for_client("anna", "c").may_publish(topic)

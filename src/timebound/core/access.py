@@ -243,9 +243,9 @@ _SYS: Final = _Pattern("$SYS/#")
 def _default_publish(topic: str, has_rules: bool) -> bool:
     # What begins with $ belongs to the server (MQTT 5, 4.7.2). `$timebound/` is how clients
     # speak to it, and each request there is checked by what it asks for; changing how the
-    # broker works needs a rule as soon as there are any.
+    # broker works, or what it believes of a client's link, needs a rule as soon as there are any.
     if topic[:1] == "$":
-        if topic.startswith("$timebound/control/"):
+        if topic.startswith(("$timebound/control/", "$timebound/link/")):
             return not has_rules
         return topic.startswith("$timebound/")
     return not has_rules

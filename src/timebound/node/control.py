@@ -2,6 +2,7 @@
 
     $timebound/control/strategy/<listener>     payload: the name of a strategy, and its weight in percent
     $timebound/control/strategy                the same for all listeners
+    $timebound/link/<client>                   what its link is like: `link_models.py`
     $timebound/advertise/<topic>, $timebound/control/weight, $timebound/control/bounds: `input_requests.py`
 
 The answer is the acknowledgement: 0x00, or a reason code with a reason string that says what would
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from timebound.core.scheduling import Scheduling
 from timebound.core.session import Session
 from timebound.errors import ProtocolError
-from timebound.node import input_requests
+from timebound.node import input_requests, link_models
 from timebound.records import Reason
 from timebound.wire.packets import Publish
 from timebound.wire.reasons import ReasonCode
@@ -48,6 +49,8 @@ def handle(connection: Connection, session: Session, packet: Publish, topic: str
         input_requests.publish_bounds(connection.driver, now_ns)
     elif topic == input_requests.BOUNDS_REQUEST:
         input_requests.publish_bounds(connection.driver, now_ns)
+    elif topic.startswith(link_models.LINK_PREFIX):
+        link_models.tell(connection.broker, topic, packet.payload, now_ns)
     elif topic == STRATEGY_TOPIC or topic.startswith(STRATEGY_TOPIC + "/"):
         _set_strategy(connection, topic[len(STRATEGY_TOPIC) + 1 :], packet.payload, now_ns)
     else:

@@ -1,10 +1,10 @@
 """What is known of a client's link before anything was sent to it: told on a retained topic.
 
-    $timebound/link/<client>      JSON with mean_s_per_kb and variance
+    $timebound/link/<client>      JSON with mean_s_per_kb and variance; empty: nothing is known any more
 
-`timebound pipeline live` publishes there what it found in the traces, through the broker's Flight service;
-clients cannot, since everything they publish under `$timebound/` is a request. A connection
-whose link nobody has measured yet starts from it instead of a guess.
+`timebound pipeline live` publishes there what it found in the traces, through the broker's Flight service,
+and so may clients that are allowed to, as a request (`control.py`). A connection whose link nobody
+has measured yet starts from it instead of a guess.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from typing import Final
 
 from timebound.core.broker import Broker
 from timebound.core.delay import MEAN_FLOOR_S_PER_KB, LinkDelay
+from timebound.core.message import Message
 from timebound.core.session import START_DELAY, Session
+from timebound.errors import ProtocolError
+from timebound.wire.reasons import ReasonCode
 
 logger = logging.getLogger("timebound.node")
 
@@ -35,6 +38,23 @@ def told_delay(broker: Broker, session: Session) -> LinkDelay | None:
     if model is None:
         logger.warning("the link model of client %r cannot be used: %r", session.client_id, payload[:200])
     return model
+
+
+def tell(broker: Broker, topic: str, payload: bytes, now_ns: int) -> None:
+    """Keep what a client says about a link, for the next time that its client connects.
+
+    Raises:
+        ProtocolError: it is no model, or is about nobody.
+    """
+    if len(topic) == len(LINK_PREFIX):
+        raise ProtocolError(ReasonCode.TOPIC_NAME_INVALID, f"{topic!r} names no client")
+    if payload and read_model(payload) is None:
+        reason = (
+            f"link model: {payload[:60]!r} is not JSON with mean_s_per_kb up to {MEAN_MAX_S_PER_KB:g} and "
+            "variance up to its square"
+        )
+        raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, reason)
+    broker.route(Message(topic, payload, 0, True, now_ns), now_ns)
 
 
 def read_model(payload: bytes) -> LinkDelay | None:
