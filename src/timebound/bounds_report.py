@@ -32,7 +32,7 @@ from typing import Final
 from timebound.core.bounds import NEVER, UNBOUNDED, Bound, Rotation, flow_bound, printed_bound
 from timebound.core.cells import EVEN, check_order, check_weight
 from timebound.core.matrices import Membership
-from timebound.core.offers import Contract
+from timebound.core.offers import Contract, rate_of
 from timebound.core.wrr import QUANTUM_BYTES
 from timebound.errors import ConfigError, UnitError
 from timebound.units import MILLISECOND, SECOND, parse_duration
@@ -186,7 +186,7 @@ def report(described: Description) -> Report:
                 client=contract.client,
                 weight=weights[index],
                 share=weights[index] / sum(weights),
-                rate=None if flow is None else SECOND / contract.interval_ns,
+                rate=None if flow is None else rate_of(contract.interval_ns),
                 burst=contract.burst,
                 bound_printed_ms=_milliseconds(printed_ns),
                 bound_ms=_milliseconds(loose.delay_ns),
@@ -223,20 +223,28 @@ def _contract(client: str, topic: str, terms: dict[str, str], key: str) -> Contr
     if bool(rate) == bool(period):
         raise ConfigError("needs either a rate (per second) or a period", key=key)
     try:
-        if period:
-            interval_ns = parse_duration(period)
-        else:
-            # Rounded down: a flow a little faster than asked for cannot make the bound too small.
-            interval_ns = int(SECOND / Fraction(rate))
         return Contract(
             client,
             topic,
-            interval_ns=interval_ns,
+            interval_ns=_interval(rate, period, key),
             burst=_integer(burst, f"{key}: burst"),
             size=_integer(size, f"{key}: size"),
         )
-    except (ValueError, ZeroDivisionError) as exc:
-        raise ConfigError(f"rate {rate!r}, period {period!r}: {exc}", key=key) from exc
+    except ValueError as exc:
+        raise ConfigError(str(exc), key=key) from exc
+
+
+def _interval(rate: str, period: str, key: str) -> int:
+    try:
+        # A rate is rounded down: a flow a little faster than asked for cannot make the bound too small.
+        interval_ns = parse_duration(period) if period else int(SECOND / Fraction(rate))
+    except (ValueError, ZeroDivisionError):
+        interval_ns = 0
+    if interval_ns >= 1:
+        return min(interval_ns, NEVER)
+    if period:
+        raise ConfigError(f"period {period!r} is not a duration above zero like 20ms", key=key)
+    raise ConfigError(f"rate {rate!r} is not a number above zero, per second", key=key)
 
 
 def _terms(text: str) -> dict[str, str]:

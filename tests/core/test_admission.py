@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from functools import partial
 from heapq import heappop, heappush
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from timebound.core.admission import Admission
 from timebound.core.bounds import UNBOUNDED
 from timebound.core.cells import EVEN, ORDERS, cell_order
-from timebound.core.offers import Contract, Decision, Policer
+from timebound.core.offers import Contract, Decision, Policer, rate_of
 from timebound.core.wrr import ClientInput, InputQueue, InputScheduler
 from timebound.sim.input_server import Arrival, Change, relay
 
@@ -317,6 +318,15 @@ class TestGivingBack:
 
         assert plan.set_quantum(QUANTUM) == []
         assert [flow.client for flow in plan.set_quantum(QUANTUM + 1)] == ["a", "b", "c"]
+
+
+@given(st.integers(1, 99_999), st.integers(0, 4))
+def test_rate_is_told_as_it_was_given(number: int, decimals: int) -> None:
+    rate = Fraction(number, 10**decimals)
+
+    assert rate_of(int(1_000 * MS / rate)) == pytest.approx(float(rate), rel=1e-9 if rate < 1_000 else 1e-4)
+    assert rate_of(1_382_361) == 723.4
+    assert rate_of(20 * MS) == 50
 
 
 class TestPolicer:

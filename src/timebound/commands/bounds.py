@@ -112,7 +112,7 @@ def _print_described(
             row.client,
             str(row.weight),
             f"{row.share:.1%}",
-            "-" if row.rate is None else f"{row.rate:g}",
+            "-" if row.rate is None else f"{row.rate:.12g}",
             str(row.burst),
             _milliseconds(row.bound_printed_ms),
             _milliseconds(row.bound_ms),
@@ -139,7 +139,7 @@ def _print_running(report: dict[str, Any]) -> None:
             flows.add_row(
                 row["topic"],
                 row["client"],
-                f"{row['rate']:g}",
+                f"{row['rate']:.12g}",
                 str(row["burst"]),
                 "-" if row["delay_ms"] is None else f"{row['delay_ms']:g}",
                 _milliseconds(row["bound_ms"]),

@@ -16,8 +16,10 @@ UNBOUNDED: Final = -1
 # The interval of a flow that sends one burst and nothing more: no second one is ever due.
 NEVER: Final = 1 << 60
 
-# Where work is limited: cells looked at for one topic, or rather messages times cells of the cycle.
+# Where work is limited, how many messages of a busy period are looked at one by one: so many that
+# these limits are kept, of messages times cells of the cycle and of messages times cells of the topic.
 _LOOKS_CELLS: Final = 1 << 18
+_LOOKS_STARTS: Final = 1 << 14
 _LOOKS_MIN: Final = 8
 
 # What a bound consists of; the largest is what a user has to change first.
@@ -43,13 +45,13 @@ class Rotation:
     __slots__ = (
         "_counts",
         "_is_even",
+        "_is_limited",
         "_others",
         "_slacks",
         "_spans",
         "cells",
         "is_exact",
         "length",
-        "looks_max",
         "starts",
         "work",
     )
@@ -71,8 +73,7 @@ class Rotation:
         self._is_even = order == EVEN
         self.cells = sum(self._counts)
         self.is_exact = cells_max == 0 or self.cells <= cells_max
-        # Messages of a busy period that are looked at one by one, if the work is limited.
-        self.looks_max = 0 if cells_max == 0 else max(_LOOKS_MIN, _LOOKS_CELLS // max(1, self.cells))
+        self._is_limited = cells_max > 0
         self.length = 0  # of the cycle, in quanta
         self.work = len(weights)
         self._others: list[int] = []
@@ -108,6 +109,12 @@ class Rotation:
     def span_limit(self, topic: int, cells: int) -> int:
         """Return what `span` cannot exceed, in a straight line: no search through the cycle."""
         return -(-(cells * self.length + self._slack(topic)) // self._counts[topic])
+
+    def looks_max(self, topic: int) -> int:
+        """Return how many messages may be looked at one by one to find a flow's bound; 0: all."""
+        if not self._is_limited:
+            return 0
+        return max(_LOOKS_MIN, min(_LOOKS_CELLS // self.cells, _LOOKS_STARTS // self._counts[topic]))
 
     def count(self, topic: int) -> int:
         """Return how many cells the topic has in a cycle."""
@@ -192,9 +199,10 @@ def flow_bound(
     message = burst + jitter_ns // interval_ns
     count = rotation.count(topic)
     looks = count // gcd(count, parts) + 1
-    is_limited = 0 < rotation.looks_max < looks
+    looks_max = rotation.looks_max(topic)
+    is_limited = 0 < looks_max < looks
     if is_limited:
-        looks = rotation.looks_max
+        looks = looks_max
     worst_ns = -1
     worst_message = message
     while True:

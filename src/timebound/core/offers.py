@@ -24,9 +24,11 @@ _SECOND: Final = 1_000_000_000
 def rate_of(interval_ns: int) -> float:
     """Return the messages per second that were meant by an interval: the shortest number that gives it.
 
-    A rate of 723.4 is kept as 1,382,360 ns, which is 723.400038.
+    A rate of 723.4 is kept as 1,382,361 ns, which is 723.400038.
     """
     exact = _SECOND / interval_ns
+    if _SECOND % interval_ns == 0:
+        return exact
     for digits in range(1, 18):
         text = f"{exact:.{digits}g}"
         if int(_SECOND / Fraction(text)) == interval_ns:

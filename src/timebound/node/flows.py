@@ -18,7 +18,7 @@ from typing import Any, Final
 from timebound.core.admission import Admission
 from timebound.core.bounds import UNBOUNDED
 from timebound.core.input_queues import InputQueue, InputTopic
-from timebound.core.offers import Contract, Decision, Policer
+from timebound.core.offers import Contract, Decision, Policer, rate_of
 from timebound.core.topic import matches
 from timebound.core.wrr import InputScheduler
 from timebound.node.config_values import InputConfig
@@ -290,7 +290,7 @@ class Flows:
                     "client": flow.client,
                     "weight": weights[flow.topic],
                     "share": weights[flow.topic] / total,
-                    "rate": SECOND / flow.interval_ns,
+                    "rate": rate_of(flow.interval_ns),
                     "burst": flow.burst,
                     "size": flow.size,
                     "delay_ms": flow.delay_ns / MILLISECOND or None,

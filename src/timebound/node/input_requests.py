@@ -91,11 +91,7 @@ def read_contract(
     if "period" in terms:
         interval_ns = _duration(terms, "period")
     else:
-        try:
-            # Rounded down: a flow a little faster than it says makes the bound no shorter.
-            interval_ns = min(int(SECOND / Fraction(parse_number(terms["rate"]))), NEVER)
-        except (UnitError, ZeroDivisionError):
-            raise _wrong_value(terms, "rate", "a number above zero, per second") from None
+        interval_ns = _interval(terms)
     try:
         return Contract(
             client_id,
@@ -142,6 +138,17 @@ def publish_bounds(driver: Driver, now_ns: int) -> None:
     """Publish weights, shares and bounds as they are now, retained."""
     report = json.dumps(driver.input.flows.report()).encode()
     driver.broker.route(Message(BOUNDS_TOPIC, report, 0, True, now_ns), now_ns)
+
+
+def _interval(terms: dict[str, str]) -> int:
+    """Read a rate; rounded down, since a flow a little faster than it says makes the bound no shorter."""
+    try:
+        rate = Fraction(parse_number(terms["rate"]))
+    except UnitError:
+        rate = Fraction(0)
+    if not 0 < rate <= SECOND:
+        raise _wrong_value(terms, "rate", "a number above zero, per second")
+    return min(int(SECOND / rate), NEVER)
 
 
 def _duration(terms: dict[str, str], name: str) -> int:
