@@ -340,15 +340,25 @@ def plot(result: Result, folder: Path) -> list[Path]:
         (9, "longest delay at the broker, by link layer", result.figure_9()),
         (10, "longest delay at the broker, by client", result.figure_10()),
     ):
-        figure, axes = pyplot.subplots(figsize=(8, 4.5))
-        for line in lines:
-            axes.step(line.times_s, line.delays_ms, where="post", label=line.name)
-        axes.set_xlabel("time (s)")
-        axes.set_ylabel("delay (ms)")
-        axes.set_title(f"{title}; intervals U(0, {result.interval_ms:g} ms), {result.order}")
-        axes.legend()
+        # A panel for each line: laid over each other, six of them cannot be told apart.
+        figure, panels = pyplot.subplots(
+            len(lines),
+            sharex=True,
+            sharey=True,
+            squeeze=False,
+            figsize=(8, 1.5 + len(lines)),
+            layout="constrained",
+        )
+        for line, (axes,) in zip(lines, panels, strict=True):
+            axes.step(line.times_s, line.delays_ms, where="post")
+            axes.grid(axis="x")  # who publishes what changes every second
+            axes.set_ylim(bottom=0)
+            axes.text(1.01, 0.5, line.name, transform=axes.transAxes, verticalalignment="center")
+        figure.supxlabel("time (s)")
+        figure.supylabel("delay (ms)")
+        figure.suptitle(f"{title}; intervals U(0, {result.interval_ms:g} ms), {result.order}")
         path = folder / f"paper000-figure{number}.png"
-        figure.savefig(path, dpi=120)
+        figure.savefig(path, dpi=120, bbox_inches="tight")
         pyplot.close(figure)
         written.append(path)
     return written
