@@ -20,7 +20,7 @@ def main() -> None:
         .option("servers", server)
         .option("topic", "in/#")
         .option("maxRowsPerBatch", rows_per_batch)
-        .option("rowsPerPartition", "50")
+        .option("rowsPerPartition", str(int(rows_per_batch) // 3))
         .load()
     )
     writer = (
