@@ -10,8 +10,8 @@ from tests.node.doubles import Build
 from tests.peer import props
 
 from timebound.core.message import Message
+from timebound.node.attachment import UNREAD_REPLIES_MAX
 from timebound.node.config_values import Limits
-from timebound.node.connection import UNREAD_REPLIES_MAX
 from timebound.node.passwords import PasswordFile
 from timebound.wire.codec import encode
 from timebound.wire.packets import (
