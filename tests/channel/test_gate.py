@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from threading import Thread
 
-from timebound.channel.gate import Gate
+from timebound.channel.gate import Alarm, Gate
+from timebound.units import MILLISECOND, SECOND
 
 LIMIT_S = 10.0
 
@@ -59,5 +61,46 @@ def test_a_gate_nobody_has_any_more_keeps_no_files_open() -> None:
 
     for _ in range(50):
         Gate().open()
+
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_an_alarm_opens_at_the_last_moment_that_was_set() -> None:
+    alarm = Alarm()
+    begin_ns = time.monotonic_ns()
+    alarm.set(begin_ns + 3600 * SECOND)
+    alarm.set(begin_ns + 5 * MILLISECOND)
+
+    alarm.wait(LIMIT_S)
+
+    assert 5 * MILLISECOND <= time.monotonic_ns() - begin_ns < LIMIT_S * SECOND
+
+
+def test_an_alarm_can_be_opened_and_is_shut_again_by_who_waited() -> None:
+    alarm = Alarm()
+    alarm.open()
+
+    alarm.wait(LIMIT_S)
+
+    begin_ns = time.monotonic_ns()
+    alarm.wait(0.002)
+    assert time.monotonic_ns() - begin_ns >= 2 * MILLISECOND
+
+
+def test_an_alarm_of_the_past_opens_at_once() -> None:
+    alarm = Alarm()
+    alarm.set(0)
+    begin_ns = time.monotonic_ns()
+
+    alarm.wait(LIMIT_S)
+
+    assert time.monotonic_ns() - begin_ns < LIMIT_S * SECOND
+
+
+def test_an_alarm_nobody_has_any_more_keeps_no_files_open() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+
+    for _ in range(50):
+        Alarm().set(1)
 
     assert len(os.listdir("/proc/self/fd")) <= before

@@ -24,14 +24,15 @@ from timebound.bench.channel_utilisation import (
     BURST_S,
     HIGH_PERIOD_NS,
     LOW_PERIOD_NS,
-    Figures,
+    Found,
     Pair,
+    bare_burst,
     build_channel,
     costs_for,
-    measure_bare,
     raise_load,
-    reached,
+    summarise,
 )
+from timebound.bench.channel_work import Figures, Stops
 from timebound.channel import DiallingGateway, Event, EventChannel, ListeningGateway
 from timebound.channel.gateway import hub_of
 from timebound.channel.realtime import LANE_PRIORITY_MAX
@@ -58,17 +59,18 @@ def measure_two_processes(events: int) -> list[LatencyRow]:
 
 def measure_utilisation(step_s: float, *, real_time: bool) -> UtilisationRun:
     """Raise the load of the high-priority process until somebody misses a deadline."""
-    steps = raise_load(lambda target: _burst(target, real_time), step_s)
-    at_once = reached(steps, tries_max=1)
-    bare = measure_bare(step_s, real_time=real_time)
-    return UtilisationRun(True, real_time, reached(steps), at_once, UTILISATION_FEDERATED, steps, bare)
+    found = raise_load(
+        [lambda load: _burst(load, real_time), lambda load: bare_burst(load, real_time)], step_s
+    )
+    return summarise(found, federated=True, real_time=real_time, published=UTILISATION_FEDERATED)
 
 
-def _burst(target: float, real_time: bool) -> tuple[Figures, Figures]:
+def _burst(target: float, real_time: bool) -> Found:
     high_ns, low_ns = costs_for(target)
     tasks = [{"pair": "high", "cost_ns": high_ns}, {"pair": "low", "cost_ns": low_ns}]
     high, low = _run_children("utilisation", [{**task, "real_time": real_time} for task in tasks])
-    return Figures(**high), Figures(**low)
+    stops = [(end_ns, length_ns) for side in (high, low) for end_ns, length_ns in side["stops"]]
+    return Figures(**high["figures"]), Figures(**low["figures"]), stops
 
 
 def _run_children(experiment: str, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -170,9 +172,11 @@ def _child_utilisation(side: str, address: str, task: dict[str, Any]) -> None:
         channel.connect(_ignore, "low" if is_high else "high")
         _wait_ready(channel, side, task["pair"])
         settle()
-        pair = Pair(channel, task["pair"], period_ns, task["cost_ns"])
+        # The other process has the processor as well.
+        stops = Stops(alone=False)
+        pair = Pair(channel, task["pair"], period_ns, task["cost_ns"], stops)
         time.sleep(BURST_S)
-        _print_and_wait(asdict(pair.figures()))
+        _print_and_wait({"figures": asdict(pair.figures()), "stops": stops.found})
 
 
 def _print_and_wait(found: dict[str, Any]) -> None:

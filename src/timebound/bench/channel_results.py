@@ -50,47 +50,60 @@ class LatencyRow:
 
 @dataclass(frozen=True, slots=True)
 class Laxity:
-    """Time left at completion, in milliseconds; negative is a missed deadline."""
+    """Time left at completion, in milliseconds; negative is a missed deadline.
+
+    `unexplained` misses are those that the machine's own stops cannot account for.
+    """
 
     runs: int
     min_ms: float
     mean_ms: float
     max_ms: float
     misses: int
+    unexplained: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class UtilisationStep:
     """One load: what the consumers really used, and what was left to each pair.
 
-    It is the best of `tries`; `discarded_misses` has the missed deadlines of each try that was thrown away,
-    so that nobody takes a load that passed at the third attempt for one that always passes.
+    `stopped` is the share of the time in which the machine took the processor away. `missed` and
+    `unexplained` count the missed deadlines of each burst.
     """
 
     target: float
     utilisation: float
+    stopped: float
     high: Laxity
     low: Laxity
-    tries: int = 1
-    discarded_misses: tuple[int, ...] = ()
+    missed: tuple[int, ...]
+    unexplained: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The highest utilisation up to which deadlines were kept, judged in three ways.
+
+    `corrected`: in every burst, but for misses that the machine's stops explain. Raw, with every miss
+    counted: `best` in at least one burst of each load, `always` in every burst.
+    """
+
+    corrected: float
+    best: float
+    always: float
 
 
 @dataclass(frozen=True, slots=True)
 class UtilisationRun:
-    """Loads of rising utilisation.
-
-    `reached` is the highest one that some try passed without a miss, `reached_at_once` the highest up to
-    which every load passed at its first try. `bare` is what plain threads reached in the same way without
-    any channel: what the machine itself leaves to a program.
-    """
+    """Loads of rising utilisation, in channels and, in turn with them, on plain threads without any."""
 
     federated: bool
     real_time: bool
-    reached: float
-    reached_at_once: float
     published: float
+    channel: Reached
+    bare: Reached
     steps: list[UtilisationStep]
-    bare: float = 0.0
+    bare_steps: list[UtilisationStep]
 
 
 @dataclass(frozen=True, slots=True)

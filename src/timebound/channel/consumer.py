@@ -18,7 +18,7 @@ from timebound.channel.event import TIMEOUT, TOGETHER, Event
 from timebound.channel.measure import Meter
 from timebound.channel.reports import Kind, Report
 from timebound.core.correlation import Correlator, Timeout
-from timebound.units import MILLISECOND
+from timebound.units import MILLISECOND, SECOND
 
 # How a route hands an event to a consumer: as it is, or (a positive mask of leaves) after evaluation.
 PLAIN: Final = -1
@@ -27,8 +27,10 @@ BEST_EFFORT: Final = 1 << 62
 # What a consumer may take beyond its stated cost (or beyond nothing) before others no longer wait for it.
 # Less would take a thread for each stop of the machine; a switch of threads costs some 20 µs.
 PATIENCE_NS: Final = 1 * MILLISECOND
-# After this long at one event, or after a whole period of its operation, a consumer is reported.
+# After this long at one event a consumer is reported. With an operation, after a second or its period: its
+# late runs are counted anyway, and a look at it costs a quarter of a millisecond.
 STALL_NS: Final = 50 * MILLISECOND
+OPERATION_STALL_NS: Final = 1 * SECOND
 
 # No run of an operation is being measured.
 NOT_BEGUN: Final = -1
@@ -101,7 +103,7 @@ class Consumer:
         self.is_closed = False
         # How long it may run before others of its lane are served elsewhere, and before it is reported.
         self.patience_ns = PATIENCE_NS + (0 if meter is None else meter.operation.cost_ns)
-        self.stall_ns = STALL_NS if meter is None else max(STALL_NS, meter.operation.period_ns)
+        self.stall_ns = STALL_NS if meter is None else max(OPERATION_STALL_NS, meter.operation.period_ns)
         # Changed by its lane alone: it kept others waiting, so it runs apart; and its quick runs since.
         self.is_slow = False
         self.quick_runs = 0

@@ -19,7 +19,7 @@ from typing import Final
 from timebound.channel.consumer import BEST_EFFORT, NOT_BEGUN, PLAIN, Consumer, Pending, Queue
 from timebound.channel.dispatching import QUEUE_MAX
 from timebound.channel.event import Event
-from timebound.channel.gate import Gate
+from timebound.channel.gate import Alarm, Gate
 from timebound.channel.realtime import APART_PRIORITY, become_real_time, lane_priority, set_priority
 
 # A thread with nothing to do looks up this often, so that a lost wake-up heals; a surplus one ends then.
@@ -57,10 +57,10 @@ class LaneContext:
         self.lane_of_thread: dict[int, Lane] = {}
         self.ranked: list[Lane] = []  # the most urgent first; never changed, only replaced
         self.notice: Final = notice
-        # When somebody will next look after consumers that do not come back, and how to call them earlier.
+        # When somebody will next look after consumers that do not come back.
         self.look_ns = NEVER_NS
-        self.watch_gate: Final = Gate()
-        self._watch_lock: Final = Lock()
+        self.alarm: Final = Alarm()
+        self._look_lock: Final = Lock()
 
     def note_permission(self, trouble: str) -> None:
         """Report once that the system grants no real-time priorities."""
@@ -68,18 +68,35 @@ class LaneContext:
             self.permission_trouble = trouble
             self.notice(f"lanes run at normal priority: {trouble}")
 
-    def look_by(self, due_ns: int) -> bool:
-        """Have all lanes looked after by then at the latest; True when that is earlier than so far."""
-        with self._watch_lock:
-            if due_ns >= self.look_ns:
-                return False
-            self.look_ns = due_ns
-            return True
+    def look_by(self, due_ns: int) -> None:
+        """Have all lanes looked after by then at the latest."""
+        with self._look_lock:
+            if due_ns < self.look_ns:
+                self.look_ns = due_ns
+                self.alarm.set(due_ns)
 
-    def begin_look(self, again_ns: int) -> None:
-        """A look begins; the next one is due `again_ns`, unless `look_by` wants it earlier."""
-        with self._watch_lock:
-            self.look_ns = again_ns
+    def look_later(self, due_ns: int) -> None:
+        """Put off a look that was due then, because its reason is gone."""
+        with self._look_lock:
+            if self.look_ns == due_ns:
+                self.look_ns = self.next_look_ns()
+                self.alarm.set(self.look_ns)
+
+    def next_look_ns(self) -> int:
+        """When the lanes, as they are now, should be looked after."""
+        due_ns = NEVER_NS
+        others_wait = False
+        for lane in reversed(self.ranked):
+            if others_wait or lane.has_waiting():
+                due_ns = min(due_ns, lane.relief_due_ns())
+            due_ns = min(due_ns, lane.stall_due_ns())
+            others_wait = others_wait or lane.is_in_use()
+        return due_ns
+
+    def begin_look(self) -> None:
+        """A look begins, after which none is due unless `look_by` asks for it."""
+        with self._look_lock:
+            self.look_ns = NEVER_NS
 
 
 class Worker:
@@ -91,7 +108,7 @@ class Worker:
         self.arrived = Lock()  # shut from the moment its gate is opened until it runs
         self.running: Consumer | None = None
         self.since_ns = 0
-        self.due_ns = 0  # when others should no longer wait for what it runs
+        self.due_ns = NEVER_NS  # when others should no longer wait for what it runs
         self.stall_reported = False
         self.is_apart = False  # it serves consumers that were set apart, not the queue
         self.handed: Command | None = None  # what it is to run next, when apart
@@ -275,7 +292,8 @@ class Lane(Queue):
         # Without the lock: who wakes will want it.
         for worker in woken:
             worker.gate.open()
-        self.call_watch(due_ns)
+        if due_ns < self._context.look_ns:
+            self._context.look_by(due_ns)
         return woken[-1] if woken else None
 
     def relief_due_ns(self) -> int:
@@ -285,11 +303,6 @@ class Lane(Queue):
             if worker.running is not None and not worker.is_apart:
                 due_ns = min(due_ns, worker.due_ns)
         return due_ns
-
-    def call_watch(self, due_ns: int) -> None:
-        """Have the lanes looked after by then at the latest."""
-        if due_ns < self._context.look_ns and self._context.look_by(due_ns):
-            self._context.watch_gate.open()
 
     def has_waiting(self) -> bool:
         return bool(self._heap)
@@ -322,7 +335,8 @@ class Lane(Queue):
 
     def take(self, worker: Worker) -> Command | None:
         """The next command for a worker; None leaves it idle."""
-        due_ns = NEVER_NS
+        context = self._context
+        before_ns = worker.due_ns
         with self._lock:
             if worker.is_apart:
                 return self._take_apart(worker)
@@ -332,14 +346,24 @@ class Lane(Queue):
             while command is not None and command[2].is_slow and self._hand_over(command):
                 command = self._pop()
             if command is None:
+                worker.due_ns = NEVER_NS
                 self._idle.append(worker)
             else:
                 worker.start_step(command[2], time.monotonic_ns())
-                if self._heap or self._is_above_others():
-                    due_ns = worker.due_ns
+                due_ns = self._look_due_ns(worker, command[2])
         self._report_shortage()
-        self.call_watch(due_ns)
+        if before_ns == context.look_ns and before_ns != NEVER_NS:
+            context.look_later(before_ns)
+        if command is not None and due_ns < context.look_ns:
+            context.look_by(due_ns)
         return command
+
+    def _look_due_ns(self, worker: Worker, consumer: Consumer) -> int:
+        """When somebody should look after a step that just began."""
+        if self._heap or self._is_above_others():
+            return worker.due_ns
+        # Nobody waits for it; it is only to be reported if it never comes back.
+        return worker.since_ns + consumer.stall_ns
 
     def _pop(self) -> Command | None:
         """Claim the consumer of the next command; who is running elsewhere finds it when it is finished."""
@@ -432,6 +456,15 @@ class Lane(Queue):
         worker.handed = (consumer.sub_priority, arrival, consumer, event, mask)
         worker.start_step(consumer, now_ns)
         return True
+
+    def stall_due_ns(self) -> int:
+        """When the next consumer is to be reported that has not come back."""
+        due_ns = NEVER_NS
+        for worker in self.workers:
+            consumer = worker.running
+            if consumer is not None and not worker.stall_reported:
+                due_ns = min(due_ns, worker.since_ns + consumer.stall_ns)
+        return due_ns
 
     def relieve(self, now_ns: int, others_wait: bool) -> list[Consumer]:
         """Set apart whoever keeps this lane or less urgent ones (`others_wait`) waiting, and replace them.

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from threading import Lock, Thread, get_ident
 from typing import Final
 
-from timebound.channel.consumer import PLAIN, STALL_NS, Consumer, Pending
+from timebound.channel.consumer import PLAIN, Consumer, Pending
 from timebound.channel.dispatching import Dispatcher
 from timebound.channel.errors import ChannelError
 from timebound.channel.event import Event
 from timebound.channel.filtering import Route
-from timebound.channel.lane import NEVER_NS, THREADS_MAX, Lane, LaneContext, Worker
+from timebound.channel.lane import THREADS_MAX, Lane, LaneContext, Worker
 from timebound.channel.realtime import LANE_PRIORITY_MAX, become_real_time, switch_interval
 from timebound.channel.reports import Kind, Report
 from timebound.units import MILLISECOND, SECOND
@@ -28,6 +28,8 @@ from timebound.units import MILLISECOND, SECOND
 YIELD_S: Final = 0.001
 # Suppliers step back at most this often; bursts that come faster are served at the next switch.
 YIELD_SPACING_NS: Final = 100_000
+# The watch looks up this often even if nothing is due, so that a lost alarm heals.
+LOOK_S_MAX: Final = 1.0
 # Lanes beyond this share nothing useful: the system has fewer priorities.
 LANES_MAX: Final = 64
 
@@ -142,12 +144,13 @@ class Lanes(Dispatcher):
             if lane is not None and (not touched or touched[-1] is not lane):
                 touched.append(lane)
         if touched:
-            self._wake(touched)
+            self._wake(touched, steps_back=self._yields)
 
     def submit(self, consumer: Consumer, event: Event, mask: int) -> None:
         lane = self._queue(consumer, event, mask)
         if lane is not None:
-            self._wake([lane])
+            # Nobody computes here: it is the timers' thread, which will sleep, or a swap of modules.
+            self._wake([lane], steps_back=False)
 
     def _queue(self, consumer: Consumer, event: Event, mask: int) -> Lane | None:
         """Put a delivery into its lane; None when there is nothing to wake anybody for."""
@@ -169,7 +172,7 @@ class Lanes(Dispatcher):
                 break
         return None
 
-    def _wake(self, lanes: list[Lane]) -> None:
+    def _wake(self, lanes: list[Lane], *, steps_back: bool) -> None:
         """Wake the lanes, and step back for the most urgent one."""
         first: Worker | None = None
         for lane in lanes:
@@ -181,8 +184,10 @@ class Lanes(Dispatcher):
             # Who overruns in a more urgent lane keeps this one waiting as well.
             if lane is last:
                 break
-            lane.call_watch(lane.relief_due_ns())
-        if first is not None and self._yields:
+            due_ns = lane.relief_due_ns()
+            if due_ns < self._context.look_ns:
+                self._context.look_by(due_ns)
+        if first is not None and steps_back:
             self._step_back(first)
 
     def has_ended(self) -> bool:
@@ -201,7 +206,7 @@ class Lanes(Dispatcher):
         pending: list[Pending] = []
         for lane in lanes:
             pending += lane.close()
-        self._context.watch_gate.open()
+        self._context.alarm.open()
         until_ns = time.monotonic_ns() + limit_ns
         for lane in lanes:
             for worker in list(lane.workers):
@@ -251,26 +256,23 @@ class Lanes(Dispatcher):
             # An ordinary thread could be kept from the processor while it has Python's lock, and then
             # even the most urgent lane would wait for it.
             become_real_time(context.priority_max + 1, context.cpu)
-        context.begin_look(time.monotonic_ns() + STALL_NS)
         while not self._is_closed:
             left_ns = context.look_ns - time.monotonic_ns()
             if left_ns > 0:
-                context.watch_gate.wait(left_ns / SECOND)
+                context.alarm.wait(min(left_ns / SECOND, LOOK_S_MAX))
             else:
                 self._look()
 
     def _look(self) -> None:
+        context = self._context
         now_ns = time.monotonic_ns()
-        self._context.begin_look(now_ns + STALL_NS)
+        context.begin_look()
         others_wait = False
-        due_ns = NEVER_NS
-        for lane in reversed(self._context.ranked):
+        for lane in reversed(context.ranked):
             for consumer in lane.relieve(now_ns, others_wait):
                 consumer.stall(f"has been at one event for over {consumer.stall_ns // MILLISECOND} ms")
-            if others_wait or lane.has_waiting():
-                due_ns = min(due_ns, lane.relief_due_ns())
             others_wait = others_wait or lane.is_in_use()
-        self._context.look_by(due_ns)
+        context.look_by(context.next_look_ns())
 
 
 def _checked(threads: int, threads_max: int) -> int:

@@ -1,0 +1,191 @@
+"""Work that uses the processor, and what can be told about deadlines when the machine is shared.
+
+On a virtual machine the processor is taken away now and then, and no program inside can help being late
+then. So *stops* are noted: stretches in which somebody was at work and yet no thread of the program had any
+processor time. A missed deadline counts as *explained* if the work still left at the deadline is no more than
+the stops since the processor last had nothing to do: without them, it would have been done in time.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from timebound.bench.channel_results import Laxity
+
+# Shorter gaps are how the system keeps its accounts: they even out, and none is excused.
+STOP_NS_MIN: Final = 100_000
+# Clocks read further apart than this do not belong together; reading them takes 2 µs.
+READ_NS_MAX: Final = 50_000
+
+
+# When it was released and done, and how much of its work was left at its deadline.
+Job = tuple[int, int, int]
+# When it ended, and how long it was.
+Stop = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one pair did, and the processor time that its work took."""
+
+    period_ns: int
+    jobs: list[Job]
+    used_ns: int
+    unfinished: int = 0  # of the jobs; the last ones
+
+    def laxities_ns(self) -> list[int]:
+        """The time left at each completion; negative when the deadline, the next release, was missed."""
+        return [released_ns + self.period_ns - done_ns for released_ns, done_ns, _ in self.jobs]
+
+    def utilisation(self) -> float:
+        """The share of the processor that the work itself took."""
+        finished = len(self.jobs) - self.unfinished
+        return self.used_ns / (finished * self.period_ns) if finished else 0.0
+
+
+class Stops:
+    """Notes the stops of one program; its workers, of which one runs at a time, share it.
+
+    `alone` says that nobody else has the processor at such priorities: then time that no thread of this
+    program got was taken by the machine, even if another thread runs after it. If not, a stop must lie
+    between two moments of one thread without a switch to another; those at a switch are not seen.
+    """
+
+    def __init__(self, *, alone: bool) -> None:
+        self.found: list[Stop] = []
+        self._alone = alone
+        self._working = 0
+        self._last = (0, 0, 0)
+
+    def begin(self) -> None:
+        """Somebody begins to work."""
+        if self._working and self._alone:
+            self.look()
+        self._working += 1
+        self._last = self._read()
+
+    def end(self) -> None:
+        self._working -= 1
+
+    def look(self) -> int:
+        """Note a stop if there was one since anybody last looked; answer the time."""
+        now = self._read()
+        last = self._last
+        if last[0] > now[0]:
+            return now[0]  # another thread came in between, and has looked
+        self._last = now
+        gone_ns = (now[0] - last[0]) - (now[1] - last[1])
+        if gone_ns > STOP_NS_MIN and now[2] == last[2]:
+            self.found.append((now[0], gone_ns))
+        return now[0]
+
+    def _read(self) -> tuple[int, int, int]:
+        """The time, the processor time used by then, and the switches that end a stretch."""
+        while True:
+            begin_ns = time.monotonic_ns()
+            used_ns = time.process_time_ns() if self._alone else time.thread_time_ns()
+            switches = 0 if self._alone else _switches()
+            clock_ns = time.monotonic_ns()
+            # Otherwise the machine stopped, or another thread ran, between the two.
+            if clock_ns - begin_ns < READ_NS_MAX:
+                return (clock_ns, used_ns, switches)
+
+
+def _switches() -> int:
+    usage = resource.getrusage(resource.RUSAGE_THREAD)
+    return usage.ru_nvcsw + usage.ru_nivcsw
+
+
+class Worker:
+    """Uses the processor for as long as it is told; one thread only."""
+
+    def __init__(self, period_ns: int, cost_ns: int, stops: Stops) -> None:
+        self.period_ns = period_ns
+        self.cost_ns = cost_ns
+        self.jobs: list[Job] = []
+        self.used_ns = 0
+        self._stops = stops
+        self._left_ns = cost_ns  # of the present job, at its deadline or until then now
+
+    def work(self, released_ns: int) -> None:
+        """Do one job."""
+        deadline_ns = released_ns + self.period_ns
+        self._left_ns = self.cost_ns
+        begin_ns = cpu_ns = time.thread_time_ns()
+        until_ns = begin_ns + self.cost_ns
+        self._stops.begin()
+        clock_ns = 0
+        while cpu_ns < until_ns:
+            clock_ns = self._stops.look()
+            cpu_ns = time.thread_time_ns()
+            if clock_ns <= deadline_ns:
+                self._left_ns = max(until_ns - cpu_ns, 0)
+        self._stops.end()
+        self.used_ns += cpu_ns - begin_ns
+        self.jobs.append((released_ns, clock_ns, self._left_ns))
+
+    def figures(self, now_ns: int = 0, released_ns: Sequence[int] = ()) -> Figures:
+        """What was done; jobs released whose deadline passed before they were done count as done now."""
+        jobs = list(self.jobs)
+        late = [moment_ns for moment_ns in released_ns[len(jobs) :] if moment_ns + self.period_ns < now_ns]
+        for number, moment_ns in enumerate(late):
+            jobs.append((moment_ns, now_ns, self.cost_ns if number else self._left_ns))
+        return Figures(self.period_ns, jobs, self.used_ns, len(late))
+
+
+def laxity_of(figures: Figures, more_urgent: Sequence[Figures], stops: Sequence[Stop]) -> Laxity:
+    """Sum up a pair; `more_urgent` are those who may run before it."""
+    values = figures.laxities_ns()
+    if not values:
+        return Laxity(0, 0.0, 0.0, 0.0, 0, 0)
+    delays = _Delays([job for pair in (figures, *more_urgent) for job in pair.jobs], stops)
+    late = [job for job, value in zip(figures.jobs, values, strict=True) if value < 0]
+    unexplained = sum(
+        left_ns > delays.stopped_ns(begin_ns, begin_ns + figures.period_ns) for begin_ns, _, left_ns in late
+    )
+    mean = sum(values) / len(values)
+    return Laxity(len(values), min(values) / 1e6, mean / 1e6, max(values) / 1e6, len(late), unexplained)
+
+
+def join_laxities(parts: Sequence[Laxity]) -> Laxity:
+    """Several bursts as one."""
+    runs = sum(part.runs for part in parts)
+    if not runs:
+        return parts[0]
+    return Laxity(
+        runs,
+        min(part.min_ms for part in parts if part.runs),
+        sum(part.mean_ms * part.runs for part in parts) / runs,
+        max(part.max_ms for part in parts if part.runs),
+        sum(part.misses for part in parts),
+        sum(part.unexplained for part in parts),
+    )
+
+
+class _Delays:
+    """How long the processor was away while it had something to do."""
+
+    def __init__(self, jobs: Sequence[Job], stops: Sequence[Stop]) -> None:
+        self._jobs = jobs
+        self._stops = sorted(stops)
+        self._ends = [end_ns for end_ns, _ in self._stops]
+
+    def stopped_ns(self, released_ns: int, deadline_ns: int) -> int:
+        """The stops that delayed a job: those since the processor was last free for it."""
+        begin_ns = self._busy_since(released_ns)
+        first, last = bisect_right(self._ends, begin_ns), bisect_right(self._ends, deadline_ns)
+        # A stop that began earlier counts only from there on.
+        return sum(min(length_ns, end_ns - begin_ns) for end_ns, length_ns in self._stops[first:last])
+
+    def _busy_since(self, moment_ns: int) -> int:
+        """The latest release, up to a moment, at which all older jobs had been done."""
+        while True:
+            open_ns = [job[0] for job in self._jobs if job[0] < moment_ns < job[1]]
+            if not open_ns:
+                return moment_ns
+            moment_ns = min(open_ns)
