@@ -80,6 +80,17 @@ def test_a_message_beyond_the_bytes_is_refused_and_changes_nothing() -> None:
     assert [len(message.payload) for message in store.match("#")] == [21]
 
 
+def test_what_an_earlier_run_retained_stays_under_lower_limits() -> None:
+    store = RetainedStore(1, 10)
+    for topic in ("a", "b"):
+        store.restore(retained(topic, b"x" * 20))
+
+    assert not store.put(retained("c"))
+    assert store.put(retained("b", b"smaller"))
+    assert [message.topic for message in store.match("#")] == ["a", "b"]
+    store._check()
+
+
 def test_removing_a_topic_keeps_those_above_and_below() -> None:
     store = stored("a", "a/b", "a/b/c")
 

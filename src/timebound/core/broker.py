@@ -167,7 +167,7 @@ class Broker:
             if message.is_expired(now_ns):
                 self._durability.add(DropRetained(message.topic))
             else:
-                self._retained.put(owed.get(message.sequence, message))
+                self._retained.restore(owed.get(message.sequence, message))
         self._lifecycle.restore(snapshot, now_ns)
         self._publish_due_wills(now_ns)
 

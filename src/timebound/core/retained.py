@@ -45,6 +45,15 @@ class RetainedStore:
             return False
         if grown > 0 and self.size_bytes + grown > self.bytes_max:
             return False
+        self._set(message, grown)
+        return True
+
+    def restore(self, message: Message) -> None:
+        """Retain what an earlier run had: it was promised, even if the limits are lower now."""
+        old = self._messages.get(message.topic)
+        self._set(message, message.size() - (old.size() if old is not None else 0))
+
+    def _set(self, message: Message, grown: int) -> None:
         self.size_bytes += grown
         self._messages[message.topic] = message
         node = self._root
@@ -54,7 +63,6 @@ class RetainedStore:
                 child = node.children[level] = RetainedNode()
             node = child
         node.message = message
-        return True
 
     def remove(self, topic: str) -> bool:
         """Forget the topic's message; False if there was none."""
