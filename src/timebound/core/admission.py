@@ -10,6 +10,8 @@ cells before its weight changed. What is admitted next must leave them room for 
 count until all those messages are through (core/admission_plan.py). While a weight changes, other flows
 meet no more than the denser of its two layouts, and flows of the topic itself wait no longer than in
 the sparser one (docs/bounds.md): so each layout is looked at alone when it is decided.
+
+It is over 500 lines because what would fit is searched for with the very steps that decide.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ NEVER: Final = 1 << 60
 _LOOKS_CELLS: Final = 1 << 18
 _LOOKS_STARTS: Final = 1 << 14
 _LOOKS_MIN: Final = 8
+_COUNT_BITS: Final = 10  # a topic has fewer cells in a cycle than WEIGHT_MAX + 1
 
 # What a bound consists of; the largest is what a user has to change first.
 OTHER_TOPICS: Final = "other topics"
@@ -68,7 +69,7 @@ class Rotation:
         step = max(1, step_of(weights))
         self.starts: list[list[int]] = [[] for _ in weights]  # quanta before each cell of a topic
         self._counts: list[int] = [weight // step for weight in weights]
-        self._spans: list[dict[int, int]] = [{} for _ in weights]
+        self._spans: dict[int, int] = {}  # by topic and cells
         self._slacks: list[int] = [-1] * len(weights)
         self._is_even = order == EVEN
         self.cells = sum(self._counts)
@@ -94,15 +95,18 @@ class Rotation:
         if not self.is_exact:
             return -(-(cells * self.length + self._slack(topic)) // count)
         cycles, rest = divmod(cells, count)
-        longest = self._spans[topic].get(rest, -1)
+        key = topic << _COUNT_BITS | rest
+        longest = self._spans.get(key, -1)
         if longest < 0:
             longest = 0
             starts = self.starts[topic]
             for first in range(count):
                 last = first + rest
                 distance = starts[last] if last < count else starts[last - count] + self.length
-                longest = max(longest, distance - starts[first])
-            self._spans[topic][rest] = longest
+                distance -= starts[first]
+                if distance > longest:
+                    longest = distance
+            self._spans[key] = longest
             self.work += count
         return longest + cycles * self.length
 
