@@ -75,6 +75,44 @@ def test_waits_that_neighbours_report_lower_what_a_way_is_worth() -> None:
     assert sends == {"b": {"d"}, "c": {"c"}}
 
 
+def congested(usual_worth: float, wait_ns: int) -> Diamond:
+    """A diamond whose broker a has sent what is worth so much a link, and hears that it waits so long."""
+    mesh = Diamond(LATE, waiting_share=0.0)
+    for name, neighbour in mesh.brokers["a"].neighbours.items():
+        neighbour.note_worth(usual_worth, 10e9)
+        mesh.brokers["a"].note_waits(name, dict.fromkeys("bcd", wait_ns))
+    return mesh
+
+
+@pytest.mark.parametrize(
+    ("usual_worth", "wait_ns", "sends"),
+    [
+        (20.0, 5 * SECOND, 0),  # worth far less than what usually goes a congested way
+        (20.0, 0, 1),  # nobody waits
+        (2.0, 5 * SECOND, 1),  # worth as much as everything else
+    ],
+)
+def test_a_congested_way_gives_up_what_is_worth_far_less_than_usual(
+    usual_worth: float, wait_ns: int, sends: int
+) -> None:
+    mesh = congested(usual_worth, wait_ns)
+    broker = mesh.brokers["a"]
+
+    broker.publish(mesh.message(), 0)
+
+    assert len(broker.take_sends()) == sends
+    assert mesh.account.dropped["queue_full"] == (0 if sends else 3)
+
+
+def test_what_has_no_limit_is_sent_however_congested_its_way_is() -> None:
+    mesh = congested(1e6, 9 * SECOND)
+    mesh.table.insert(MeshSubscription("patient", "d", "untimed"))
+
+    mesh.brokers["a"].publish(mesh.message(topic="untimed"), 0)
+
+    assert len(mesh.brokers["a"].take_sends()) == 1
+
+
 def test_waits_are_reported_over_the_shorter_of_two_queues() -> None:
     mesh = Diamond(LATE)
     broker = mesh.brokers["a"]
@@ -245,6 +283,8 @@ def test_equal_sets_of_subscriptions_share_their_group() -> None:
 def test_options_out_of_range_are_refused() -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         MeshOptions(Fifo(), preference=1.5)
+    with pytest.raises(ValueError, match="thrift=-1"):
+        MeshOptions(Fifo(), thrift=-1.0)
 
 
 def test_a_copy_never_returns_to_a_broker_it_has_passed() -> None:

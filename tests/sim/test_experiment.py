@@ -80,7 +80,7 @@ def test_late_binding_beats_the_path_tree_under_overload() -> None:
 
 
 def test_what_does_not_earn_the_cost_of_its_way_is_not_sent() -> None:
-    free = small(product(paper_001(5.0, "worth")), minutes=5)
+    free = replace(small(product(paper_001(5.0, "worth")), minutes=5), thrift=0.0)
 
     plain, thrifty, none = (run(replace(free, send_cost=cost), 2) for cost in (0.0, 1.0, 1e6))
 
@@ -89,6 +89,19 @@ def test_what_does_not_earn_the_cost_of_its_way_is_not_sent() -> None:
     assert thrifty.matched == thrifty.in_time + thrifty.late + sum(thrifty.dropped.values())
     assert (none.traffic, none.in_time) == (none.published, 0)
     assert none.dropped == {"queue_full": none.matched}
+
+
+def test_thrift_saves_traffic_under_overload_and_nothing_on_an_idle_mesh() -> None:
+    busy = small(product(paper_001(10.0, "worth")), minutes=5)
+    idle = small(product(paper_001(0.2, "worth")), minutes=5)
+
+    thrifty, lavish = (run(replace(busy, thrift=thrift), 2) for thrift in (4.0, 0.0))
+    calm, unmoved = (run(replace(idle, thrift=thrift), 2) for thrift in (4.0, 0.0))
+
+    assert thrifty.traffic < 0.97 * lavish.traffic
+    assert thrifty.earning > 0.94 * lavish.earning
+    assert thrifty.matched == thrifty.in_time + thrifty.late + sum(thrifty.dropped.values())
+    assert (calm.traffic, calm.in_time) == (unmoved.traffic, unmoved.in_time)
 
 
 @pytest.mark.parametrize("reading", [name for name in READINGS if name not in ("literal", "timeout")])

@@ -57,15 +57,15 @@ def test_the_papers_own_settings_are_as_printed() -> None:
 
 
 def test_ideas_are_added_one_by_one() -> None:
-    settings = [
-        Job("002", 6, "psd", 15.0, name, -1.0, 1).setting()
-        for name in ("worth", "worth-late", "worth-late-epsilon", "worth-late-preference", "timebound")
-    ]
+    late = "worth-late"
+    names = ("worth", late, f"{late}-epsilon", f"{late}-preference", f"{late}-waits", "timebound")
+    settings = [Job("002", 6, "psd", 15.0, name, -1.0, 1).setting() for name in names]
 
-    assert [one.reading.routing for one in settings] == ["tree", "late", "late", "late", "late"]
-    assert [one.epsilon > 0.01 for one in settings] == [False, False, True, True, True]
-    assert [one.preference > 0 for one in settings] == [False, False, False, True, True]
-    assert [one.waiting_share > 0 for one in settings] == [False, False, False, False, True]
+    assert [one.reading.routing for one in settings] == ["tree", *["late"] * 5]
+    assert [one.epsilon > 0.01 for one in settings] == [False, False, True, True, True, True]
+    assert [one.preference > 0 for one in settings] == [False, False, False, True, True, True]
+    assert [one.waiting_share > 0 for one in settings] == [False, False, False, False, True, True]
+    assert [one.thrift > 0 for one in settings] == [False, False, False, False, False, True]
     assert Job("002", 6, "psd", 15.0, "timebound-eb", -1.0, 1).setting().strategy == "eb"
 
 

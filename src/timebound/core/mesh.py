@@ -15,7 +15,7 @@ from timebound.core.delay import LinkDelay
 from timebound.core.mesh_account import MeshAccount
 from timebound.core.mesh_message import Copy, MeshMessage, MessageKey, Offer, Waiting
 from timebound.core.mesh_neighbour import Neighbour
-from timebound.core.mesh_options import LATE, MATCH, LocalDelivery, MeshOptions, Send
+from timebound.core.mesh_options import LATE, MATCH, THRIFT_MOST, LocalDelivery, MeshOptions, Send
 from timebound.core.mesh_readings import endless_entry
 from timebound.core.mesh_routes import Router
 from timebound.core.mesh_table import HomeGroup, SubscriptionTable
@@ -284,7 +284,7 @@ class MeshBroker:
                 groups = self._better_here(offer, neighbour, now_ns)
                 if not groups:
                     continue
-            if self.options.send_cost > 0.0 and not self._pays(neighbour, waiting, groups, now_ns):
+            if self.options.is_thrifty and not self._pays(neighbour, waiting, groups, now_ns):
                 self._lose(Offer(waiting, neighbour.name, groups), Reason.QUEUE_FULL, now_ns)
                 continue
             self._send(neighbour, waiting, groups, now_ns)
@@ -305,14 +305,33 @@ class MeshBroker:
         self._sends.append(Send(neighbour.name, copy, waited_ns))
 
     def _pays(self, neighbour: Neighbour, waiting: Waiting, groups: list[HomeGroup], now_ns: int) -> bool:
-        """Whether these groups are expected to be worth the links that the message passes on its way."""
+        """Whether these groups are worth the links that the message passes on its way to them.
+
+        For every link that is what sending costs, and a share of what this link usually sends is worth,
+        the more congested the way the larger: what is worth little leaves its place there to others.
+        """
         what = waiting.what
+        timeout_ns = what.message.timeout_ns
         size = float(what.size_bytes)
         age = float(now_ns - what.message.published_ns)
-        value = 0.0
+        value = waits = allowed = 0.0
         for group in groups:
             value += self.router.reach(neighbour, group.home).stake(group, what.message, size, age)
-        return value >= self.options.send_cost * float(self.router.links_to(neighbour.name, groups))
+            waits += float(neighbour.wait_beyond_ns(group.home))
+            limit_ns = group.deadline_ns
+            if not limit_ns or 0 < timeout_ns < limit_ns:
+                limit_ns = timeout_ns
+            if not limit_ns:
+                return True  # what has no limit is never given up
+            allowed += float(limit_ns)
+        count = float(len(groups))
+        links = float(self.router.links_to(neighbour.name, groups))
+        share = self.options.thrift * neighbour.congestion(waits / count)
+        least = self.options.send_cost + min(share, THRIFT_MOST) * neighbour.usual_worth
+        if value < least * links:
+            return False
+        neighbour.note_worth(value / links, allowed / count)
+        return True
 
     def _better_here(self, offer: Offer, neighbour: Neighbour, now_ns: int) -> list[HomeGroup]:
         """The groups that this link should take; the others wait on for a link that suits them better.

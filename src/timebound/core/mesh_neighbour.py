@@ -20,6 +20,10 @@ from timebound.core.strategy.entry import SCALE_FLOOR_NS, Audience, Term
 AUDIENCES_MAX: Final = 20_000
 # How much one message's waiting time moves the link's mean.
 _WAIT_STEP: Final = 0.1
+# How much one message moves the link's mean of worth and of time allowed: that of some fifty counts.
+_WORTH_STEP: Final = 0.02
+# More messages ahead than this say no more about a way. Beyond it only the part of the time waited counts.
+_AHEAD_MOST: Final = 3.0
 # Reported waits that moved less than this many messages' sending times change nothing here.
 _WAIT_DRIFT: Final = 0.25
 _NS_PER_BYTE: Final = NS_PER_S / KILOBYTE
@@ -81,6 +85,7 @@ class Neighbour:
     __slots__ = (
         "_audiences",
         "_waits_beyond",
+        "allowed_ns",
         "delay",
         "free_ns",
         "is_busy",
@@ -88,6 +93,7 @@ class Neighbour:
         "name",
         "queue",
         "reaches",
+        "usual_worth",
         "wait_ns",
         "waiting_share",
     )
@@ -101,6 +107,8 @@ class Neighbour:
         self.is_up = True
         self.free_ns = 0  # when it is expected to be free, if busy
         self.wait_ns = 0.0  # mean time that what was sent had waited here
+        self.usual_worth = 0.0  # mean of what was sent: expected to earn, for each link still to pass
+        self.allowed_ns = 0.0  # mean of the time that it was allowed
         # Of a single group, by its number. Messages for several groups hardly ever meet the same ones again.
         self._audiences: dict[int, Audience] = {}
         self.reaches: dict[str, Reach] = {}  # by home
@@ -151,6 +159,25 @@ class Neighbour:
             return 0.0
         left_ns = self.free_ns - now_ns
         return self.wait_ns + (float(left_ns) if left_ns > 0 else 0.0)
+
+    def congestion(self, wait_beyond_ns: float) -> float:
+        """How congested the way beyond this link is: messages ahead squared, times part of the time waited.
+
+        Either alone misleads. Many small messages ahead of one harm nobody who has time, and half of a short
+        time is soon waited for a single large one; the square leaves alone what is busy but hardly late.
+        The wait for this link does not count: whatever it sends next has already been chosen as the best.
+        """
+        first_ns = self.queue.link.first_ns
+        if self.allowed_ns <= 0.0 or first_ns <= 0.0:
+            return 0.0
+        ahead = min(wait_beyond_ns / first_ns, _AHEAD_MOST)
+        return ahead * ahead * wait_beyond_ns / self.allowed_ns
+
+    def note_worth(self, worth: float, allowed_ns: float) -> None:
+        """A message is sent that is worth so much for each link of its way."""
+        step = _WORTH_STEP if self.allowed_ns > 0.0 else 1.0
+        self.usual_worth += step * (worth - self.usual_worth)
+        self.allowed_ns += step * (allowed_ns - self.allowed_ns)
 
     def wait_beyond_ns(self, home: str) -> int:
         return self._waits_beyond.get(home, 0)

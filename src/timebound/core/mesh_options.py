@@ -21,6 +21,10 @@ PREFERENCE: Final = 0.7
 # How much of the waiting time that neighbours report is counted on. The mean is of messages that
 # were chosen; what is urgent or worth much waits less.
 WAITING_SHARE: Final = 0.4
+# How soon what is worth little is given up before a congested way (docs/decisions/0055), and how much of
+# the usual worth is always enough.
+THRIFT: Final = 4.0
+THRIFT_MOST: Final = 0.75
 
 
 class MeshOptions:
@@ -29,12 +33,14 @@ class MeshOptions:
     `preference` 0 lets the first free link take all it can reach, `waiting_share` 0 ignores what
     neighbours report. `send_cost` is what sending a message over one link costs, in the unit of
     prices: what is not expected to earn the cost of its whole way is given up, and its place on the
-    links goes to what is worth more.
+    links goes to what is worth more. `thrift` does the same in proportion to how congested the way is,
+    and to what is usually sent there; 0 leaves that out.
     """
 
     __slots__ = (
         "drops_duplicates",
         "epsilon",
+        "is_thrifty",
         "message_bytes",
         "messages_max",
         "never_drops",
@@ -43,6 +49,7 @@ class MeshOptions:
         "routing",
         "send_cost",
         "strategy",
+        "thrift",
         "waiting_share",
     )
 
@@ -55,6 +62,7 @@ class MeshOptions:
         preference: float = PREFERENCE,
         waiting_share: float = WAITING_SHARE,
         send_cost: float = 0.0,
+        thrift: float = THRIFT,
         processing_ns: int = 0,
         message_bytes: int = 0,
         messages_max: int = 10_000,
@@ -67,12 +75,16 @@ class MeshOptions:
             )
         if not 0.0 <= send_cost < math.inf:
             raise ValueError(f"send_cost={send_cost} is not a finite number of at least 0")
+        if not 0.0 <= thrift < math.inf:
+            raise ValueError(f"thrift={thrift} is not a finite number of at least 0")
         self.strategy = strategy
         self.routing = routing
         self.epsilon = epsilon
         self.preference = preference
         self.waiting_share = waiting_share
         self.send_cost = send_cost
+        self.thrift = thrift
+        self.is_thrifty = send_cost > 0.0 or thrift > 0.0
         self.processing_ns = processing_ns
         self.message_bytes = message_bytes  # behind FT; 0 learns it
         self.messages_max = messages_max

@@ -81,9 +81,12 @@ class Share:
 
 
 class HomeGroup:
-    """Subscriptions of one home that one message matched; `number` tells groups apart."""
+    """Subscriptions of one home that one message matched; `number` tells groups apart.
 
-    __slots__ = ("home", "number", "penalty_micro", "shares", "subscriptions")
+    `deadline_ns` is the mean of their deadlines, 0 if one of them has none.
+    """
+
+    __slots__ = ("deadline_ns", "home", "number", "penalty_micro", "shares", "subscriptions")
 
     def __init__(self, number: int, subscriptions: list[MeshSubscription]) -> None:
         self.number = number
@@ -101,6 +104,10 @@ class HomeGroup:
             share.count += 1
             self.penalty_micro += subscription.penalty_micro
         self.shares: list[Share] = list(shares.values())
+        self.deadline_ns = 0
+        if all([share.deadline_ns for share in self.shares]):
+            total_ns = sum([share.deadline_ns * share.count for share in self.shares])
+            self.deadline_ns = total_ns // len(subscriptions)
 
 
 class SubscriptionTable:

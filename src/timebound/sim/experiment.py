@@ -164,6 +164,7 @@ def _options(setting: Setting) -> MeshOptions:
         preference=setting.preference,
         waiting_share=setting.waiting_share,
         send_cost=setting.send_cost,
+        thrift=setting.thrift,
         processing_ns=setting.processing_ns,
         message_bytes=setting.message_bytes,
         drops_duplicates=reading.routing != "match-all",

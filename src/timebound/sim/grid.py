@@ -13,8 +13,8 @@ from timebound.sim.papers import paper_001, paper_002, product
 from timebound.sim.readings import read_as
 from timebound.sim.setting import Setting
 
-# The papers' names of strategies beside ours; `timebound` is late binding with the default strategy,
-# the names before it add its ideas one by one, and `timebound-eb` has all of them but the strategy.
+# The papers' names of strategies beside ours; `timebound` is what the broker does by default: late
+# binding with `worth`. The names before it add its ideas one by one; `timebound-eb` has all but the strategy.
 STRATEGIES: Final = {
     "fifo": "fifo",
     "fcfs": "fifo",
@@ -30,6 +30,7 @@ STRATEGIES: Final = {
     "worth-late": "worth",
     "worth-late-epsilon": "worth",
     "worth-late-preference": "worth",
+    "worth-late-waits": "worth",
     "timebound-eb": "eb",
     "timebound": "worth",
 }
@@ -94,10 +95,12 @@ def _with_ideas(setting: Setting, strategy: str) -> Setting:
     if "-late" not in strategy:
         return setting
     late = replace(setting, reading=whole.reading)
-    if strategy.endswith(("-epsilon", "-preference")):
+    if strategy.endswith(("-epsilon", "-preference", "-waits")):
         late = replace(late, epsilon=whole.epsilon)
-    if strategy.endswith("-preference"):
+    if strategy.endswith(("-preference", "-waits")):
         late = replace(late, preference=whole.preference)
+    if strategy.endswith("-waits"):
+        late = replace(late, waiting_share=whole.waiting_share)
     return late
 
 

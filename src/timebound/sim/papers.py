@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from timebound.core.mesh_options import MESH_EPSILON, PREFERENCE, WAITING_SHARE
+from timebound.core.mesh_options import MESH_EPSILON, PREFERENCE, THRIFT, WAITING_SHARE
 from timebound.sim.draws import choice, fixed, uniform
 from timebound.sim.setting import (
     LinkSetting,
@@ -108,5 +108,6 @@ def product(setting: Setting) -> Setting:
         epsilon=MESH_EPSILON,
         preference=PREFERENCE,
         waiting_share=WAITING_SHARE,
+        thrift=THRIFT,
         reading=replace(setting.reading, routing="late"),
     )

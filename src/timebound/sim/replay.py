@@ -86,7 +86,7 @@ def open_runs(context: bytes) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
 
 def replay(load: Load, strategy: str, weight: float, seed: int) -> dict[str, Any]:
     """Let a load arrive under a strategy; gives what RESULTS lists."""
-    options = MeshOptions(strategy_named(strategy, weight=weight), epsilon=EPSILON, processing_ns=0)
+    options = MeshOptions(strategy_named(strategy, weight=weight), epsilon=EPSILON, thrift=0.0)
     account = MeshAccount()
     cluster = Cluster(options, account, load.until_ns)
     streams = Streams(seed)

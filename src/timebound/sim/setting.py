@@ -141,4 +141,5 @@ class Setting:
     preference: float = 0.0  # late binding: see core/mesh_options.py
     waiting_share: float = 0.0
     send_cost: float = 0.0
+    thrift: float = 0.0
     is_tracing: bool = False

@@ -289,6 +289,7 @@ KEYS: Final[dict[str, Key]] = {
     "waiting_share": Key(
         "of late binding, how much of reported waits counts", _with("waiting_share"), most=1.0
     ),
+    "thrift": Key("of late binding, how soon a congested way gives up what is worth little", _with("thrift")),
     "routing": Key("how paths are chosen", _with_reading("routing"), words=tuple(ROUTINGS)),
     "drops": Key("what plain strategies drop", _with_reading("drops"), words=DROPS),
     "estimates": Key("whether links are known or measured", _with("estimates"), words=ESTIMATES),
