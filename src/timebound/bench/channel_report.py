@@ -86,7 +86,7 @@ def _utilisation_table(run: UtilisationRun) -> Table:
     where = "two channels, federated" if run.federated else "one channel"
     title = (
         f"Utilisation, {where} (published: over {run.published:.0%})\n"
-        f"  every deadline kept, but for stops of the machine: {_reached(run, 'corrected')}\n"
+        f"  every deadline kept in most bursts, but for stops of the machine: {_reached(run, 'corrected')}\n"
         f"  every deadline kept in one burst of each load: {_reached(run, 'best')}\n"
         f"  every deadline kept in all bursts: {_reached(run, 'always')}"
     )

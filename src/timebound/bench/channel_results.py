@@ -84,8 +84,9 @@ class UtilisationStep:
 class Reached:
     """The highest utilisation up to which deadlines were kept, judged in three ways.
 
-    `corrected`: in every burst, but for misses that the machine's stops explain. Raw, with every miss
-    counted: `best` in at least one burst of each load, `always` in every burst.
+    `corrected`: in most bursts of each load, but for misses that the machine's stops explain; not every stop
+    is seen, so one burst may fail. Raw, with every miss counted: `best` in at least one burst of each
+    load, `always` in every burst.
     """
 
     corrected: float

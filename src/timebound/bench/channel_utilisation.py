@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from statistics import median_high
 from threading import Thread
 from typing import Final
 
@@ -144,7 +145,7 @@ def sum_up(steps: Sequence[UtilisationStep]) -> UtilisationStep:
 def reached(steps: Sequence[UtilisationStep]) -> Reached:
     """The highest utilisation before the first load that failed, for each way of judging."""
     return Reached(
-        corrected=_highest(steps, lambda step: sum(step.unexplained) == 0),
+        corrected=_highest(steps, lambda step: median_high(step.unexplained) == 0),
         best=_highest(steps, lambda step: min(step.missed) == 0),
         always=_highest(steps, lambda step: sum(step.missed) == 0),
     )

@@ -101,8 +101,10 @@ class Consumer:
         self.lane_key = BEST_EFFORT if meter is None else meter.operation.period_ns
         self.sub_priority = 0 if meter is None else -meter.operation.criticality
         self.is_closed = False
-        # How long it may run before others of its lane are served elsewhere, and before it is reported.
-        self.patience_ns = PATIENCE_NS + (0 if meter is None else meter.operation.cost_ns)
+        # The processor time it may use; how long it may take for that before others of its lane are served
+        # elsewhere, with an eighth for interruptions; and how long before it is reported.
+        self.budget_ns = PATIENCE_NS + (0 if meter is None else meter.operation.cost_ns)
+        self.patience_ns = self.budget_ns + (0 if meter is None else meter.operation.cost_ns // 8)
         self.stall_ns = STALL_NS if meter is None else max(OPERATION_STALL_NS, meter.operation.period_ns)
         # Changed by its lane alone: it kept others waiting, so it runs apart; and its quick runs since.
         self.is_slow = False

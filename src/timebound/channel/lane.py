@@ -151,7 +151,7 @@ class Worker:
             return True
         begin_ns = consumer.cpu_begin_ns
         used_ns = time.clock_gettime_ns(self.cpu_clock) - begin_ns
-        return begin_ns != NOT_BEGUN and used_ns > consumer.patience_ns
+        return begin_ns != NOT_BEGUN and used_ns > consumer.budget_ns
 
 
 class Lane(Queue):
