@@ -273,6 +273,51 @@ async def test_new_weight_lets_no_message_overtake_another_of_its_topic(build: B
     assert payloads(seen, "alarm/x") == [f"a{number}".encode() for number in range(100)]
 
 
+async def test_weight_set_under_load_counts_within_a_cycle(build: Build) -> None:
+    house = build()
+    input_ = house.driver.input
+    input_.turn_ns = 1
+    input_.flows.set_weight("alarm/#", 3, 0)
+    a, b = pair(house)
+    contend(house)
+    house.send(a, *numbered("a", "alarm/x", 60))
+    house.send(b, *numbered("b", "log/x", 60))
+    house.driver.turn()
+
+    # Cells at 1/8, 3/8, 5/8 and 7/8 instead of 1/6, 1/2 and 5/6: from 7/8 on.
+    assert input_.flows.set_weight("alarm/#", 4, 0).accepted
+
+    assert input_.flows.weights() == {"alarm/#": 4, "#": 1}
+    assert input_.flows.background("alarm/x").weight == 3
+    assert input_.flows.admission.unsettled() == ["\0alarm/#"]
+    house.driver.turn()
+    assert input_.flows.background("alarm/x").weight == 4
+    input_.patrol()
+    assert input_.flows.admission.unsettled() == []
+    finish(house)
+
+
+async def test_flow_that_raises_its_topics_weight_is_told_from_when_its_promise_holds(build: Build) -> None:
+    house = build()
+    input_ = house.driver.input
+    input_.turn_ns = 1
+    c, d = house.open(Connect("c"))[0], house.open(Connect("d"))[0]
+    first = input_.flows.advertise(c, Contract("c", "t", interval_ns=10_000_000, weight=3), 0)
+    a, b = pair(house)
+    contend(house)
+    house.send(a, *numbered("a", "x", 60))
+    house.send(b, *numbered("b", "y", 60))
+    house.driver.turn()
+
+    second = input_.flows.advertise(d, Contract("d", "t", interval_ns=10_000_000, weight=4), 0)
+
+    assert first.reason.endswith(" ms")
+    assert second.reason.endswith(" ms, once its weight counts: within a cycle")
+    assert [row["weight"] for row in input_.flows.report()["rows"]] == [4, 4]
+    finish(house)
+    assert input_.scheduler.topics["t"].weight == 4
+
+
 async def test_removed_weight_lets_topics_go_by_the_next_filter(build: Build) -> None:
     house = build()
     input_ = house.driver.input
