@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from threading import Thread
 
@@ -21,6 +22,9 @@ from timebound.channel import (
     all_of,
     every,
 )
+from timebound.channel.consumer import STALL_NS
+from timebound.channel.steps import Steps
+from timebound.units import MILLISECOND
 
 LIMIT_S = 10.0
 
@@ -193,3 +197,86 @@ async def test_wait_idle_lets_coroutines_under_way_end() -> None:
     await dispatch.wait_idle(LIMIT_S)
 
     assert got == [1]
+
+
+def compute(until_ns: int) -> None:
+    """Keep the thread busy, as a consumer does that never waits."""
+    while time.monotonic_ns() < until_ns:
+        pass
+
+
+@pytest.mark.parametrize("is_coroutine", [False, True])
+async def test_consumer_that_keeps_the_loop_to_itself_is_reported_and_may_be_evicted(
+    is_coroutine: bool,
+) -> None:
+    reports: list[Report] = []
+
+    def selfish(event: Event) -> None:
+        compute(time.monotonic_ns() + STALL_NS + MILLISECOND)
+
+    async def selfish_coroutine(event: Event) -> None:
+        await asyncio.sleep(0)
+        selfish(event)
+        await asyncio.sleep(0)
+
+    with looped(reports) as channel:
+        consumer = selfish_coroutine if is_coroutine else selfish
+        channel.connect(consumer, "a", name="selfish", evict_slow=True)
+        channel.supplier("s", "a").push("a")
+        await wait_until_has(reports, 2)
+
+    assert [r.kind for r in reports] == [Kind.STALLED, Kind.EVICTED]
+    assert reports[0].message.startswith("has kept a thread that others need for ")
+
+
+async def test_cost_of_a_coroutine_is_that_of_its_steps_alone() -> None:
+    reports: list[Report] = []
+    gate, other = asyncio.Event(), asyncio.Event()
+
+    async def waits(event: Event) -> None:
+        await gate.wait()
+        compute(time.monotonic_ns() + 2 * MILLISECOND)
+
+    async def computes(event: Event) -> None:
+        compute(time.monotonic_ns() + 20 * MILLISECOND)
+        other.set()
+
+    with looped(reports) as channel:
+        operation = channel.scheduler.operation
+        channel.connect(waits, "a", name="waits", operation=operation("w", period="1s", cost="1ms"))
+        channel.connect(computes, "a", name="computes")
+        channel.supplier("s", "a").push("a")
+        await asyncio.wait_for(other.wait(), LIMIT_S)
+        gate.set()
+        await wait_until_has(reports, 1)
+        (report,) = channel.scheduler.report()
+
+    assert (reports[0].kind, reports[0].consumer) == (Kind.OVERRUN, "waits")
+    assert MILLISECOND < report.cost_ns_max < 15 * MILLISECOND
+
+
+async def test_cancelled_coroutine_can_tidy_up_and_what_it_awaits_comes_back_to_it() -> None:
+    seen: list[object] = []
+
+    async def inner() -> str:
+        await asyncio.sleep(0)
+        return "value"
+
+    async def outer() -> None:
+        seen.append(await inner())
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            seen.append("tidied up")
+            raise
+
+    async def timed() -> None:
+        await Steps(outer())
+
+    task = asyncio.create_task(timed())
+    await wait_until_has(seen, 1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert seen == ["value", "tidied up"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -26,6 +27,8 @@ from timebound.channel import (
     source,
     watchdog,
 )
+from timebound.channel.consumer import STALL_NS
+from timebound.units import MILLISECOND
 
 
 class Clock:
@@ -379,3 +382,37 @@ def test_failed_connection_gives_its_operation_back(channel: EventChannel) -> No
 
         assert channel.scheduler.utilisation() == 0.0
         channel.connect(Recorder(), "a", operation=operation)
+
+
+def test_slow_consumer_of_a_reactive_channel_is_evicted_only_if_that_was_agreed(
+    channel: EventChannel, reports: list[Report]
+) -> None:
+    def slow(event: Event) -> None:
+        until_ns = time.monotonic_ns() + STALL_NS + MILLISECOND
+        while time.monotonic_ns() < until_ns:
+            pass
+
+    with channel:
+        channel.connect(slow, "a", name="tolerated")
+        channel.connect(slow, "a", name="watched", evict_slow=True)
+        channel.supplier("s", "a").push("a")
+
+        assert [c.name for c in channel.statistics().consumers] == ["tolerated"]
+    assert [(r.kind, r.consumer) for r in reports] == [(Kind.STALLED, "watched"), (Kind.EVICTED, "watched")]
+
+
+def test_consumer_that_exits_ends_neither_the_supplier_nor_the_round(
+    channel: EventChannel, reports: list[Report]
+) -> None:
+    got: list[object] = []
+
+    def exits(event: Event) -> None:
+        raise SystemExit(3)
+
+    with channel:
+        channel.connect(exits, "a", name="exits")
+        channel.connect(lambda e: got.append(e.payload), "a")
+        channel.supplier("s", "a").push("a", 1)
+
+    assert got == [1]
+    assert [(r.kind, r.consumer) for r in reports] == [(Kind.FAILED, "exits")]

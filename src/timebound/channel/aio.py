@@ -2,7 +2,8 @@
 
 One queue orders all deliveries by priority, sub-priority and arrival; a pump on the loop takes a few at
 a time, so other tasks get their turns. A coroutine runs as a task, one at a time for each consumer, so
-one that waits long delays only itself. Suppliers may push from any thread.
+one that waits long delays only itself. One that computes or blocks without awaiting keeps the loop from
+everybody, which no dispatcher can prevent; it is reported. Suppliers may push from any thread.
 """
 
 from __future__ import annotations
@@ -199,7 +200,7 @@ class AsyncioDispatch(Dispatcher):
             task.add_done_callback(self._tasks.pop)
             return
         else:
-            consumer.run(event)
+            consumer.run_in_shared_thread(event)
         self._end(consumer)
 
     async def _run(self, consumer: Consumer, event: Event) -> None:

@@ -186,7 +186,7 @@ class EventChannel(Owner):
         """Connect a consumer; without a dependency it receives every event.
 
         `where` must accept an event before it counts. `evict_after` failures in a row disconnect it, and
-        with `evict_slow` so does a full queue, or holding its lane for too long. `queue_max` bounds the
+        with `evict_slow` so does a full queue, or far too long at one event. `queue_max` bounds the
         deliveries that may wait for it.
 
         Raises:

@@ -17,6 +17,7 @@ from mypy_extensions import mypyc_attr
 from timebound.channel.event import TIMEOUT, TOGETHER, Event
 from timebound.channel.measure import Meter
 from timebound.channel.reports import Kind, Report
+from timebound.channel.steps import Steps
 from timebound.core.correlation import Correlator, Timeout
 from timebound.units import MILLISECOND, SECOND
 
@@ -139,7 +140,7 @@ class Consumer:
     def _passes(self, where: Predicate, event: Event) -> bool:
         try:
             return bool(where(event))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self.fail(event, error)
             return False
 
@@ -157,7 +158,10 @@ class Consumer:
         return Event(TOGETHER, self.name, None, now_ns, "", 0, tuple(events))
 
     def run(self, event: Event) -> None:
-        """Call the consumer. Whatever it raises stays here, is counted and reported."""
+        """Call the consumer. Whatever it raises stays here, is counted and reported.
+
+        `SystemExit` is no exception: it would end the thread of somebody else. Ctrl-C is the program's.
+        """
         if self.is_closed:
             return
         if self.meter is not None:
@@ -165,7 +169,7 @@ class Consumer:
             return
         try:
             self.callback(event)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self.fail(event, error)
             return
         self.delivered += 1
@@ -177,28 +181,42 @@ class Consumer:
         self.cpu_begin_ns = begin_ns
         try:
             self.callback(event)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self.fail(event, error)
         else:
             self.delivered += 1
             self.failures_in_row = 0
-        cost_ns = time.thread_time_ns() - begin_ns
+        self._record(meter, time.thread_time_ns() - begin_ns, event)
+
+    def _record(self, meter: Meter, cost_ns: int, event: Event) -> None:
         if meter.record(cost_ns, self._owner.now_ns() - event.time_ns):
             stated_ns = meter.operation.cost_ns
             message = f"operation {meter.operation.name!r} cost {cost_ns} ns of a stated {stated_ns} ns"
             self._owner.report(Report(Kind.OVERRUN, self.name, message))
 
+    def run_in_shared_thread(self, event: Event) -> None:
+        """The same in a thread that others need, a supplier's or an event loop's: too long is reported."""
+        begin_ns = time.monotonic_ns()
+        self.run(event)
+        self._check_thread(time.monotonic_ns() - begin_ns)
+
     async def run_coroutine(self, event: Event) -> None:
-        """The same for a coroutine function. Its cost cannot be told from that of other tasks."""
+        """The same for a coroutine function, whose steps are timed one by one."""
+        steps = Steps(cast(Awaitable[object], self.callback(event)))
         try:
-            await cast(Awaitable[object], self.callback(event))
+            await steps
         except Exception as error:
             self.fail(event, error)
-            return
-        self.delivered += 1
-        self.failures_in_row = 0
+        else:
+            self.delivered += 1
+            self.failures_in_row = 0
         if self.meter is not None:
-            self.meter.record(0, self._owner.now_ns() - event.time_ns)
+            self._record(self.meter, steps.cost_ns, event)
+        self._check_thread(steps.longest_ns)
+
+    def _check_thread(self, taken_ns: int) -> None:
+        if taken_ns > STALL_NS:
+            self.stall(f"has kept a thread that others need for {taken_ns // MILLISECOND} ms")
 
     def fail(self, event: Event, error: BaseException) -> None:
         """Count and report a failure, and evict the consumer if it fails too often in a row."""

@@ -84,16 +84,19 @@ class Reactive(Dispatcher):
                 # Rare: dispatching is being swapped, so the delivery waits at the consumer.
                 assert self._redispatch is not None
                 self._redispatch(consumer, event, mask)
-            elif mask == PLAIN:
+            elif mask == PLAIN and not consumer.evict_slow:
                 consumer.run(event)
             else:
-                ready = consumer.evaluate(event, mask)
-                if ready is not None:
-                    consumer.run(ready)
+                self.submit(consumer, event, mask)
 
     def submit(self, consumer: Consumer, event: Event, mask: int) -> None:
         ready = event if mask == PLAIN else consumer.evaluate(event, mask)
-        if ready is not None:
+        if ready is None:
+            return
+        # Reading clocks would cost as much as a push does, so only those who asked for it are timed.
+        if consumer.evict_slow:
+            consumer.run_in_shared_thread(ready)
+        else:
             consumer.run(ready)
 
     def close(self, limit_ns: int) -> list[Pending]:

@@ -17,7 +17,7 @@ class Kind(Enum):
     FAILED = "failed"  # a consumer or its filter raised
     EVICTED = "evicted"  # a consumer was disconnected for its own trouble
     OVERRUN = "overrun"  # an operation cost more than it stated
-    STALLED = "stalled"  # a consumer has held its lane for too long
+    STALLED = "stalled"  # a consumer has been at one event for too long
     QUEUE_FULL = "queue_full"  # a consumer's queue had no room; the event was dropped for it
     NOTICE = "notice"  # something the operator should know, such as missing permissions
 
