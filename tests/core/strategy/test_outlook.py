@@ -141,6 +141,31 @@ def test_outlook_ends_where_deadlines_crowd() -> None:
     assert bound == pytest.approx(2.0, rel=0.01)
 
 
+def test_deadlines_one_message_time_apart_do_not_add_up() -> None:
+    link = sharp_link()
+    terms = [Term(2 * SECOND + step * 10 * MS, 2.0) for step in range(4)]
+    entry = Entry(None, 1_024, 0, Audience(terms))
+    entry.fit(link)
+
+    until, bound, _ = strategy_named("pc").outlook(entry, 0, 2.5, link)
+
+    assert until == math.inf
+    assert bound == pytest.approx(2.0, rel=0.02)
+
+
+def test_a_short_message_time_loses_little_however_many_deadlines_are_in_doubt() -> None:
+    # A deviation of 100 ms, and one message time is 1 ms: waiting for one costs 0.4 % of each price.
+    link = Link(LinkDelay(0.010, 0.1**2), 0.000_5, 0, 0)
+    link.first_ns = 1.0 * MS
+    entry = Entry(None, 1_024, 0, Audience([Term(2 * SECOND + step * MS, 1.0) for step in range(10)]))
+    entry.fit(link)
+
+    until, bound, _ = strategy_named("pc").outlook(entry, 0, 0.05, link)
+
+    assert until == math.inf
+    assert bound == pytest.approx(0.04, rel=0.01)
+
+
 def test_worth_that_is_sure_is_calm_until_it_is_in_doubt() -> None:
     link = sharp_link()
     entry = Entry(None, 1_000, 0, Audience([Term(1 * SECOND, 1.0), Term(2 * SECOND, 3.0)]))

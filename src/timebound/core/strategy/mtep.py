@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from timebound.core.strategy.base import WINDOWED, Strategy, success
+from timebound.core.delay import phi
+from timebound.core.strategy.base import WINDOWED, Strategy
 from timebound.core.strategy.entry import Entry, Link
 from timebound.core.strategy.outlook import Shape, outlook
 
@@ -36,17 +37,24 @@ class TotalEarning(Strategy):
         second = age + link.first_ns
         lost = entry.lost_below(age)
         index = entry.sure_from(second)
+        size = entry.size
+        timeout = entry.timeout
         earning = entry.audience.prices_from(index)  # EE
         earning_second = earning  # EE'
         penalty_second = 0.0  # EP'
         while index > lost:
             index -= 1
             term = terms[index]
-            chance = success(entry, term, age)
+            scale = size * term.deviation
+            if scale < entry.deviation_min:
+                scale = entry.deviation_min
+            allowed = term.allowed if term.allowed < timeout else timeout
+            spare = allowed - term.fixed - size * term.mean
+            chance = phi((spare - age) / scale)
             if chance < epsilon:
                 continue
             earning += term.price * chance
-            chance = success(entry, term, second)
+            chance = phi((spare - second) / scale)
             if chance >= epsilon:
                 earning_second += term.price * chance
                 penalty_second += term.penalty * (1.0 - chance)

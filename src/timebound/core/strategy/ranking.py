@@ -133,9 +133,12 @@ class Ranking:
                 top.valued_ns = now_ns
                 best = top
                 break
+            if best is not None and self._is_calm(top, best, now_ns):
+                continue
             self._leave_heap(top)
             self._value(top, now_ns)
             self._join_close(top)
+            top.is_fresh = best is not None
             if best is None or _beats(top, best):
                 best = top
         if best is not None:
@@ -149,41 +152,58 @@ class Ranking:
     def _appraise(self, node: Node, now_ns: int) -> bool:
         """Give a key to a node that is new or to be ranked anew; False if it has none, and is close."""
         if self.strategy.kind == WINDOWED:
-            node.key = self._calm_key(node, now_ns, math.inf)
+            node.key = self._calm_key(node, now_ns, self._level, math.inf)
             return node.key < math.inf
         node.value = self.strategy.value(node.entry, now_ns, self.link)
         node.valued_ns = now_ns
         node.key = -node.value
         return True
 
+    def _is_calm(self, top: Node, best: Node, now_ns: int) -> bool:
+        """Whether the top, whose bound may be one for later, surely does not beat the best now.
+
+        If so it has another bound; else it is to be valued.
+        """
+        self.windows.remove(top)
+        key = self._calm_key(top, now_ns, best.value, best.value)
+        if key == math.inf:
+            return False
+        self.bounds.change(top, key)
+        return not _may_beat(top, best)
+
     def _value(self, node: Node, now_ns: int) -> None:
+        if node.is_close:
+            node.key = node.value  # so that it is known whether it falls
         node.value = self.strategy.value(node.entry, now_ns, self.link)
         node.valued_ns = now_ns
         self.valued += 1
 
     def _renew(self, now_ns: int) -> None:
         """Give a new bound to every entry whose window has passed, or take it among the close ones."""
-        while True:
-            node = self.windows.take_due(now_ns)
-            if node is None:
-                return
-            key = self._calm_key(node, now_ns, self._level)
-            if key < math.inf:
-                self.bounds.change(node, key)
-            else:
-                self.bounds.remove(node)
-                self._join_close(node)
-                node.is_fresh = True
+        due = self.windows.take_due(now_ns)
+        while due is not None:
+            for node in due:
+                key = self._calm_key(node, now_ns, self._level, self._level)
+                if key < math.inf:
+                    self.bounds.change(node, key)
+                else:
+                    self.bounds.remove(node)
+                    self._join_close(node)
+                    node.is_fresh = True
+            due = self.windows.take_due(now_ns)
 
     def _retire(self, best: Node, now_ns: int) -> None:
-        """Send back to the heap the close entries that cannot win for a while."""
+        """Send back to the heap the close entries that cannot win for a while.
+
+        Only those are asked that are below what wins and fall: one that rises would soon be back.
+        """
         position = 0
         while position < len(self.close):
             node = self.close[position]
             if node.is_fresh:
                 node.is_fresh = False
-            elif node is not best:
-                key = self._calm_key(node, now_ns, self._level)
+            elif node is not best and node.value <= self._level and node.value <= node.key:
+                key = self._calm_key(node, now_ns, self._level, self._level)
                 if key < math.inf:
                     self._leave_close(node)
                     node.key = key
@@ -191,14 +211,14 @@ class Ranking:
                     continue
             position += 1
 
-    def _calm_key(self, node: Node, now_ns: int, bound_max: float) -> float:
-        """Open a window for a node in which a bound of at most this holds, and give it as a key of the heap.
+    def _calm_key(self, node: Node, now_ns: int, level: float, bound_max: float) -> float:
+        """Open a window for a node in which a bound holds, and give that as a key of the heap.
 
-        Infinity, and no window, if the bound is larger or would not hold for long.
+        Infinity, and no window, if the bound is larger than allowed or would not hold for long.
         """
         entry = node.entry
         self.bounded += 1
-        until, bound, is_exact = self.strategy.outlook(entry, now_ns, self._level, self.link)
+        until, bound, is_exact = self.strategy.outlook(entry, now_ns, level, self.link)
         if bound > bound_max and not is_exact:
             return math.inf
         until_ns = entry.published_ns + int(until) if until < _FAR else NEVER_NS
@@ -214,6 +234,7 @@ class Ranking:
 
     def _join_close(self, node: Node) -> None:
         node.is_close = True
+        node.key = math.inf
         node.position = len(self.close)
         self.close.append(node)
 

@@ -69,15 +69,16 @@ class Windows:
         node.bucket = -1
         self._count -= 1
 
-    def take_due(self, now_ns: int) -> Node | None:
-        """Take out a node whose bound does not hold now, or None if all do."""
+    def take_due(self, now_ns: int) -> list[Node] | None:
+        """Take out some nodes whose bound does not hold now, or None if all do."""
         current = (now_ns - self._origin_ns) // self._width_ns
         while self._next <= current:
-            bucket = self._buckets.get(self._next)
+            bucket = self._buckets.pop(self._next, None)
             if bucket is not None:
-                node = bucket[len(bucket) - 1]
-                self.remove(node)
-                return node
+                for node in bucket:
+                    node.bucket = -1
+                self._count -= len(bucket)
+                return bucket
             if current - self._next > _JUMP * len(self._buckets) + _JUMP:
                 # Not beyond the next bucket: a node may still be put into one before the first filled.
                 self._next = current + 1
