@@ -28,7 +28,7 @@ from timebound.units import MILLISECOND, SECOND
 HIGH_PERIOD_NS: Final = 100 * MILLISECOND
 LOW_PERIOD_NS: Final = 200 * MILLISECOND
 LOW_SHARE: Final = 0.3
-TARGETS: Final = (0.6, 0.8, 0.9, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.9925, 0.995, 0.9975, 0.999, 1.0)
+TARGETS: Final = (0.6, 0.8, 0.9, 0.95, 0.97, 0.98, 0.985, 0.99, 0.9925, 0.995, 0.9975)
 # What a supplier itself states as its cost: it only pushes.
 SUPPLIER_COST_NS: Final = 20_000
 # Shorter than the 950 ms that real-time tasks may run on end (sched_rt_runtime_us).

@@ -64,6 +64,9 @@ class Available:
         self.cost_ns_max: Final = cost_ns_max
         self.period_ns_min: Final = period_ns_min
 
+    def __repr__(self) -> str:
+        return f"Available(cost_ns_max={self.cost_ns_max}, period_ns_min={self.period_ns_min})"
+
 
 class Verdict:
     """Whether a set is schedulable, which test said so, and if not, which operation would be late.
