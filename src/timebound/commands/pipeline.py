@@ -15,13 +15,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from timebound.errors import TimeboundError
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from timebound.pipeline.batch import Step, Summary
+    from timebound.pipeline.stream import Restarted
 
 MICRO: Final = 1_000_000
 # Beyond so many rows a run takes minutes, and the second compiler of Java pays.
@@ -88,6 +86,7 @@ def live(
     ] = "",
     tls_ca: Annotated[str, typer.Option(help="Certificate authority of the brokers, if they use TLS.")] = "",
     master: Master = None,
+    remote: Remote = None,
     once: Annotated[bool, typer.Option("--once", help="End when all that is there has been read.")] = False,
 ) -> None:
     """Measure links and watch deliveries as they happen; publish models and alarms to the brokers."""
@@ -96,42 +95,35 @@ def live(
     given = {"servers": servers, "user": user, "password": password, "tlsCa": tls_ca}
     options = {name: value for name, value in given.items() if value}
     trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": stream.TRIGGER}
-    with _spark(master, None, "pipeline live", is_short=False) as spark:
+    with _spark(master, remote, "pipeline live", is_short=False) as spark:
         publish = stream.publisher(options)
         rows = stream.read_live(spark, options)
         queries = [
-            stream.start_alarms(rows, out / "alarms", publish, **trigger),
-            stream.start_links(rows, out / "links", publish, **trigger),
+            stream.Restarted(lambda: stream.start_alarms(rows, out / "alarms", publish, **trigger)),
+            stream.Restarted(lambda: stream.start_links(rows, out / "links", publish, **trigger)),
         ]
         _follow(queries, once=once)
 
 
-def _follow(queries: list[StreamingQuery], *, once: bool) -> None:
+def _follow(queries: list[Restarted], *, once: bool) -> None:
     """Show how far the queries are until they end, or until Ctrl-C."""
     from timebound.pipeline.stream import describe
 
     with screen.status("reading") as status:
         try:
-            while any(query.isActive for query in queries):
+            while any(one.query.isActive for one in queries):
                 time.sleep(FOLLOW_S)
-                told = [f"{query.name}: batch {describe(query)['batch']}" for query in queries]
+                told = [f"{one.query.name}: batch {describe(one.query)['batch']}" for one in queries]
                 status.update(", ".join(told))
-                _raise_failed(queries)
+                for one in queries:
+                    one.check()
         except KeyboardInterrupt:
             screen.print("stopping; the next start goes on from here", style="dim")
         finally:
-            for query in queries:
-                query.stop()
-    _raise_failed(queries)
+            for one in queries:
+                one.query.stop()
     if once:
         screen.print("all that was there has been read", style="dim")
-
-
-def _raise_failed(queries: list[StreamingQuery]) -> None:
-    for query in queries:
-        failure = query.exception()
-        if failure is not None:
-            raise TimeboundError(f"{query.name} failed: {str(failure).splitlines()[0]}")
 
 
 def _tune(spark: SparkSession, rows: DataFrame, links: DataFrame) -> DataFrame:

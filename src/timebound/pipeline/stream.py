@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from timebound.errors import TimeboundError
 from timebound.pipeline import links, quality, windows
 from timebound.pipeline.schema import COLUMNS, normalise, trace_schema
 
@@ -28,6 +29,8 @@ ALARM_TOPIC: Final = "$timebound/alarm/"
 # Micro-batches whose samples count for the model of a link.
 BATCHES_KEPT: Final = 30
 TRIGGER: Final = "2 seconds"
+STARTS_MAX: Final = 4
+WORKER_IS_LATE: Final = "failed to connect back"
 
 MESSAGE_FIELDS: Final = "topic string, payload binary, retain boolean"
 
@@ -78,6 +81,50 @@ def start_links(rows: DataFrame, checkpoint: Path, publish: Publish, **trigger: 
 
     writer = good.writeStream.queryName("timebound-links").foreachBatch(handle)
     return writer.option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()
+
+
+class Restarted:
+    """A query that is started again, a few times, where Spark gave up on its Python worker.
+
+    Spark gives such a worker 10 s to call back, which no option changes and a busy machine exceeds.
+    Nothing is lost: the query goes on from its checkpoint.
+    """
+
+    def __init__(self, start: Callable[[], StreamingQuery]) -> None:
+        """Start the query.
+
+        Raises:
+            TimeboundError: it does not start.
+        """
+        self._start = start
+        self._starts_left = STARTS_MAX
+        self.query = self._begin()
+
+    def check(self) -> None:
+        """Start the query again if it has failed for a reason that may have passed.
+
+        Raises:
+            TimeboundError: it has failed otherwise.
+        """
+        failure = self.query.exception()
+        if failure is not None:
+            self._refuse(failure)
+            self.query = self._begin()
+
+    def _begin(self) -> StreamingQuery:
+        from pyspark.errors import PySparkException
+
+        while True:
+            self._starts_left -= 1
+            try:
+                return self._start()
+            except PySparkException as error:
+                self._refuse(error)
+
+    def _refuse(self, failure: Exception) -> None:
+        if not self._starts_left or WORKER_IS_LATE not in str(failure):
+            lines = str(failure).splitlines()
+            raise TimeboundError(f"a live query failed: {lines[0] if lines else failure!r}") from failure
 
 
 def _publish_some(messages: DataFrame, publish: Publish) -> None:
