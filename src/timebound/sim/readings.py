@@ -50,6 +50,12 @@ def _timeout(setting: Setting) -> Setting:
     )
 
 
+def _late_second(setting: Setting) -> Setting:
+    # Links from a publisher's broker to a subscriber's.
+    links = len(setting.topology.layers) - 1
+    return replace(setting, message_bytes=links * setting.message_bytes)
+
+
 def _mixed_sizes(setting: Setting) -> Setting:
     sizes = uniform(10 * 1_024, 90 * 1_024)
     publishers = tuple(replace(one, size_bytes=sizes) for one in setting.publishers)
@@ -73,6 +79,7 @@ READINGS: Final[dict[str, tuple[str, Change]]] = {
     "periodic": ("publishers send at fixed intervals", _periodic),
     "kilobyte": ("every KB draws its own rate", _per_kilobyte),
     "clip": ("rates are clipped instead of drawn again", _clipped),
+    "late-second": ("sent second is later by the time over the whole way, not one link", _late_second),
     "mixed-sizes": ("beyond the papers: messages of 10 to 90 KB", _mixed_sizes),
     "timeout": ("messages without a timeout get one of 20 to 60 s", _timeout),
 }
