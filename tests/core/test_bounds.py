@@ -289,6 +289,10 @@ class TestSearchIsShort:
         for cells in range(1, 2 * limited.cells):
             span = scene.rotation().span(scene.topic, cells)
             assert span <= limited.span(scene.topic, cells) <= limited.span_limit(scene.topic, cells)
+            assert span <= limited.whole_cycles(scene.topic, cells)
+        # The message after the burst is the last whose wait can be the longest.
+        quanta = 1 + limited.whole_cycles(scene.topic, (scene.burst + 1) * scene.parts)
+        assert scene.tight().delay_ns <= quanta * QUANTUM
 
     def test_one_nanosecond_above_its_share_a_cycle_is_enough(self) -> None:
         scene = Scene([400, 7, 3], [3, 2, 1], EVEN, 0, 1, 0)

@@ -114,6 +114,14 @@ class Rotation:
         """Return what `span` cannot exceed, in a straight line: no search through the cycle."""
         return -(-(cells * self.length + self._slack(topic)) // self._counts[topic])
 
+    def whole_cycles(self, topic: int, cells: int) -> int:
+        """Return the quanta of all cycles that so many of a topic's cells begin in, and of one more.
+
+        No `span` is longer. The one more is for later messages of a flow below its share: each comes an
+        interval later, which is more than its part of a cycle, but cycles are counted whole here.
+        """
+        return (cells // self._counts[topic] + 2) * self.length
+
     def looks_max(self, topic: int) -> int:
         """Return how many messages may be looked at one by one to find a flow's bound; 0: all."""
         if not self._is_limited:
