@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -12,12 +12,16 @@ from rich.table import Table
 from timebound.commands import pubsub_options as given
 from timebound.commands.sweep import printer
 
+if TYPE_CHECKING:
+    from timebound.pubsub import Connecting
+
 EXAMPLES = (
     "Examples:  timebound bounds  ·  timebound bounds plant.toml --json  ·  "
     "timebound bounds --weights 4,3,2 --clients 6 --quantum 51.2us --flow topic=1,rate=723.4,burst=2"
 )
 
 
+@given.connects
 def bounds(
     file: Annotated[
         Path | None, typer.Argument(help="A TOML description of topics, clients and flows: docs/bounds.md.")
@@ -31,24 +35,14 @@ def bounds(
     flow: Annotated[
         list[str] | None, typer.Option(help="Inline: topic=1,rate=723.4,burst=2; may be repeated.")
     ] = None,
-    host: given.Host = None,
-    port: given.Port = None,
-    url: given.Url = None,
-    user: given.User = None,
-    password: given.Password = None,
-    password_file: given.PasswordFile = None,
-    tls: given.Tls = False,
-    cafile: given.CaFile = None,
-    cert: given.Cert = None,
-    key: given.Key = None,
+    *,
+    connecting: Connecting,
     as_json: given.Json = False,
 ) -> None:
     """Print shares and worst-case delays: of a running broker, of a file, or of a few options.
 
     Without a file and without --weights, the running broker is asked.
     """
-    from timebound.pubsub import Connecting
-
     if file is not None and weights is not None:
         raise typer.BadParameter("give a file or --weights, not both")
     if file is not None or weights is not None:
@@ -58,7 +52,6 @@ def bounds(
         raise typer.BadParameter("--quantum and --flow go with --weights")
     from timebound.commands.input import ask_broker
 
-    connecting = Connecting(host, port, url, user, password, password_file, tls, cafile, cert, key)
     report = ask_broker(connecting)
     if as_json:
         typer.echo(json.dumps(report, indent=2))

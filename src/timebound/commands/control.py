@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from timebound.commands import pubsub_options as given
+
+if TYPE_CHECKING:
+    from timebound.pubsub import Connecting
 
 app = typer.Typer(help="How a running broker chooses what goes next.", no_args_is_help=True)
 
@@ -49,6 +52,7 @@ def list_(as_json: given.Json = False) -> None:
     epilog="Examples:  timebound strategy set fifo  ·  timebound strategy set ebpc --weight 70  ·  "
     "timebound strategy set worth --listener field",
 )
+@given.connects
 def set_(
     name: Annotated[str, typer.Argument(help="One of `timebound strategy list`.")],
     listener: Annotated[
@@ -57,24 +61,15 @@ def set_(
     weight: Annotated[
         int | None, typer.Option(min=0, max=100, help="r of ebpc, w of mtep, in percent.")
     ] = None,
-    host: given.Host = None,
-    port: given.Port = None,
-    url: given.Url = None,
-    user: given.User = None,
-    password: given.Password = None,
-    password_file: given.PasswordFile = None,
-    tls: given.Tls = False,
-    cafile: given.CaFile = None,
-    cert: given.Cert = None,
-    key: given.Key = None,
+    *,
+    connecting: Connecting,
 ) -> None:
     """Change the strategy of a running broker, for waiting messages too; none is lost.
 
     It lasts until the broker stops: the configuration file says what it starts with.
     """
-    from timebound.pubsub import Connecting, Publishing, run_pub
+    from timebound.pubsub import Publishing, run_pub
 
-    connecting = Connecting(host, port, url, user, password, password_file, tls, cafile, cert, key)
     topic = f"$timebound/control/strategy/{listener}" if listener else "$timebound/control/strategy"
     payload = name if weight is None else f"{name} {weight}"
     code = run_pub(connecting, Publishing(topic, payload=payload, qos=1))

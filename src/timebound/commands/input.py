@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,63 +12,46 @@ from rich.table import Table
 
 from timebound.commands import pubsub_options as given
 
+if TYPE_CHECKING:
+    from timebound.pubsub import Connecting
+
 app = typer.Typer(help="How often a running broker takes in messages of a topic.", no_args_is_help=True)
 
 
 @app.command("set", epilog="Example:  timebound weight set 'alarm/#' 10")
+@given.connects
 def set_(
     topic_filter: Annotated[
         str, typer.Argument(metavar="FILTER", help="A topic filter; '#' is the default.")
     ],
     weight: Annotated[int, typer.Argument(min=1, max=1023, help="Turns in a cycle.")],
-    host: given.Host = None,
-    port: given.Port = None,
-    url: given.Url = None,
-    user: given.User = None,
-    password: given.Password = None,
-    password_file: given.PasswordFile = None,
-    tls: given.Tls = False,
-    cafile: given.CaFile = None,
-    cert: given.Cert = None,
-    key: given.Key = None,
+    *,
+    connecting: Connecting,
 ) -> None:
     """Give topics a weight, unless that would break what was promised to a flow.
 
     It lasts until the broker stops: the configuration file says what it starts with.
     """
-    from timebound.pubsub import Connecting
-
-    connecting = Connecting(host, port, url, user, password, password_file, tls, cafile, cert, key)
     _request(connecting, f"{topic_filter} {weight}", f"{topic_filter}: {weight}")
 
 
 @app.command("remove", epilog="Example:  timebound weight remove 'alarm/#'")
+@given.connects
 def remove(
     topic_filter: Annotated[
         str, typer.Argument(metavar="FILTER", help="A filter of `timebound weight list`, but not '#'.")
     ],
-    host: given.Host = None,
-    port: given.Port = None,
-    url: given.Url = None,
-    user: given.User = None,
-    password: given.Password = None,
-    password_file: given.PasswordFile = None,
-    tls: given.Tls = False,
-    cafile: given.CaFile = None,
-    cert: given.Cert = None,
-    key: given.Key = None,
+    *,
+    connecting: Connecting,
 ) -> None:
     """Take a filter's weight away: its topics go by the next filter that matches them.
 
     It lasts until the broker stops: the configuration file says what it starts with.
     """
-    from timebound.pubsub import Connecting
-
-    connecting = Connecting(host, port, url, user, password, password_file, tls, cafile, cert, key)
     _request(connecting, f"{topic_filter} -", f"{topic_filter}: removed")
 
 
-def _request(connecting: Any, payload: str, done: str) -> None:
+def _request(connecting: Connecting, payload: str, done: str) -> None:
     """Ask a running broker to change a weight; exits, with a reason if it refuses."""
     from timebound.pubsub import Publishing, run_pub
 
@@ -79,23 +62,13 @@ def _request(connecting: Any, payload: str, done: str) -> None:
 
 
 @app.command("list", epilog="Examples:  timebound weight list  ·  timebound weight list --json")
+@given.connects
 def list_(
-    host: given.Host = None,
-    port: given.Port = None,
-    url: given.Url = None,
-    user: given.User = None,
-    password: given.Password = None,
-    password_file: given.PasswordFile = None,
-    tls: given.Tls = False,
-    cafile: given.CaFile = None,
-    cert: given.Cert = None,
-    key: given.Key = None,
+    *,
+    connecting: Connecting,
     as_json: given.Json = False,
 ) -> None:
     """Print the weights of topics, and the share of the service rate each gets under load."""
-    from timebound.pubsub import Connecting
-
-    connecting = Connecting(host, port, url, user, password, password_file, tls, cafile, cert, key)
     topics = ask_broker(connecting)["topics"]
     if as_json:
         typer.echo(json.dumps(topics, indent=2))
@@ -106,7 +79,7 @@ def list_(
     Console().print(table)
 
 
-def ask_broker(connecting: Any) -> dict[str, Any]:
+def ask_broker(connecting: Connecting) -> dict[str, Any]:
     """Ask a running broker for its weights, shares and bounds.
 
     Raises:

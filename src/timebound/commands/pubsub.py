@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from timebound.commands import pubsub_options as given
+
+if TYPE_CHECKING:
+    from timebound.pubsub import Connecting
 
 PUB_EXAMPLES: Final = (
     "Examples:  timebound pub plant/7/temp 91.5 --timeout 400ms  ·  "
@@ -18,6 +22,7 @@ SUB_EXAMPLES: Final = (
 )
 
 
+@given.connects
 def pub(
     topic: given.Topic,
     payload: given.Payload = None,
@@ -32,25 +37,15 @@ def pub(
     count: given.Repeat = 1,
     interval: given.Interval = "0s",
     as_json: given.Json = False,
-    host: given.Host = None,
-    port: given.Port = None,
-    url: given.Url = None,
-    user: given.User = None,
-    password: given.Password = None,
-    password_file: given.PasswordFile = None,
-    tls: given.Tls = False,
-    cafile: given.CaFile = None,
-    cert: given.Cert = None,
-    key: given.Key = None,
+    *,
+    connecting: Connecting,
     client_id: given.ClientId = "",
     version: given.Version = 5,
 ) -> None:
     """Publish a message, or several; exit code 1 if the server refuses."""
-    from timebound.pubsub import Connecting, Publishing, run_pub
+    from timebound.pubsub import Publishing, run_pub
 
-    connecting = Connecting(
-        host, port, url, user, password, password_file, tls, cafile, cert, key, client_id, version
-    )
+    connecting = replace(connecting, client_id=client_id, version=version)
     publishing = Publishing(
         topic,
         payload=payload,
@@ -68,6 +63,7 @@ def pub(
     sys.exit(run_pub(connecting, publishing, as_json=as_json))
 
 
+@given.connects
 def sub(
     filters: given.Filters,
     qos: given.Qos = 0,
@@ -82,26 +78,16 @@ def sub(
     no_retained: given.NoRetained = False,
     payload_only: given.PayloadOnly = False,
     as_json: given.JsonLines = False,
-    host: given.Host = None,
-    port: given.Port = None,
-    url: given.Url = None,
-    user: given.User = None,
-    password: given.Password = None,
-    password_file: given.PasswordFile = None,
-    tls: given.Tls = False,
-    cafile: given.CaFile = None,
-    cert: given.Cert = None,
-    key: given.Key = None,
+    *,
+    connecting: Connecting,
     client_id: given.ClientId = "",
     session_expiry: given.SessionExpiry = "0s",
     version: given.Version = 5,
 ) -> None:
     """Print messages as they come; exit code 1 if refused, or fewer than --count came within --wait."""
-    from timebound.pubsub import Connecting, Subscribing, run_sub
+    from timebound.pubsub import Subscribing, run_sub
 
-    connecting = Connecting(
-        host, port, url, user, password, password_file, tls, cafile, cert, key, client_id, version
-    )
+    connecting = replace(connecting, client_id=client_id, version=version)
     subscribing = Subscribing(
         tuple(filters),
         qos=qos,

@@ -1,9 +1,12 @@
-"""The options of `timebound pub` and `timebound sub`, shared by both where they connect."""
+"""The options of commands that talk to a server; `connects` gives a command those by which it is reached."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
@@ -109,3 +112,45 @@ JsonLines = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object about what was done.")]
+
+# Names as `pubsub.Connecting` has them, with their defaults.
+_WAYS_TO_CONNECT: Final[tuple[tuple[str, Any, Any], ...]] = (
+    ("host", Host, None),
+    ("port", Port, None),
+    ("url", Url, None),
+    ("user", User, None),
+    ("password", Password, None),
+    ("password_file", PasswordFile, None),
+    ("tls", Tls, False),
+    ("cafile", CaFile, None),
+    ("cert", Cert, None),
+    ("key", Key, None),
+)
+
+
+def connects(command: Callable[..., None]) -> Callable[..., None]:
+    """Put the options of connecting in the place of a command's parameter `connecting`."""
+    hints = get_type_hints(command, localns={"Connecting": object}, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        if parameter.name == "connecting":
+            parameters += [
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+                for name, kind, default in _WAYS_TO_CONNECT
+            ]
+        else:
+            parameters.append(
+                parameter.replace(annotation=hints[parameter.name], kind=inspect.Parameter.KEYWORD_ONLY)
+            )
+
+    @functools.wraps(command)
+    def connected(**values: Any) -> None:
+        from timebound.pubsub import Connecting
+
+        ways = {name: values.pop(name) for name, _, _ in _WAYS_TO_CONNECT}
+        command(connecting=Connecting(**ways), **values)
+
+    # Where Typer looks for the options.
+    connected.__dict__["__signature__"] = inspect.Signature(parameters)
+    connected.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return connected
