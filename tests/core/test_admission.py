@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from timebound.core.admission import Admission
+from timebound.core.admission import SEARCH_MAX, Admission
 from timebound.core.bounds import UNBOUNDED
 from timebound.core.cells import EVEN, ORDERS, cell_order
 from timebound.core.offers import Contract, Decision, Policer, rate_of
@@ -181,6 +181,20 @@ class TestNearAShare:
         assert plan.work < 150_000
         offered = contract("c", "t", interval_ns=10_000 * MS, weight=refused.offer.weight, delay_ns=200 * MS)
         assert plan.advertise(offered, now_ns=0).accepted
+
+    def test_search_that_ends_too_early_does_not_say_that_nothing_fits(self) -> None:
+        plan = admission()
+        for number in range(15):
+            plan.add_background(str(number), 1000 + number, 1)
+        victim = contract("v", "v", interval_ns=1_000 * MS, weight=500)
+        bound_ns = plan.advertise(victim, now_ns=0).bound_ns
+        assert plan.advertise(with_delay(victim, bound_ns), now_ns=0).accepted
+
+        refused = plan.advertise(contract("c", "t", interval_ns=1_000 * MS, weight=500), now_ns=0)
+
+        assert SEARCH_MAX < plan.work < 2 * SEARCH_MAX
+        assert not refused.accepted
+        assert refused.reason.endswith("; no other period or weight that fits was found in time")
 
     @settings(max_examples=60, deadline=None)
     @given(

@@ -179,7 +179,8 @@ class Admission:
         is_own = broken[0] is contract
         interval_ns = self._fitting_interval(contract) if is_own else 0
         self._plan.restore(contract.topic, previous)
-        offer = Offer(interval_ns, self._fitting_weight(contract, broken[0]))
+        weight = self._fitting_weight(contract, broken[0])
+        offer = Offer(interval_ns, weight, self.work <= SEARCH_MAX)
         return refuse(broken[0], broken[1], self.limit_ns(broken[0]), offer=offer)
 
     def unadvertise(self, client: str, topic_name: str, now_ns: int) -> bool:

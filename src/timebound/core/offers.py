@@ -92,13 +92,14 @@ class Contract:
 
 
 class Offer:
-    """The nearest interval and weight that would fit; 0 if none does."""
+    """The nearest interval and weight that would fit; 0 if none does, or if none was found in time."""
 
-    __slots__ = ("interval_ns", "weight")
+    __slots__ = ("interval_ns", "is_complete", "weight")
 
-    def __init__(self, interval_ns: int, weight: int) -> None:
+    def __init__(self, interval_ns: int, weight: int, is_complete: bool = True) -> None:
         self.interval_ns = interval_ns
         self.weight = weight
+        self.is_complete = is_complete
 
     def text(self) -> str:
         offers = []
@@ -107,7 +108,11 @@ class Offer:
             offers.append(f"a period of {-(-self.interval_ns // 1000) / 1000:.3f} ms")
         if self.weight:
             offers.append(f"a weight of {self.weight}")
-        return " or ".join(offers) + " would fit" if offers else "no other period or weight would fit"
+        if offers:
+            return " or ".join(offers) + " would fit"
+        return (
+            f"no other period or weight {'would fit' if self.is_complete else 'that fits was found in time'}"
+        )
 
 
 class Decision:
