@@ -315,8 +315,11 @@ class MeshBroker:
         size = float(what.size_bytes)
         age = float(now_ns - what.message.published_ns)
         value = waits = allowed = 0.0
+        passed = 0
         for group in groups:
-            value += self.router.reach(neighbour, group.home).stake(group, what.message, size, age)
+            reach = self.router.reach(neighbour, group.home)
+            value += reach.stake(group, what.message, size, age)
+            passed |= reach.passed
             waits += float(neighbour.wait_beyond_ns(group.home))
             limit_ns = group.deadline_ns
             if not limit_ns or 0 < timeout_ns < limit_ns:
@@ -325,7 +328,7 @@ class MeshBroker:
                 return True  # what has no limit is never given up
             allowed += float(limit_ns)
         count = float(len(groups))
-        links = float(self.router.links_to(neighbour.name, groups))
+        links = float(passed.bit_count())
         share = self.options.thrift * neighbour.congestion(waits / count)
         least = self.options.send_cost + min(share, THRIFT_MOST) * neighbour.usual_worth
         if value < least * links:

@@ -30,11 +30,16 @@ _NS_PER_BYTE: Final = NS_PER_S / KILOBYTE
 
 
 class Reach:
-    """From here over one link to one home: times are ns, rates ns per byte."""
+    """From here over one link to one home: times are ns, rates ns per byte.
 
-    __slots__ = ("_last_mile_ns", "_path", "_paths", "deviation", "fixed", "mean")
+    `passed` has a bit for each broker on the way. One broker is one link there, so the bits of several
+    homes together count the links that a message for all of them passes.
+    """
 
-    def __init__(self, path: Path, queue: LinkQueue, wait_ns: int) -> None:
+    __slots__ = ("_last_mile_ns", "_path", "_paths", "deviation", "fixed", "mean", "passed")
+
+    def __init__(self, path: Path, queue: LinkQueue, wait_ns: int, passed: int) -> None:
+        self.passed = passed
         link = queue.link
         # The waiting time joins the last mile: both come to it whatever the size.
         whole = Path(path.mean_s_per_kb, path.variance, path.brokers, path.last_mile_ns + wait_ns)
@@ -119,12 +124,12 @@ class Neighbour:
         self._audiences = {}
         self.reaches = {}
 
-    def reach(self, home: str, path: Path) -> Reach:
-        """What it takes to get to a home over this link; `path` is the way beyond it."""
+    def reach(self, home: str, path: Path, passed: int) -> Reach:
+        """What it takes to get to a home over this link, by the way beyond it and the brokers on it."""
         known = self.reaches.get(home)
         if known is None:
             wait_ns = int(self.waiting_share * float(self._waits_beyond.get(home, 0)))
-            known = self.reaches[home] = Reach(path, self.queue, wait_ns)
+            known = self.reaches[home] = Reach(path, self.queue, wait_ns, passed)
         return known
 
     def audience(self, groups: list[HomeGroup], reaches: list[Reach]) -> Audience:

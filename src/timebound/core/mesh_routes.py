@@ -28,7 +28,7 @@ HOPS_MAX: Final = 64
 class Router:
     """The ways out of one broker; `neighbours` are its links by name."""
 
-    __slots__ = ("_version", "links", "name", "neighbours", "routing", "table")
+    __slots__ = ("_numbers", "_version", "links", "name", "neighbours", "routing", "table")
 
     def __init__(self, name: str, links: LinkState, table: SubscriptionTable, routing: int) -> None:
         self.name = name
@@ -37,6 +37,7 @@ class Router:
         self.routing = routing
         self.neighbours: dict[str, Neighbour] = {}
         self._version = links.version
+        self._numbers: dict[str, int] = {}  # of brokers, as bits of what a message passes
 
     def offer(self, copy: Copy, waiting: Waiting) -> list[HomeGroup]:
         """Offer a copy to the links it may take; gives the groups that no link leads to."""
@@ -127,18 +128,20 @@ class Router:
         for way in self.links.downhill(self.name).get(home, []):
             if way.neighbour == neighbour.name:
                 path = way.path
-        return neighbour.reach(home, path)
+        return neighbour.reach(home, path, self._passed(neighbour.name, home))
 
-    def links_to(self, name: str, groups: list[HomeGroup]) -> int:
-        """How many links a message passes from here over a neighbour to the homes of these groups."""
+    def _passed(self, name: str, home: str) -> int:
+        """The brokers that a message passes over a neighbour to a home, a bit for each."""
         parents = self.links.tree(name).parents
-        passed: set[str] = {name}
-        for group in groups:
-            broker = group.home
-            while broker not in passed and broker in parents:
-                passed.add(broker)
-                broker = parents[broker]
-        return len(passed)
+        passed = 1 << self._number(name)
+        broker = home
+        while broker != name and broker in parents:
+            passed |= 1 << self._number(broker)
+            broker = parents[broker]
+        return passed
+
+    def _number(self, broker: str) -> int:
+        return self._numbers.setdefault(broker, len(self._numbers))
 
     def waits(self) -> dict[str, int]:
         """How long messages wait from here to each home, over the shortest of its ways."""
