@@ -264,7 +264,7 @@ class InputConfig:
     flows_max: int = setting(
         "count",
         200,
-        "advertised flows; every answer looks at all of them, a refusal of 200 takes about 40 ms",
+        "advertised flows; every answer looks at all of them, a refusal of 200 takes about 3 ms",
         maximum=1_000,
     )
     quantum_time_s: float = setting(
