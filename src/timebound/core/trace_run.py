@@ -22,6 +22,7 @@ class TraceKind:
         "outcome",
         "payload_length",
         "promised_ns",
+        "properties_length",
         "publisher",
         "qos",
         "reason",
@@ -43,6 +44,7 @@ class TraceKind:
         self.topic = message.topic
         self.publisher = message.publisher
         self.payload_length = len(message.payload)
+        self.properties_length = len(message.properties)
         self.size_bytes = message.size()
         self.timeout_ns = message.timeout_ns
         self.allowed_ns = message.allowed_ns(subscription)
@@ -67,7 +69,7 @@ class TraceKind:
             and reason == self.reason
             and message.hops == self.hops
             and delivery.link == self.link
-            and message.size() == self.size_bytes
+            and len(message.properties) == self.properties_length
         )
 
 
