@@ -1,6 +1,6 @@
 """Messages on their way to journals, packed column by column: what is kept of them, and nothing else.
 
-A message with all that belongs to it takes some 700 bytes. Thousands of them that wait for the disk
+A message with payload and encoded frame takes some 400 bytes. Thousands of them that wait for the disk
 drive everything else out of the processor's caches, and every collection looks through them: that
 cost a flood three quarters of its speed. So what a journal keeps is taken over in the turn in which
 a message comes, while it is in the cache, and the message is let go. Values that stay the same from
