@@ -10,7 +10,16 @@ from threading import get_ident, get_native_id
 
 import pytest
 
-from timebound.channel import ChannelBuilder, Event, EventChannel, Kind, Lanes, Report
+from timebound.channel import (
+    ChannelBuilder,
+    Consumer,
+    Event,
+    EventChannel,
+    Kind,
+    Lanes,
+    Report,
+    Supplier,
+)
 from timebound.channel.consumer import PATIENCE_NS
 from timebound.channel.lane import QUICK_RUNS, THREADS_MAX
 from timebound.channel.realtime import APART_PRIORITY, set_priority
@@ -36,6 +45,7 @@ class Blocker:
         self.payloads: list[object] = []
         self.threads: list[int] = []
         self.computes = computes
+        self.consumer: Consumer  # set by who connects it
 
     def __call__(self, event: Event) -> None:
         self.threads.append(get_ident())
@@ -79,48 +89,61 @@ def test_others_of_the_lane_get_every_event_while_one_does_not_come_back(
     assert got == slow.payloads == list(range(EVENTS))
 
 
-def test_consumer_that_kept_others_waiting_never_takes_their_thread_again() -> None:
+def test_consumer_that_kept_others_waiting_twice_never_takes_their_thread_again() -> None:
     slow, threads = Blocker(), list[int]()
     with laned(Lanes(real_time=False), []) as channel:
-        channel.connect(slow, "slow", name="slow")
+        slow.consumer = channel.connect(slow, "slow", name="slow")
         quick = channel.connect(lambda e: threads.append(get_ident()), "quick", name="quick")
         quick.patience_ns = 3600 * SECOND  # also when the machine stops while it runs
         supplier = channel.supplier("s", "slow", "quick")
-        supplier.push("slow", 1)
-        assert slow.entered.wait(LIMIT_S)
-        supplier.push("quick")
-        wait_until(lambda: len(threads) == 1)
+        keep_waiting(slow, supplier, threads)
         assert [c.is_set_apart for c in channel.statistics().consumers] == [True, False]
 
         slow.release.set()
+        served = len(threads)
         for number in range(2, 20):
             supplier.push("slow", number)
             supplier.push("quick")
-        wait_until(lambda: len(threads) == 19 and len(slow.payloads) == 19)
+        wait_until(lambda: len(threads) == served + 18 and len(slow.payloads) == 20)
 
-    assert slow.payloads == list(range(1, 20))
-    assert not set(slow.threads) & set(threads)
+    assert slow.payloads == list(range(20))
+    assert not set(slow.threads[2:]) & set(threads[served:])
+
+
+def keep_waiting(slow: Blocker, supplier: Supplier, served: list[int]) -> None:
+    """Let one consumer keep another waiting twice in a row; afterwards it is still at its second event."""
+    for number in range(2):
+        supplier.push("slow", number)
+        assert slow.entered.wait(LIMIT_S)
+        slow.entered.clear()
+        # Served by another thread, and seen a second time: then it has been set apart.
+        until = time.monotonic() + LIMIT_S
+        while slow.consumer.strikes <= number:
+            assert time.monotonic() < until, "was not set apart"
+            before = len(served)
+            supplier.push("quick")
+            wait_until(lambda before=before: len(served) > before)  # type: ignore[misc]  # untyped default
+        if number == 0:
+            slow.release.set()
+            wait_until(lambda: slow.consumer.queued == 0)
+            slow.release.clear()
 
 
 def test_consumer_that_has_become_quick_again_shares_the_thread_again() -> None:
-    slow, served = Blocker(), Signal()
+    slow, served = Blocker(), list[int]()
     with laned(Lanes(real_time=False), []) as channel:
+        consumer = slow.consumer = channel.connect(slow, "slow", name="slow")
+        channel.connect(lambda e: served.append(1), "quick", name="quick")
+        supplier = channel.supplier("s", "slow", "quick")
 
         def is_apart() -> bool:
             return channel.statistics().consumers[0].is_set_apart
 
-        consumer = channel.connect(slow, "slow", name="slow")
-        channel.connect(lambda e: served.set(), "quick", name="quick")
-        supplier = channel.supplier("s", "slow", "quick")
-        supplier.push("slow", 0)
-        assert slow.entered.wait(LIMIT_S)
-        supplier.push("quick")
-        assert served.wait(LIMIT_S)
+        keep_waiting(slow, supplier, served)
         assert is_apart()
         slow.release.set()
-
         # The machine may stop in one of its runs, which then was not quick.
-        for number in range(1, 100 * QUICK_RUNS):
+        for number in range(2, 100 * QUICK_RUNS):
             supplier.push("slow", number)
             wait_until(lambda: consumer.queued == 0)
             if not is_apart():

@@ -107,7 +107,9 @@ class Consumer:
         self.budget_ns = PATIENCE_NS + (0 if meter is None else meter.operation.cost_ns)
         self.patience_ns = self.budget_ns + (0 if meter is None else meter.operation.cost_ns // 8)
         self.stall_ns = STALL_NS if meter is None else max(OPERATION_STALL_NS, meter.operation.period_ns)
-        # Changed by its lane alone: it kept others waiting, so it runs apart; and its quick runs since.
+        # Changed by its lane alone: how often in a row it kept others waiting; whether it therefore has a
+        # thread of its own; and its quick runs since.
+        self.strikes = 0
         self.is_slow = False
         self.quick_runs = 0
         # Counters. Each is changed by one thread at a time: a dispatcher serialises its consumers.

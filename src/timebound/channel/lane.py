@@ -5,7 +5,8 @@ come back: `relieve` gives the lane another thread, and a consumer that keeps ot
 apart*. Its thread goes on with its deliveries alone, behind everybody who keeps to what was stated.
 
 Lanes are made, ranked and closed by `Lanes`; what they need of it stands in a `LaneContext`. All of a
-lane's fields are guarded by its lock. Order of locks: a lane's, then a consumer's.
+lane's fields, and its workers', are guarded by its lock: that is why they share this long file. Order of
+locks: a lane's, then a consumer's.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from timebound.channel.realtime import APART_PRIORITY, become_real_time, lane_pr
 IDLE_WAIT_S: Final = 1.0
 # Threads one lane may have unless told otherwise; each consumer that is stuck needs one, with two files.
 THREADS_MAX: Final = 64
+# After keeping others waiting so often in a row, a consumer without an operation is slow. Once may be chance:
+# on a busy machine any thread can be interrupted for so long.
+STRIKES: Final = 2
 # After so many quick runs on end, a consumer that was set apart shares the lane's threads again.
 QUICK_RUNS: Final = 100
 # Nothing is due: later than any clock.
@@ -110,7 +114,8 @@ class Worker:
         self.since_ns = 0
         self.due_ns = NEVER_NS  # when others should no longer wait for what it runs
         self.stall_reported = False
-        self.is_apart = False  # it serves consumers that were set apart, not the queue
+        self.is_apart = False  # it serves a consumer that was set apart, or nobody, but not the queue
+        self.is_behind = False  # with a priority behind all lanes
         self.handed: Command | None = None  # what it is to run next, when apart
         self.cpu_clock = 0  # of its thread; 0 where the system has none
         name = f"timebound-lane-{lane.key}-{number}"
@@ -139,14 +144,19 @@ class Worker:
         self.stall_reported = False
 
     def hand(self, command: Command | None) -> None:
-        """Let it run a command of a consumer that was set apart."""
+        """Let it run a command of a slow consumer."""
         if command is not None:
             self.is_apart = True
+            self.is_behind = True
             self.handed = command
             self.start_step(command[2], time.monotonic_ns())
 
     def has_overrun(self, consumer: Consumer) -> bool:
-        """Whether it used more of the processor than stated, rather than waited for something."""
+        """Whether it used more of the processor than it may, rather than waited for something.
+
+        Without an operation that is taken for granted: a thread that computes on at the priority of its
+        lane would keep the new one from running, perhaps while that has the lane's lock.
+        """
         if consumer.meter is None or self.cpu_clock == 0:
             return True
         begin_ns = consumer.cpu_begin_ns
@@ -175,6 +185,7 @@ class Lane(Queue):
         self._workers_ever = 0
         self._shortage = ""  # why there are too few threads, until it is reported
         self._is_short = False
+        self._has_extra = False  # more threads for the queue than its own number
 
     # --- threads ------------------------------------------------------------------------
 
@@ -182,9 +193,21 @@ class Lane(Queue):
         """Start threads for the queue, up to the lane's own number and some extra ones."""
         with self._lock:
             own = sum(not worker.is_apart for worker in self.workers)
-            while own < self.threads + extra and not self.is_closed and self._add_worker(None) is not None:
+            self._has_extra = self._has_extra or extra > 0
+            while own < self.threads + extra and not self.is_closed:
+                if self._idle_apart:
+                    self._call_back(self._idle_apart.pop())
+                elif self._add_worker(None) is None:
+                    break
                 own += 1
         self._report_shortage()
+
+    def _call_back(self, worker: Worker) -> None:
+        """Let a worker that was apart serve the queue again."""
+        worker.is_apart = False
+        worker.is_behind = False
+        self._apply_priority(worker)
+        worker.gate.open()
 
     def _add_worker(self, handed: Command | None) -> Worker | None:
         """Start a worker, apart if it is handed something; None when there are too many.
@@ -233,7 +256,7 @@ class Lane(Queue):
         self._context.lane_of_thread.pop(get_ident(), None)
 
     def _priority_of(self, worker: Worker) -> int:
-        return APART_PRIORITY if worker.is_apart else lane_priority(self.rank, self._context.priority_max)
+        return APART_PRIORITY if worker.is_behind else lane_priority(self.rank, self._context.priority_max)
 
     def _apply_priority(self, worker: Worker) -> None:
         context = self._context
@@ -287,7 +310,8 @@ class Lane(Queue):
         with self._lock:
             for _ in range(min(len(self._heap), len(self._idle))):
                 woken.append(self._call_one())
-            if len(self._heap) > len(woken):
+            if self._heap:
+                # Also for those just woken: who computes may keep them from the processor.
                 due_ns = self.relief_due_ns()
         # Without the lock: who wakes will want it.
         for worker in woken:
@@ -300,7 +324,7 @@ class Lane(Queue):
         """When the first of those who work for this queue will have taken too long."""
         due_ns = NEVER_NS
         for worker in self.workers:
-            if worker.running is not None and not worker.is_apart:
+            if worker.running is not None and not worker.is_behind:
                 due_ns = min(due_ns, worker.due_ns)
         return due_ns
 
@@ -408,10 +432,18 @@ class Lane(Queue):
                 is_late = not self._requeue(worker, consumer, arrival, ready)
             elif consumer.queued > 0:
                 consumer.queued -= 1
-            if worker.is_apart and self._goes_on(worker, consumer):
-                return
+            if worker.is_apart:
+                if self._goes_on(worker, consumer):
+                    return
+            elif consumer.strikes:
+                consumer.strikes = 0
             worker.running = None
             other = consumer.finish(self)
+            if self._has_extra:
+                self._dismiss(worker)
+            if worker.is_apart and self._heap and self._idle:
+                # It will not look into the queue itself.
+                self._call_one().gate.open()
         if is_late:
             assert ready is not None
             self._context.pass_on(consumer, ready, PLAIN)
@@ -437,11 +469,12 @@ class Lane(Queue):
 
     def _goes_on(self, worker: Worker, consumer: Consumer) -> bool:
         """After a step apart: whether the worker stays with its consumer; the caller has the lock."""
-        own = sum(not other.is_apart for other in self.workers) if self._is_short else self.threads
-        if not consumer.is_slow or own < self.threads:
-            # It overran what its operation stated, and may use that much again with its next event; or
-            # threads are so short that nobody is left for the queue.
-            worker.is_apart = False
+        if not consumer.is_slow or self._is_short:
+            # It may use as much again with its next event. If nobody is left for the queue, its thread does
+            # that now; otherwise it waits until it is needed.
+            if sum(not other.is_apart for other in self.workers) < self.threads:
+                worker.is_apart = False
+            worker.is_behind = False
             self._apply_priority(worker)
             return False
         now_ns = time.monotonic_ns()
@@ -456,6 +489,13 @@ class Lane(Queue):
         worker.handed = (consumer.sub_priority, arrival, consumer, event, mask)
         worker.start_step(consumer, now_ns)
         return True
+
+    def _dismiss(self, worker: Worker) -> None:
+        """Let a worker wait apart if there are more for the queue than need be."""
+        own = sum(not other.is_apart for other in self.workers)
+        self._has_extra = own > self.threads
+        if self._has_extra and not worker.is_apart:
+            worker.is_apart = True
 
     def stall_due_ns(self) -> int:
         """When the next consumer is to be reported that has not come back."""
@@ -483,7 +523,7 @@ class Lane(Queue):
                 if taken_ns > consumer.stall_ns and not worker.stall_reported:
                     worker.stall_reported = True
                     found.append(consumer)
-                if worker.is_apart or taken_ns <= consumer.patience_ns or not (is_awaited or others_wait):
+                if worker.is_behind or taken_ns <= consumer.patience_ns or not (is_awaited or others_wait):
                     continue
                 if worker.has_overrun(consumer):
                     self._set_apart(worker, consumer)
@@ -495,12 +535,16 @@ class Lane(Queue):
         return found
 
     def _set_apart(self, worker: Worker, consumer: Consumer) -> None:
-        worker.is_apart = True
-        self._apply_priority(worker)
+        """Take a thread from the queue; it goes on with its consumer, behind all lanes."""
         if consumer.meter is None:
-            # It promised nothing and may be slow again: not even its next event takes the lane's thread.
-            consumer.is_slow = True
-            consumer.quick_runs = 0
+            consumer.strikes += 1
+            if consumer.strikes >= STRIKES:
+                # It promised nothing and is slow again: its next event will not take the lane's thread.
+                consumer.is_slow = True
+                consumer.quick_runs = 0
+        worker.is_apart = True
+        worker.is_behind = True
+        self._apply_priority(worker)
 
     # --- the end ------------------------------------------------------------------------
 
