@@ -256,7 +256,11 @@ class Lane(Queue):
         self._context.lane_of_thread.pop(get_ident(), None)
 
     def _priority_of(self, worker: Worker) -> int:
-        return APART_PRIORITY if worker.is_behind else lane_priority(self.rank, self._context.priority_max)
+        priority = lane_priority(self.rank, self._context.priority_max)
+        if not worker.is_behind:
+            return priority
+        # Without operations it may only have been interrupted: just behind its lane, it is not starved.
+        return max(priority - 1, APART_PRIORITY) if self.key == BEST_EFFORT else APART_PRIORITY
 
     def _apply_priority(self, worker: Worker) -> None:
         context = self._context
