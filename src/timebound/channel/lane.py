@@ -17,7 +17,7 @@ from collections.abc import Callable
 from threading import Lock, Thread, get_ident
 from typing import Final
 
-from timebound.channel.consumer import BEST_EFFORT, NOT_BEGUN, PLAIN, Consumer, Pending, Queue
+from timebound.channel.consumer import BEST_EFFORT, NOT_BEGUN, PATIENCE_NS, PLAIN, Consumer, Pending, Queue
 from timebound.channel.dispatching import QUEUE_MAX
 from timebound.channel.event import Event
 from timebound.channel.gate import Alarm, Gate
@@ -63,6 +63,7 @@ class LaneContext:
         self.notice: Final = notice
         # When somebody will next look after consumers that do not come back.
         self.look_ns = NEVER_NS
+        self.look_for: Worker | None = None  # whose step is the reason
         self.alarm: Final = Alarm()
         self._look_lock: Final = Lock()
 
@@ -72,18 +73,21 @@ class LaneContext:
             self.permission_trouble = trouble
             self.notice(f"lanes run at normal priority: {trouble}")
 
-    def look_by(self, due_ns: int) -> None:
-        """Have all lanes looked after by then at the latest."""
+    def look_by(self, due_ns: int, worker: Worker | None = None) -> None:
+        """Have all lanes looked after by then at the latest; `worker` may put it off when it goes on."""
         with self._look_lock:
             if due_ns < self.look_ns:
                 self.look_ns = due_ns
+                self.look_for = worker
                 self.alarm.set(due_ns)
 
-    def look_later(self, due_ns: int) -> None:
-        """Put off a look that was due then, because its reason is gone."""
+    def look_later(self, worker: Worker) -> None:
+        """Put off a look, because the step that was its reason is over."""
         with self._look_lock:
-            if self.look_ns == due_ns:
+            if self.look_for is worker:
                 self.look_ns = self.next_look_ns()
+                if worker.running is None:
+                    self.look_for = None
                 self.alarm.set(self.look_ns)
 
     def next_look_ns(self) -> int:
@@ -364,7 +368,6 @@ class Lane(Queue):
     def take(self, worker: Worker) -> Command | None:
         """The next command for a worker; None leaves it idle."""
         context = self._context
-        before_ns = worker.due_ns
         with self._lock:
             if worker.is_apart:
                 return self._take_apart(worker)
@@ -380,10 +383,11 @@ class Lane(Queue):
                 worker.start_step(command[2], time.monotonic_ns())
                 due_ns = self._look_due_ns(worker, command[2])
         self._report_shortage()
-        if before_ns == context.look_ns and before_ns != NEVER_NS:
-            context.look_later(before_ns)
+        if context.look_for is worker and context.look_ns < worker.due_ns - PATIENCE_NS // 2:
+            # Not for each of many short steps: setting the alarm takes longer than they do.
+            context.look_later(worker)
         if command is not None and due_ns < context.look_ns:
-            context.look_by(due_ns)
+            context.look_by(due_ns, worker)
         return command
 
     def _look_due_ns(self, worker: Worker, consumer: Consumer) -> int:
