@@ -23,7 +23,7 @@ PREFERENCE: Final = 0.7
 WAITING_SHARE: Final = 0.4
 # How soon what is worth little is given up before a congested way (docs/decisions/0055), and how much of
 # the usual worth is always enough.
-THRIFT: Final = 2.0
+THRIFT: Final = 1.0
 THRIFT_MOST: Final = 0.75
 
 
