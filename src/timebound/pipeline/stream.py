@@ -10,7 +10,6 @@ the model from the latest ones together. So after a restart a batch that is done
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -198,5 +197,4 @@ def describe(query: StreamingQuery) -> dict[str, Any]:
     last = query.lastProgress
     if last is None:
         return {"batch": None, "rows": 0}
-    progress = json.loads(last.json)
-    return {"batch": progress["batchId"], "rows": progress["numInputRows"]}
+    return {"batch": last.batchId, "rows": last.numInputRows}
