@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(SPARK_TIMEOUT_S)]
 
 
+def test_one_worker_has_all_tests_with_a_session(request: pytest.FixtureRequest) -> None:
+    # Marks of groups were once ignored by a newer pytest, and every worker paid for a Spark of its own.
+    is_spread = "PYTEST_XDIST_WORKER" in os.environ
+
+    assert request.node.nodeid.endswith("@spark") == is_spread
+
+
 def test_master_and_remote_together_are_refused() -> None:
     with pytest.raises(ConfigError, match="both a master"):
         spark_session(master="local[2]", remote="sc://localhost")

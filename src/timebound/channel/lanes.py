@@ -28,8 +28,8 @@ from timebound.units import MILLISECOND, SECOND
 YIELD_S: Final = 0.001
 # Suppliers step back at most this often; bursts that come faster are served at the next switch.
 YIELD_SPACING_NS: Final = 100_000
-# The watch looks up this often even if nothing is due, so that a lost alarm heals.
-LOOK_S_MAX: Final = 1.0
+# Lanes are looked after this often even if nothing is due, so that a lost alarm heals.
+LOOK_NS_MAX: Final = SECOND
 # Lanes beyond this share nothing useful: the system has fewer priorities.
 LANES_MAX: Final = 64
 
@@ -256,11 +256,14 @@ class Lanes(Dispatcher):
             # An ordinary thread could be kept from the processor while it has Python's lock, and then
             # even the most urgent lane would wait for it.
             become_real_time(context.priority_max + 1, context.cpu)
+        looked_ns = time.monotonic_ns()
         while not self._is_closed:
-            left_ns = context.look_ns - time.monotonic_ns()
-            if left_ns > 0:
-                context.alarm.wait(min(left_ns / SECOND, LOOK_S_MAX))
+            now_ns = time.monotonic_ns()
+            due_ns = min(context.look_ns, looked_ns + LOOK_NS_MAX)
+            if due_ns > now_ns:
+                context.alarm.wait((due_ns - now_ns) / SECOND)
             else:
+                looked_ns = now_ns
                 self._look()
 
     def _look(self) -> None:
