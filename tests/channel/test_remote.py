@@ -161,9 +161,10 @@ def test_payload_that_cannot_cross_is_reported_and_local_consumers_get_it(tmp_pa
         near.connect(lambda e: got.append(e.payload), "x")
         wait_until(lambda: hub_of(near).federation.next_hops("near", "x", "s") == ("far",))
         near.supplier("s", "x").push("x", near)
+        reported = [report.consumer for report in reports]  # at the end a peer that hangs up first may earn a notice
 
     assert got == [near]
-    assert [report.consumer for report in reports] == ["gateway to far"]
+    assert reported == ["gateway to far"]
 
 
 def test_two_processes_exchange_events(tmp_path: Path) -> None:
