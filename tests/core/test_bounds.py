@@ -47,16 +47,20 @@ class Scene(NamedTuple):
     def rotation(self) -> Rotation:
         return Rotation(self.weights, self.publishers, self.order)
 
-    def tight(self) -> Bound:
+    def bound_in(self, rotation: Rotation, jitter_ns: int = 0) -> Bound:
         return flow_bound(
-            self.rotation(),
+            rotation,
             self.topic,
             burst=self.burst,
             interval_ns=self.interval,
             quantum_ns=QUANTUM,
             clients=self.publishers[self.topic],
             parts=self.parts,
+            jitter_ns=jitter_ns,
         )
+
+    def tight(self) -> Bound:
+        return self.bound_in(self.rotation())
 
     def arrivals(self, start: int, count: int) -> list[int]:
         """The fastest the contract allows: a burst, then one message per interval."""
@@ -254,16 +258,7 @@ class TestSearchIsShort:
     def test_bound_is_that_of_the_whole_busy_period(self, scene: Scene, jitter_ns: int, near: int) -> None:
         scene = scene._replace(interval=max(scene.interval // near, share_ns(scene) + QUANTUM // 50))
 
-        found = flow_bound(
-            scene.rotation(),
-            scene.topic,
-            burst=scene.burst,
-            interval_ns=scene.interval,
-            quantum_ns=QUANTUM,
-            clients=scene.publishers[scene.topic],
-            parts=scene.parts,
-            jitter_ns=jitter_ns,
-        )
+        found = scene.bound_in(scene.rotation(), jitter_ns)
 
         assert found.delay_ns == searched_delay(scene.rotation(), scene, jitter_ns)
 
@@ -274,15 +269,7 @@ class TestSearchIsShort:
         scene = scene._replace(interval=share_ns(scene) + above)
         limited = Rotation(scene.weights, scene.publishers, scene.order, cells_max=cells_max)
 
-        found = flow_bound(
-            limited,
-            scene.topic,
-            burst=scene.burst,
-            interval_ns=scene.interval,
-            quantum_ns=QUANTUM,
-            clients=1,
-            parts=scene.parts,
-        )
+        found = scene.bound_in(limited)
 
         assert limited.is_exact == (limited.cells <= cells_max)
         assert found.delay_ns >= scene.tight().delay_ns
