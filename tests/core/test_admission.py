@@ -352,6 +352,15 @@ class TestPolicer:
 
         assert [policer.conforms(1, t) for t in (0, 69, 70, 170, 240)] == [True, False, True, True, False]
 
+    def test_more_jitter_counts_from_then_on(self) -> None:
+        policer = Policer(contract("c", "t", interval_ns=100, burst=2), jitter_ns=0)
+
+        before = [policer.conforms(1, t) for t in (0, 0, 0)]
+        policer.set_jitter(50)
+
+        assert before == [True, True, False]
+        assert [policer.conforms(1, t) for t in (49, 50, 50)] == [False, True, False]
+
     @given(st.integers(1, 4), st.lists(st.integers(0, 300), max_size=30))
     def test_no_interval_ever_holds_more_than_agreed(self, burst: int, gaps: list[int]) -> None:
         policer = Policer(contract("c", "t", burst=burst, interval_ns=100))

@@ -444,13 +444,46 @@ async def test_slower_measurement_reports_the_flows_it_breaks(
     house = build()
     flows = house.driver.input.flows
     a, _ = house.open(Connect("a"))
-    contract = Contract("a", "t", interval_ns=10_000_000, delay_ns=20_000_000)
+    contract = Contract("a", "t", interval_ns=10_000_000, delay_ns=30_000_000)
     assert flows.advertise(a, contract, 0).accepted
 
-    flows.set_measured(50_000, 15_000_000)
+    flows.set_measured(50_000, 6_000_000, 0)
     assert [row["kept"] for row in flows.report()["rows"]] == [False]
     assert house.driver.input.figures()["flows_broken"] == 1
     assert "flow 't' of client 'a' can no longer be kept" in caplog.text
 
-    flows.set_measured(50_000, 4_000_000)
+    flows.set_measured(50_000, 4_000_000, 0)
     assert [row["kept"] for row in flows.report()["rows"]] == [True]
+
+
+async def test_longer_stop_than_allowed_for_counts_once_it_is_measured(build: Build) -> None:
+    house = build()
+    flows = house.driver.input.flows
+    a, _ = house.open(Connect("a"))
+    assert flows.advertise(a, Contract("a", "t", interval_ns=100_000_000), 0).accepted
+    promised = [flows.report()["rows"][0]["bound_ms"]]
+
+    for stop_ms in (5, 21, 60, 5):
+        flows.set_measured(50_000, 2_000_000, stop_ms * 1_000_000)
+        promised.append(flows.report()["rows"][0]["bound_ms"])
+
+    # A quantum of its own, one of `#` and one just begun; two rounds; 21 ms differ by less than a tenth.
+    assert promised == [24.15, 24.15, 24.15, 64.15, 24.15]
+
+
+async def test_message_that_waited_for_a_stop_with_another_is_no_excess(build: Build) -> None:
+    """After a stop of 15 ms two messages of a flow are read at once; with one of 40 ms, five are."""
+    house = build()
+    input_ = house.driver.input
+    transport = watch(house, "t")
+    a, _ = house.open(Connect("a"))
+    assert input_.flows.advertise(a, Contract("a", "t", interval_ns=10_000_000, size=100), 0).accepted
+
+    house.send(a, *numbered("a", "t", 2))
+    assert input_.excess_lowered == 0
+    input_.flows.set_measured(50_000, 2_000_000, 40_000_000)
+    house.send(a, *numbered("b", "t", 3))
+
+    assert input_.excess_lowered == 0
+    finish(house)
+    assert len(payloads(transport)) == 5

@@ -27,6 +27,7 @@ sys_interval = "100ms"
 [input]
 turn = "2ms"
 quantum_time = "100us"
+stop_allowance = "10ms"
 [[weights]]
 topic = "alarm/#"
 weight = 4
@@ -74,11 +75,11 @@ def command(port: int, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_flow_is_admitted_with_a_bound(running: BrokerProcess) -> None:
     with join(running.port, "press") as peer:
-        code, words = ask(peer, ADVERTISE + "alarm/1", period="10ms", size="64", delay="50ms")
+        code, words = ask(peer, ADVERTISE + "alarm/1", period="20ms", size="64", delay="50ms")
 
         assert code == 0
-        # A quantum each of `alarm/#`, `#` and its own, one just begun, and two rounds of 4 ms.
-        assert words == "flow 'alarm/1' of client 'press' waits at most 8.400 ms"
+        # A quantum each of `alarm/#`, `#` and its own, one just begun, two rounds of 4 ms, and a stop of 10.
+        assert words == "flow 'alarm/1' of client 'press' waits at most 18.400 ms"
         row = rows(running.port)[0]
         assert (row["topic"], row["client"], row["weight"], row["delay_ms"]) == ("alarm/1", "press", 4, 50)
 
@@ -88,7 +89,13 @@ def test_flow_is_admitted_with_a_bound(running: BrokerProcess) -> None:
     [
         ({"period": "20us"}, 0x97, "a period of 0.601 ms would fit"),
         ({"period": "600us"}, 0x97, "a period of 0.601 ms"),
-        ({"rate": "100", "delay": "3ms"}, 0x97, "would wait up to"),
+        (
+            {"rate": "100", "delay": "3ms"},
+            0x97,
+            "longer than its 3.000 ms: reading, writing, stops of the machine alone take 18.000 ms; "
+            "no other period or weight would fit",
+        ),
+        ({"rate": "50", "delay": "18500us"}, 0x97, "longer than its 18.500 ms; a weight of"),
         ({"rate": "100", "size": "5000000"}, 0x97, "of the service rate"),
         ({"burst": "2"}, 0x83, "either period=20ms or rate=50"),
         ({"rate": "100", "period": "10ms"}, 0x83, "either period=20ms or rate=50"),
@@ -142,13 +149,13 @@ def test_capacity_is_given_back_by_unadvertise_and_disconnect(fixed: BrokerProce
 
 def test_promise_to_one_flow_refuses_another_and_a_weight(fixed: BrokerProcess) -> None:
     with join(fixed.port, "tight") as tight, join(fixed.port, "other") as other:
-        assert ask(tight, ADVERTISE + "t", rate="100", delay="8500us", weight="1")[0] == 0x97
-        assert ask(tight, ADVERTISE + "t", rate="100", delay="8500us", weight="8")[0] == 0
+        assert ask(tight, ADVERTISE + "t", rate="50", delay="18500us", weight="1")[0] == 0x97
+        assert ask(tight, ADVERTISE + "t", rate="50", delay="18500us", weight="8")[0] == 0
 
-        code, words = ask(other, ADVERTISE + "u", rate="100", weight="100")
+        code, words = ask(other, ADVERTISE + "u", rate="50", weight="100")
         assert code == 0x97
         assert words.startswith("not_admitted: flow 't' of client 'tight' would wait up to")
-        assert "longer than its 8.500 ms" in words
+        assert "longer than its 18.500 ms" in words
         assert "would fit" in words
         code, words = ask(other, "$timebound/control/weight", b"noise/# 200")
         assert code == 0x97
@@ -247,7 +254,7 @@ def test_commands_set_remove_and_list_weights_and_print_bounds(fixed: BrokerProc
         table = command(fixed.port, "bounds").stdout
     assert "quantum 100.0 us" in table
     assert "alarm/1" in table
-    assert "reading and writing" in table
+    assert "reading, writing, stops" in table
 
 
 def test_bounds_of_a_few_options_and_of_a_file(tmp_path: Path) -> None:

@@ -48,3 +48,36 @@ def test_what_is_old_fades() -> None:
 
     assert meter.count == 10
     assert meter.quantile_ns(0.5) == pytest.approx(64_000, rel=0.2)
+
+
+def test_one_stop_in_a_long_time_is_no_overrun() -> None:
+    meter = Meter()
+    for _ in range(100_000):
+        meter.add(1_000_000, 10)
+    meter.add(90_000_000, 900)  # of 100 s, 90 ms
+
+    assert meter.overrun_ns(0.001) == pytest.approx(1_000_000, rel=0.2)
+    assert meter.overrun_ns(0.0001) == pytest.approx(80_000_000, rel=0.2)
+
+
+def test_nothing_measured_has_no_overrun() -> None:
+    assert Meter().overrun_ns(0.001) == 0
+
+
+@given(
+    st.lists(st.integers(1, 10**6), min_size=1, max_size=50),
+    st.sampled_from([0.5, 0.1, 0.001]),
+)
+def test_no_more_than_that_part_of_the_time_is_beyond_an_overrun(durations: list[int], part: float) -> None:
+    meter = Meter()
+    for duration in durations:
+        meter.add(duration, duration)
+
+    found = meter.overrun_ns(part)
+
+    def beyond(limit: float) -> float:
+        return sum(max(0, duration - limit) for duration in durations)
+
+    assert beyond(found) <= part * sum(durations)
+    # Lengths are known to a quarter of an octave, and so is the limit.
+    assert beyond(found / 1.5 - 2) >= part * sum(durations) or found <= 2

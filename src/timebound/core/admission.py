@@ -181,7 +181,7 @@ class Admission:
         self._plan.restore(contract.topic, previous)
         weight = self._fitting_weight(contract, broken[0])
         offer = Offer(interval_ns, weight, self.work <= SEARCH_MAX)
-        return refuse(broken[0], broken[1], self.limit_ns(broken[0]), offer=offer)
+        return refuse(broken[0], broken[1], self.limit_ns(broken[0]), outside_ns=self.outside_ns, offer=offer)
 
     def unadvertise(self, client: str, topic_name: str, now_ns: int) -> bool:
         """Give a flow's capacity back; False if there was none."""

@@ -30,7 +30,7 @@ OWN_QUEUE: Final = "own queue"
 OWN_SERVICE: Final = "own service"
 MISSED_POLL: Final = "missed poll"
 OVERLOAD: Final = "overload"
-OUTSIDE: Final = "reading and writing"  # before its queue and after its quantum; see core/admission.py
+OUTSIDE: Final = "reading, writing, stops"  # before its queue and after its quantum; see core/admission.py
 
 
 class Rotation:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final
 
-from timebound.core.bounds import UNBOUNDED, Bound
+from timebound.core.bounds import OUTSIDE, UNBOUNDED, Bound
 from timebound.core.cells import WEIGHT_MAX
 
 # What becomes of a message beyond its flow's contract.
@@ -158,8 +158,13 @@ def accept(contract: Contract | None, bound_ns: int, weight: int, slot: int) -> 
     return decision
 
 
-def refuse(broken: Contract, bound: Bound, limit_ns: int, offer: Offer | None = None) -> Decision:
-    """Refuse because of what would happen to `broken`."""
+def refuse(
+    broken: Contract, bound: Bound, limit_ns: int, *, outside_ns: int = 0, offer: Offer | None = None
+) -> Decision:
+    """Refuse because of what would happen to `broken`.
+
+    If the time outside the queues is too long by itself, the reason says so: no other offer helps then.
+    """
     if bound.delay_ns == UNBOUNDED:
         sent = _rate_text(rate_of(broken.interval_ns))
         share = _rate_text(_SECOND / bound.share_interval_ns)
@@ -169,6 +174,8 @@ def refuse(broken: Contract, bound: Bound, limit_ns: int, offer: Offer | None = 
             f"{_name(broken)} would wait up to {bound.delay_ns / _MILLISECOND:.3f} ms, "
             f"longer than its {limit_ns / _MILLISECOND:.3f} ms"
         )
+        if outside_ns >= limit_ns:
+            reason = f"{reason}: {OUTSIDE} of the machine alone take {outside_ns / _MILLISECOND:.3f} ms"
     if offer is not None:
         reason = f"{reason}; {offer.text()}"
     decision = Decision(False, bound.delay_ns, reason)
@@ -209,7 +216,16 @@ class Policer:
     that were; one beyond does not count against later ones.
     """
 
-    __slots__ = ("_due_ns", "_early_ns", "_interval_ns", "_size", "excess", "mode", "promised_ns")
+    __slots__ = (
+        "_burst_ns",
+        "_due_ns",
+        "_early_ns",
+        "_interval_ns",
+        "_size",
+        "excess",
+        "mode",
+        "promised_ns",
+    )
 
     def __init__(self, contract: Contract, *, mode: str = LOWER, jitter_ns: int = 0) -> None:
         if mode not in EXCESS_MODES:
@@ -220,8 +236,13 @@ class Policer:
         self._interval_ns = contract.interval_ns
         self._size = contract.size
         # Message n may come (n - σ) intervals after the first: σ - 1 earlier than one by one.
-        self._early_ns = (contract.burst - 1) * contract.interval_ns + jitter_ns
+        self._burst_ns = (contract.burst - 1) * contract.interval_ns
+        self._early_ns = self._burst_ns + jitter_ns
         self._due_ns = 0
+
+    def set_jitter(self, jitter_ns: int) -> None:
+        """Let messages come so much earlier from now on: sockets are read less often than was thought."""
+        self._early_ns = self._burst_ns + jitter_ns
 
     def conforms(self, size: int, now_ns: int) -> bool:
         """Tell whether a message of that size, arriving now, is within the contract."""

@@ -270,6 +270,12 @@ class InputConfig:
     quantum_time_s: float = setting(
         "duration", 0.0, "how long one turn of one message takes at most; 0s: it is measured all the time"
     )
+    stop_allowance_s: float = setting(
+        "duration",
+        0.02,
+        "the machine may stop the broker for so long, and every promise counts with it; longer stops count "
+        "once they were measured. A few milliseconds do where the broker has a processor to itself",
+    )
     weights: tuple[WeightEntry, ...] = ()
 
 

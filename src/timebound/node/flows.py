@@ -39,7 +39,8 @@ FILTERS_MAX: Final = 256
 # Topics of one publisher whose queue is remembered.
 TOPICS_REMEMBERED_MAX: Final = 1_024
 # What reading and writing take is part of each promise: until a socket is read, and again until
-# what the turn decided has been written, the loop comes round once.
+# what the turn decided has been written, the loop comes round once. Meanwhile the machine may stop
+# the broker: so long as the configuration allows for, or as was measured.
 ROUNDS_OUTSIDE: Final = 2
 # The shortest round that promises go by: reading and writing can take as long as taking in.
 ROUND_TURNS: Final = 2
@@ -55,12 +56,15 @@ class Flows:
         self.generation = 0  # changes when messages of a topic may have to wait somewhere else
         self.broken: list[Contract] = []  # admitted before a measurement said that it was too much
         self.round_ns = ROUND_TURNS * int(config.turn_s * SECOND)
+        self._stop_ns_min = int(config.stop_allowance_s * SECOND)
+        self.stop_ns = self._stop_ns_min
+        outside_ns = ROUNDS_OUTSIDE * self.round_ns + self.stop_ns
         self.admission = Admission(
             quantum_ns=quantum_ns,
             quantum_bytes=config.quantum_bytes,
             order=config.order,
-            jitter_ns=ROUNDS_OUTSIDE * self.round_ns,
-            outside_ns=ROUNDS_OUTSIDE * self.round_ns,
+            jitter_ns=outside_ns,  # what came while the socket was not read comes in all at once
+            outside_ns=outside_ns,
             reserved=config.reserved_percent / 100,
             flows_max=config.flows_max,
         )
@@ -230,25 +234,32 @@ class Flows:
         for queue in list(publisher.client_input.queues.values()):
             self._scheduler.close_queue(queue)
 
-    def set_measured(self, quantum_ns: int, round_ns: int) -> None:
+    def set_measured(self, quantum_ns: int, round_ns: int, stop_ns: int) -> None:
         """Look at every promise again with what was measured; broken ones are kept and reported."""
         admission = self.admission
-        if not (_differs(quantum_ns, admission.quantum_ns) or _differs(round_ns, self.round_ns)):
+        stop_ns = max(stop_ns, self._stop_ns_min)
+        outside_ns = ROUNDS_OUTSIDE * round_ns + stop_ns
+        if not (_differs(quantum_ns, admission.quantum_ns) or _differs(outside_ns, admission.outside_ns)):
             return
         self.round_ns = round_ns
-        admission.outside_ns = ROUNDS_OUTSIDE * round_ns
-        admission.jitter_ns = ROUNDS_OUTSIDE * round_ns
+        self.stop_ns = stop_ns
+        admission.outside_ns = outside_ns
+        admission.jitter_ns = outside_ns
+        for policer in self._policers.values():
+            policer.set_jitter(outside_ns)
         known = {(flow.client, flow.topic) for flow in self.broken}
         self.broken = admission.set_quantum(quantum_ns)
         self._tell()
         for flow in self.broken:
             if (flow.client, flow.topic) not in known:
                 logger.warning(
-                    "flow %r of client %r can no longer be kept: a quantum takes %.1f us, a round %.1f ms",
+                    "flow %r of client %r can no longer be kept: "
+                    "a quantum takes %.1f us, a round %.1f ms, a stop %.1f ms",
                     flow.topic,
                     flow.client,
                     quantum_ns / 1_000,
                     round_ns / MILLISECOND,
+                    stop_ns / MILLISECOND,
                 )
 
     # --- what is promised -------------------------------------------------------------
@@ -275,6 +286,7 @@ class Flows:
         return {
             "quantum_us": admission.quantum_ns / 1_000,
             "round_ms": self.round_ns / MILLISECOND,
+            "stop_ms": self.stop_ns / MILLISECOND,
             "service_rate": SECOND / admission.quantum_ns,
             "order": admission.order,
             "reserved": admission.reserved,

@@ -26,13 +26,16 @@ CLOCK_EVERY: Final = 16
 MEASURED_QUANTA_MIN: Final = 64
 # Turns of a second, at least, before their times replace what was calibrated.
 MEASURED_TURNS_MIN: Final = 50
-# The part of all turns that the measured times cover. A bound has many quanta, and two rounds.
+# The part of all turns, and of the time, that the measured times cover: a bound has many quanta, and two
+# rounds, of which one may be a stop of the machine. So few messages may meet a longer one.
 MEASURED_QUANTA_PART: Final = 0.99
-MEASURED_ROUNDS_PART: Final = 0.999
+MEASURED_ROUNDS_PART: Final = 0.95
+MEASURED_STOPS_PART: Final = 0.001
 # After a message of an advertised flow, a turn goes on for this part of its time at most.
 FLOW_TURNS: Final = 8
 ROUND_WEIGHT_NS: Final = 100_000  # what one more in weight stands for
-FADE_SECONDS: Final = 60
+# Of seconds with enough to measure. Promises should be the same from hour to hour.
+FADE_SECONDS: Final = 300
 # Used until something was measured: a slow machine, uncompiled.
 QUANTUM_NS_DEFAULT: Final = 50_000
 
@@ -53,7 +56,7 @@ class Input:
         self.excess_refused = 0
         self.quanta_meter = Meter()
         self.rounds_meter = Meter()
-        self._is_measuring = fixed_ns == 0
+        self._is_measuring = fixed_ns == 0  # the quantum; rounds are measured in any case
         self._arrivals: list[Publisher] = []
         self._clock_offset_ns = clock_offset_ns
         self._quanta = 0  # since the round began
@@ -183,6 +186,7 @@ class Input:
         return {
             "quantum_ns": self.flows.admission.quantum_ns,
             "round_ns": self.flows.round_ns,
+            "stop_ns": self.flows.stop_ns,
             "flows": self.flows.admission.flow_count(),
             "flows_broken": len(self.flows.broken),
             "excess_lowered": self.excess_lowered,
@@ -192,11 +196,14 @@ class Input:
     def patrol(self) -> None:
         """About once a second: look at promises again with what was measured."""
         self.flows.settle(self.now_ns())
-        if not self._is_measuring or self.quanta_meter.count < MEASURED_TURNS_MIN:
+        if self.quanta_meter.count < MEASURED_TURNS_MIN:
             return
-        quantum_ns = self.quanta_meter.quantile_ns(MEASURED_QUANTA_PART)
+        quantum_ns = self.flows.admission.quantum_ns
+        if self._is_measuring:
+            quantum_ns = self.quanta_meter.quantile_ns(MEASURED_QUANTA_PART)
         round_ns = max(self.rounds_meter.quantile_ns(MEASURED_ROUNDS_PART), ROUND_TURNS * self.turn_ns)
-        self.flows.set_measured(quantum_ns, round_ns)
+        stop_ns = self.rounds_meter.overrun_ns(MEASURED_STOPS_PART) - round_ns
+        self.flows.set_measured(quantum_ns, round_ns, stop_ns)
         self._seconds += 1
         if self._seconds % FADE_SECONDS == 0:
             self.quanta_meter.fade()

@@ -35,6 +35,23 @@ class Meter:
                 return int(2.0 ** ((bucket + 1) / _PER_OCTAVE)) + 1
         return 0
 
+    def overrun_ns(self, part: float) -> int:
+        """A limit beyond which at most this part of the time was spent, in durations longer than it.
+
+        So many of those who come at any moment meet a duration that lasts longer than the limit from
+        then on. Weights have to be the durations, in any unit.
+        """
+        allowed = self.count * part
+        limits = [2.0 ** ((bucket + 1) / _PER_OCTAVE) for bucket in range(_BUCKETS)]
+        longer = 0  # weight of the durations longer than the limit
+        rate = 0.0  # and how much less of it is beyond the limit for each nanosecond more
+        for bucket in range(_BUCKETS - 1, -1, -1):
+            if longer - rate * limits[bucket] > allowed:
+                return int(limits[bucket + 1]) + 1
+            longer += self._buckets[bucket]
+            rate += self._buckets[bucket] / limits[bucket]
+        return int(limits[0]) + 1 if self.count else 0
+
     def fade(self) -> None:
         """Let what was added so far count half, rounded down."""
         self._buckets = [count // 2 for count in self._buckets]

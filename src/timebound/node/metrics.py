@@ -63,6 +63,12 @@ def exposition(broker: Broker, trace: TraceWriter | None, input_: Input | None =
             "A round of the loop, as measured.",
             {"": figures["round_ns"] / SECOND},
         )
+        add(
+            "input_stop_seconds",
+            "gauge",
+            "A stop of the machine that promises count with.",
+            {"": figures["stop_ns"] / SECOND},
+        )
         add("input_flows", "gauge", "Advertised flows admitted.", {"": figures["flows"]})
         add("input_flows_broken", "gauge", "Flows that can no longer be kept.", {"": figures["flows_broken"]})
         excess = {
