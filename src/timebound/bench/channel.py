@@ -21,6 +21,7 @@ from timebound.bench.channel_tools import (
     push_together,
     real_time_trouble,
     run_threads,
+    settle,
     wait_for,
 )
 from timebound.channel import ChannelBuilder, Event, any_of
@@ -133,6 +134,7 @@ def _hand_over(events: int) -> Spread:
     watch = Stopwatch(events)
     with build("hand-over", "lanes") as channel:
         channel.connect(watch)
+        settle()
         push_together(channel, 1, events, _HAND_OVER_SPACING_S)
         wait_for(lambda: len(watch) == events)
     return watch.spread()
@@ -159,6 +161,7 @@ def _collocated(dispatching: str, suppliers: int, consumers: int, events: int) -
     with build("collocated", dispatching) as channel:
         for number, watch in enumerate(watches):
             channel.connect(watch, name=f"consumer {number}")
+        settle()
         push_together(channel, suppliers, events)
         wait_for(lambda: all(len(watch) == total for watch in watches))
     return watches[0].spread(), watches[-1].spread()

@@ -35,12 +35,15 @@ from timebound.bench.channel_utilisation import (
 from timebound.bench.channel_work import Figures, Stops
 from timebound.channel import DiallingGateway, Event, EventChannel, ListeningGateway
 from timebound.channel.gateway import hub_of
-from timebound.channel.realtime import LANE_PRIORITY_MAX
+from timebound.channel.realtime import LANE_PRIORITY_MAX, LANE_PRIORITY_MIN, become_real_time
+from timebound.units import MILLISECOND
 
 # The names of the two channels; the first one listens.
 SIDES: Final = ("left", "right")
 # The lanes of the low-priority process lie below all of the other's.
 _LOW_PRIORITY_MAX: Final = LANE_PRIORITY_MAX - 20
+# Time for both sides to start their threads, after they said that they are ready.
+BEGIN_AFTER_NS: Final = 200 * MILLISECOND
 
 
 def measure_two_processes(events: int) -> list[LatencyRow]:
@@ -74,7 +77,7 @@ def _burst(target: float, real_time: bool) -> Found:
 
 
 def _run_children(experiment: str, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Start both sides, wait for both figures, and only then let them end."""
+    """Start both sides, let them begin together, wait for both figures, and only then let them end."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="timebound-"))
         address = str(Path(folder) / "gateway")
@@ -84,6 +87,11 @@ def _run_children(experiment: str, tasks: list[dict[str, Any]]) -> list[dict[str
             # Called before the child is waited for, so that none outlives a failure of the other.
             stack.callback(child.kill)
             children.append(child)
+        for child in children:
+            _read_line(child)
+        begin_ns = time.monotonic_ns() + BEGIN_AFTER_NS
+        for child in children:
+            _tell(child, begin_ns)
         found = [_read_line(child) for child in children]
         for child in children:
             child.communicate(timeout=LIMIT_S)
@@ -107,6 +115,12 @@ def _read_line(child: subprocess.Popen[str]) -> dict[str, Any]:
         raise RuntimeError(f"measuring process ended without figures (exit code {child.wait(LIMIT_S)})")
     found: dict[str, Any] = json.loads(line)
     return found
+
+
+def _tell(child: subprocess.Popen[str], begin_ns: int) -> None:
+    assert child.stdin is not None
+    child.stdin.write(f"{begin_ns}\n")
+    child.stdin.flush()
 
 
 # --- in the child -----------------------------------------------------------------------
@@ -138,7 +152,11 @@ def _child_latency(side: str, address: str, task: dict[str, Any]) -> None:
         channel.connect(_Both(local, remote))
     with channel, _join(channel, side, address):
         _wait_ready(channel, side, "x")
-        push_together(channel, task["suppliers"], task["events"])
+        begin_ns = _wait_for_the_other_side()
+        # As an ordinary thread, this one could be kept from the processor, with Python's lock, when it looks
+        # whether all has come: that took up to 30 ms on a busy machine, and all lanes waited for it.
+        become_real_time(LANE_PRIORITY_MIN)
+        push_together(channel, task["suppliers"], task["events"], begin_ns=begin_ns)
         wait_for(lambda: all(len(watch) == total for watch in [*locals_, *remotes]))
         found = {
             "local": [value for watch in locals_ for value in watch.values()],
@@ -171,12 +189,24 @@ def _child_utilisation(side: str, address: str, task: dict[str, Any]) -> None:
     with channel, _join(channel, side, address, priority_max):
         channel.connect(_ignore, "low" if is_high else "high")
         _wait_ready(channel, side, task["pair"])
-        settle()
+        _wait_for_the_other_side()
         # The other process has the processor as well.
         stops = Stops(alone=False)
         pair = Pair(channel, task["pair"], period_ns, task["cost_ns"], stops)
         time.sleep(BURST_S)
         _print_and_wait({"figures": asdict(pair.figures()), "stops": stops.found})
+
+
+def _wait_for_the_other_side() -> int:
+    """Say that this side is ready, and wait until both are; answer when to begin.
+
+    Collecting garbage and starting threads is the work of an ordinary thread, which keeps Python's lock: on
+    a busy machine for up to 0.3 s. If the other side pushed meanwhile, its events would wait and be
+    counted as slow.
+    """
+    settle()
+    print(json.dumps({}), flush=True)
+    return int(sys.stdin.readline())
 
 
 def _print_and_wait(found: dict[str, Any]) -> None:

@@ -67,10 +67,13 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def push_together(channel: EventChannel, suppliers: int, events: int, period_s: float = PERIOD_S) -> None:
-    """Let every supplier push the time, each in its thread, at the same moments.
+def push_together(
+    channel: EventChannel, suppliers: int, events: int, period_s: float = PERIOD_S, begin_ns: int = 0
+) -> None:
+    """Let every supplier push the time, each in its thread, at the same moments, from `begin_ns` on.
 
-    Like all tasks of the paper's, theirs are real-time ones where permitted, though less urgent than lanes.
+    `settle` before. Like all tasks of the paper's, theirs are real-time ones where permitted, though less
+    urgent than lanes.
     """
     barrier = Barrier(suppliers)
     connected = [channel.supplier(f"{channel.name} supplier {n}", "x") for n in range(suppliers)]
@@ -78,13 +81,12 @@ def push_together(channel: EventChannel, suppliers: int, events: int, period_s: 
     def push_all(number: int) -> None:
         become_real_time(LANE_PRIORITY_MIN)
         barrier.wait(LIMIT_S)
-        begin_ns = time.monotonic_ns()
+        first_ns = begin_ns or time.monotonic_ns()
         for event in range(events):
-            due_ns = begin_ns + int(event * period_s * 1e9)
+            due_ns = first_ns + int(event * period_s * 1e9)
             time.sleep(max(due_ns - time.monotonic_ns(), 0) / 1e9)
             connected[number].push("x", time.monotonic_ns())
 
-    settle()
     run_threads([partial(push_all, number) for number in range(suppliers)])
 
 
