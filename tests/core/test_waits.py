@@ -74,6 +74,21 @@ def test_all_delivers_its_parts_together_once_the_last_has_come() -> None:
     assert scene.publish("b/c") == []  # it starts over
 
 
+def test_only_completed_correlations_are_numbered() -> None:
+    scene = Scene()
+    scene.subscribe("#", ("correlate", "all(a, b)"), ("watchdog", "2s"), ("every", "3s"))
+    scene.publish("a")
+    first = scene.publish("b")
+
+    alarms = scene.wait(10)
+    scene.publish("a")
+    second = scene.publish("b")
+
+    assert {WATCHDOG_TOPIC, EVERY_TOPIC} == set(topics(alarms))
+    assert [delivery.group for delivery in alarms] == [""] * len(alarms)
+    assert [delivery.group for delivery in first + second] == ["1:1/2", "1:2/2", "2:1/2", "2:2/2"]
+
+
 def test_parts_older_than_the_window_no_longer_count() -> None:
     scene = Scene()
     scene.subscribe("#", ("correlate", "all(a, b)"), ("within", "2s"))

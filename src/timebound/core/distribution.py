@@ -138,14 +138,17 @@ class Distribution:
         """Give a session the messages that its subscription waited for, one after the other."""
         if not messages:
             return
-        self._groups += 1
+        is_group = len(messages) > 1
+        if is_group:
+            # Only what is delivered together has a number: beats, alarms and single parts leave no gap.
+            self._groups += 1
         identifiers = (subscription.identifier,) if subscription.identifier else ()
         session = self._sessions[subscription.client_id]
         for number, message in enumerate(messages):
             if not message.sequence:
                 self.sequence += 1
                 message.sequence = self.sequence
-            group = f"{self._groups}:{number + 1}/{len(messages)}" if len(messages) > 1 else ""
+            group = f"{self._groups}:{number + 1}/{len(messages)}" if is_group else ""
             qos = min(message.qos, subscription.qos)
             self._outbound.offer(
                 session, message, qos, False, identifiers, subscription, NO_OTHERS, now_ns, group
