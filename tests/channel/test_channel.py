@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from threading import Thread
 
 import pytest
+from tests.channel.doubles import LIMIT_S
 
 from timebound.channel import (
     TIMEOUT,
     TOGETHER,
     ChannelBuilder,
     ChannelError,
+    Consumer,
     Event,
     EventChannel,
+    Filtering,
     Kind,
     Report,
+    Subscriptions,
     Timeout,
     Timing,
     UndeclaredEvent,
@@ -28,6 +33,7 @@ from timebound.channel import (
     watchdog,
 )
 from timebound.channel.consumer import STALL_NS
+from timebound.channel.dependency import Key
 from timebound.units import MILLISECOND
 
 
@@ -416,3 +422,36 @@ def test_consumer_that_exits_ends_neither_the_supplier_nor_the_round(
 
     assert got == [1]
     assert [(r.kind, r.consumer) for r in reports] == [(Kind.FAILED, "exits")]
+
+
+class LeavingFilter(Filtering):
+    """Lets a consumer leave, in a thread of its own, while the channel is being asked something."""
+
+    has_dependencies = True
+
+    def __init__(self) -> None:
+        self.leaver: Consumer | None = None
+        self._subscriptions = Subscriptions()
+
+    def mask(self, consumer: Consumer, event_type: str, source: str) -> int:
+        leaver, self.leaver = self.leaver, None
+        if leaver is not None:
+            thread = Thread(target=leaver.disconnect)
+            thread.start()
+            thread.join(LIMIT_S)
+        return self._subscriptions.mask(consumer, event_type, source)
+
+
+def test_consumer_that_leaves_while_another_thread_has_the_channel_is_forgotten_right_after() -> None:
+    filtering = LeavingFilter()
+    wants: list[list[Key]] = []
+    with build("filtering") as channel:
+        channel.reconfigure(filtering=filtering)
+        leaver = channel.connect(print, "a", name="leaver")
+        channel.connect(print, "b", name="stays")
+        channel.add_listener(lambda: wants.append(channel.wants()))
+        filtering.leaver = leaver
+        channel.supplier("s", "a")
+
+        assert [consumer.name for consumer in channel.statistics().consumers] == ["stays"]
+    assert wants == [[("b", "")]]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable
 from threading import Event as Signal
 from threading import Thread
 
 import pytest
+from tests.channel.doubles import LIMIT_S, patient, push_all, wait_until
 
 from timebound.channel import (
     AsyncioDispatch,
@@ -24,17 +23,9 @@ from timebound.channel import (
     all_of,
 )
 
-LIMIT_S = 20.0
 SUPPLIERS = 3
 SWAPS = 8
 AHEAD_MAX = 1000
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < until, "waited too long"
-        os.sched_yield()
 
 
 def lanes(threads: int = 1) -> Lanes:
@@ -60,14 +51,14 @@ def flow_while(channel: EventChannel, ledgers: list[Ledger], swap: Callable[[], 
     pushed = [0] * SUPPLIERS
     enough = Signal()
 
-    def push_all(number: int) -> None:
+    def push_on(number: int) -> None:
         while not enough.is_set():
             suppliers[number].push("a", pushed[number])
             pushed[number] += 1
             # Not so far ahead that a queue would overflow, which is allowed to lose events.
             wait_until(lambda: sum(pushed) - min(ledger.count() for ledger in ledgers) < AHEAD_MAX)
 
-    threads = [Thread(target=push_all, args=(i,)) for i in range(SUPPLIERS)]
+    threads = [Thread(target=push_on, args=(i,)) for i in range(SUPPLIERS)]
     for thread in threads:
         thread.start()
     for _ in range(SWAPS):
@@ -197,6 +188,30 @@ def test_consumer_may_reconfigure_its_own_channel() -> None:
         wait_until(lambda: len(order) == 20)
 
     assert order == list(range(20))
+
+
+def test_consumer_that_leaves_while_modules_are_swapped_takes_nothing_from_the_next_one() -> None:
+    got: list[object] = []
+    pushed = Signal()
+    with ChannelBuilder("c").filtering().dispatching(lanes()).build() as channel:
+
+        def swap(event: Event) -> None:
+            assert pushed.wait(LIMIT_S)
+            channel.reconfigure(dispatching=Reactive())
+
+        # Both wait behind the swap, which then calls them itself.
+        patient(channel.connect(swap, "swap"))
+        leaver = channel.connect(lambda e: leaver.disconnect(), "a")
+        channel.connect(lambda e: got.append(e.payload), "a")
+        supplier = channel.supplier("s", "swap", "a")
+        supplier.push("swap")
+        push_all(supplier, "a", range(3))
+        pushed.set()
+        wait_until(lambda: got == [0, 1, 2])
+        supplier.push("a", 3)
+        wait_until(lambda: got == [0, 1, 2, 3])
+
+        assert len(channel.statistics().consumers) == 2
 
 
 def test_modules_that_consumers_could_not_work_with_are_refused_and_nothing_changes() -> None:

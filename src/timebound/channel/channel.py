@@ -11,7 +11,7 @@ import inspect
 import time
 from collections import deque
 from collections.abc import Callable
-from threading import Lock, RLock
+from threading import Lock
 from typing import Final
 
 from timebound.channel.consumer import PLAIN, Callback, Consumer, Owner, Predicate
@@ -20,6 +20,7 @@ from timebound.channel.dispatching import Absent, Dispatcher
 from timebound.channel.errors import ChannelError, UndeclaredEvent
 from timebound.channel.event import Event
 from timebound.channel.filtering import Filtering, Route
+from timebound.channel.guard import Guard
 from timebound.channel.measure import Meter
 from timebound.channel.reports import Kind, Report
 from timebound.channel.scheduling import Scheduler
@@ -107,7 +108,7 @@ class EventChannel(Owner):
         self._is_running = False
         self._heap: Final = TimerHeap(timers_max)
         self._timer_lock: Final = Lock()
-        self._lock: Final = RLock()
+        self._lock: Final = Guard(self.settle)
         self._consumers: list[Consumer] = []
         self._suppliers: list[Supplier] = []
         self._leaving: deque[Consumer] = deque()
@@ -199,7 +200,6 @@ class EventChannel(Owner):
             consumer.evict_slow = evict_slow
             consumer.queue_max = queue_max
             self._admit(consumer)
-        self._settle()
         self._changed()
         return consumer
 
@@ -276,7 +276,7 @@ class EventChannel(Owner):
         """Disconnect a consumer; with a message, report it as thrown out.
 
         It takes effect at once, but a consumer may call this while somebody who waits for that very
-        consumer holds the lock: whoever has the lock then tidies up.
+        consumer holds the lock: whoever has the lock tidies up when letting go of it.
         """
         if consumer.is_closed:
             return
@@ -284,12 +284,12 @@ class EventChannel(Owner):
         if message:
             self.report(Report(Kind.EVICTED, consumer.name, message))
         self._leaving.append(consumer)
-        self._settle()
+        self.settle()
 
-    def _settle(self) -> None:
-        """Tidy up after those who left, unless another thread is about to."""
+    def settle(self) -> None:
+        """Tidy up after those who left, unless somebody has the lock, who will."""
         removed = False
-        while self._leaving and self._lock.acquire(False):
+        while self._leaving and self._lock.acquire_nowait():
             try:
                 while self._leaving:
                     self._remove(self._leaving.popleft())
@@ -419,7 +419,6 @@ class EventChannel(Owner):
                     self._timing.close()
                 self._timing = timing
                 timing.start(self, self.notice)
-        self._settle()
         self._changed()
 
     def _swap_dispatcher(self, new: Dispatcher) -> None:
@@ -439,7 +438,8 @@ class EventChannel(Owner):
             consumer.queued = 0
             consumer.prepend_held(waiting.get(consumer, []))
         self.dispatcher = new
-        for consumer in self._consumers:
+        # A copy: a reactive dispatcher calls consumers here, and these may connect others.
+        for consumer in list(self._consumers):
             held = consumer.take_held()
             while held is not None:
                 new.submit(consumer, held[0], held[1])
