@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,9 +28,12 @@ from timebound.bench.channel_results import (
     UtilisationStep,
     spread_of,
 )
-from timebound.bench.channel_tools import real_time_trouble
-from timebound.bench.channel_work import STOP_NS_MIN, Figures, Stops, Worker, laxity_of
+from timebound.bench.channel_tools import LIMIT_S, real_time_trouble
+from timebound.bench.channel_work import STOP_NS_MIN, Figures, Stop, Stops, Worker, laxity_of
 from timebound.errors import TimeboundError
+
+# Beside each other they would delay each other, at the same priorities of one processor.
+pytestmark = pytest.mark.xdist_group("real-time")
 
 TINY = channel.Plan(events=3, speed_events=500, step_s=0.1)
 SPREAD = spread_of([1_000, 2_000, 9_000])
@@ -103,22 +110,67 @@ def test_two_processes_time_local_and_remote_events(monkeypatch: pytest.MonkeyPa
     assert row.far.min_us > row.near.min_us
 
 
+# Sleeps a millisecond again and again, more urgent than any lane, and prints when that took far longer.
+WITNESS = """
+import json, os, select, time
+os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(49))
+poll = select.poll()
+poll.register(0)
+stops = []
+print("ready", flush=True)
+last_ns = time.monotonic_ns()
+while not poll.poll(1):
+    now_ns = time.monotonic_ns()
+    if now_ns - last_ns > 3_000_000:
+        stops.append((now_ns, now_ns - last_ns))
+    last_ns = now_ns
+print(json.dumps(stops))
+"""
+
+
+@contextmanager
+def witness() -> Iterator[list[Stop]]:
+    """Note, from a process of its own, when nobody was given the lanes' processor; complete at the end."""
+    stops: list[Stop] = []
+    command = [sys.executable, "-c", WITNESS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        try:
+            yield stops
+        finally:
+            told, _ = process.communicate(timeout=LIMIT_S)
+            stops += [(end_ns, length_ns) for end_ns, length_ns in json.loads(told)]
+
+
 @pytest.mark.parametrize("federated", [False, True])
 def test_light_load_misses_no_deadline(federated: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if real_time_trouble():
         pytest.skip("SCHED_FIFO is not permitted here, and other programs would decide the outcome")
     monkeypatch.setattr(channel_utilisation, "TARGETS", (0.4,))
+    judge, judged = channel_utilisation.judge, list[tuple[float, Figures, Figures]]()
+
+    def note(target: float, high: Figures, low: Figures, stops: list[Stop]) -> UtilisationStep:
+        judged.append((target, high, low))
+        return judge(target, high, low, stops)
+
+    monkeypatch.setattr(channel_utilisation, "judge", note)
     measure = channel_federated.measure_utilisation if federated else channel_utilisation.measure
 
-    # The machine as a whole may be stopped during a burst, but not in each of three.
-    runs = (measure(0.1, real_time=True) for _ in range(3))
-    run = next(run for run in runs if not any(run.steps[0].unexplained + run.bare_steps[0].unexplained))
+    with witness() as stops:
+        run = measure(0.1, real_time=True)
 
-    for steps, reached in ((run.steps, run.channel), (run.bare_steps, run.bare)):
-        (light,) = steps
+    # In the channel and on plain threads. The experiment itself sees only stops while somebody works: at this
+    # load that is less than half of the time, so an onlooker's are taken.
+    assert len(judged) == 2
+    for found in judged:
+        light = judge(*found, stops)
         assert light.unexplained == (0,)
-        assert light.high.runs > light.low.runs > 0
-        assert reached.corrected == light.utilisation == pytest.approx(0.4, abs=0.02)
+        assert light.utilisation == pytest.approx(0.4, abs=0.02)
+        assert light.high.runs > light.low.runs > 0 or stops
+        assert channel_utilisation.reached([light]).corrected == light.utilisation
+    assert [len(run.steps), len(run.bare_steps)] == [1, 1]
     assert run.federated is federated
 
 
@@ -177,6 +229,8 @@ def test_miss_is_explained_by_stops_since_the_processor_was_last_free() -> None:
     assert laxity_of(late, (high,), ()).misses == 1
     assert unexplained() == unexplained((50, 14)) == 1
     assert unexplained((50, 15)) == unexplained((50, 8), (150, 8)) == 0
+    # Of one that outlasts the deadline, what lies before it counts, be it all of the job's time.
+    assert unexplained((260, 160)) == unexplained((400, 390)) == 0
     # Stops after the deadline, or while there was nothing to do, made nobody late.
     assert unexplained((210, 15)) == unexplained((-1, 15)) == 1
     # Of one that had begun before, only what came after the release counts.
@@ -209,12 +263,12 @@ def test_stretch_without_processor_time_is_a_stop_only_while_somebody_works() ->
     stops = Stops(alone=True)
     stops.begin()
     stops.end()
-    time.sleep(2 * STOP_NS_MIN / 1e9)
+    time.sleep(20 * STOP_NS_MIN / 1e9)
     stops.begin()
     assert stops.found == []
 
     # Sleeping stands for a machine that takes the processor away.
-    time.sleep(2 * STOP_NS_MIN / 1e9)
+    time.sleep(20 * STOP_NS_MIN / 1e9)
     stops.look()
 
     assert len(stops.found) == 1

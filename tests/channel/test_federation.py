@@ -84,6 +84,14 @@ def test_shared_medium_passes_one_copy_to_all_who_name_it() -> None:
     assert known["a"].wants_from("$broker") == []
 
 
+def test_channel_takes_what_is_wanted_from_a_medium_before_it_has_heard_of_anybody_there() -> None:
+    known = Federation("a")
+    known.learn(Advert("a", 1, ("$broker", "behind"), (("x", ""),)))
+    known.learn(Advert("behind", 1, ("a",), (("y", ""),)))
+
+    assert known.wants_from("$broker") == [("x", ""), ("y", "")]
+
+
 def test_names_of_media_and_too_many_channels_are_refused() -> None:
     with pytest.raises(ValueError, match="marks shared media"):
         Federation("$a")

@@ -6,10 +6,10 @@ import os
 import time
 from threading import Thread
 
+from tests.channel.doubles import LIMIT_S
+
 from timebound.channel.gate import Alarm, Gate
 from timebound.units import MILLISECOND, SECOND
-
-LIMIT_S = 10.0
 
 
 def test_a_gate_is_shut_at_first() -> None:

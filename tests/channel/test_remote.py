@@ -7,13 +7,12 @@ import socket
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.channel.doubles import LIMIT_S, wait_until
 
 from timebound.channel import (
     ChannelBuilder,
@@ -27,15 +26,6 @@ from timebound.channel.federation import Advert, Carried
 from timebound.channel.gateway import hub_of
 from timebound.channel.remote import FRAME_LENGTH_MAX, Unpacker, pack
 
-LIMIT_S = 20.0
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < until, "waited too long"
-        os.sched_yield()
-
 
 def channel(name: str, reports: list[Report] | None = None) -> EventChannel:
     builder = ChannelBuilder(name).filtering()
@@ -43,8 +33,16 @@ def channel(name: str, reports: list[Report] | None = None) -> EventChannel:
 
 
 def knows(who: EventChannel, name: str, *wants: str) -> bool:
-    advert = hub_of(who).federation.advert_of(name)
-    return advert is not None and [key[0] for key in advert.wants] == list(wants)
+    """Whether a channel knows what another one wants, and acts accordingly."""
+    hub = hub_of(who)
+    advert = hub.federation.advert_of(name)
+    return advert is not None and [key[0] for key in advert.wants] == list(wants) and hub.has_settled()
+
+
+def sends(who: EventChannel, name: str, event_type: str, source: str) -> bool:
+    """Whether a channel would send an event to another one now."""
+    hub = hub_of(who)
+    return hub.federation.next_hops(who.name, event_type, source) == (name,) and hub.has_settled()
 
 
 frames = st.one_of(
@@ -96,7 +94,8 @@ def test_events_cross_a_socket_both_ways_and_follow_wants(family: str, tmp_path:
         assert client.wait_joined(LIMIT_S)
         far.connect(lambda e: got.append((e.payload, e.origin)), "x")
         near.connect(lambda e: back.append((e.payload, e.origin)), "y")
-        wait_until(lambda: knows(near, "far", "x") and knows(far, "near", "y"))
+        wait_until(lambda: knows(near, "far", "x") and sends(near, "far", "x", "s"))
+        wait_until(lambda: knows(far, "near", "y") and sends(far, "near", "y", "t"))
 
         near.supplier("s", "x", "z").push("x", {"number": [1, b"bytes"]})
         far.supplier("t", "y").push("y", None)
@@ -120,7 +119,7 @@ def test_lost_connection_is_made_again(tmp_path: Path) -> None:
             wait_until(lambda: hub_of(near).neighbours() == [] and hub_of(far).neighbours() == [])
             with ListeningGateway(near, address):
                 wait_until(lambda: hub_of(near).neighbours() == ["far"])
-                wait_until(lambda: hub_of(near).federation.next_hops("near", "x", "s") == ("far",))
+                wait_until(lambda: sends(near, "far", "x", "s"))
                 supplier.push("x", 2)
                 wait_until(lambda: got == [2])
 
@@ -159,9 +158,11 @@ def test_payload_that_cannot_cross_is_reported_and_local_consumers_get_it(tmp_pa
     with near, far, ListeningGateway(near, address), DiallingGateway(far, address):
         far.connect(lambda e: None, "x")
         near.connect(lambda e: got.append(e.payload), "x")
-        wait_until(lambda: hub_of(near).federation.next_hops("near", "x", "s") == ("far",))
+        wait_until(lambda: sends(near, "far", "x", "s"))
         near.supplier("s", "x").push("x", near)
-        reported = [report.consumer for report in reports]  # at the end a peer that hangs up first may earn a notice
+        reported = [
+            report.consumer for report in reports
+        ]  # at the end a peer that hangs up first may earn a notice
 
     assert got == [near]
     assert reported == ["gateway to far"]
@@ -188,7 +189,7 @@ def test_two_processes_exchange_events(tmp_path: Path) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], env=environment)
         wait_until(lambda: knows(parent, "child", "enough", "question"))
-        wait_until(lambda: len(hub_of(parent).federation.next_hops("parent", "question", "parent")) == 1)
+        wait_until(lambda: sends(parent, "child", "question", "parent"))
         for number in range(100):
             supplier.push("question", number)
         wait_until(lambda: len(got) == 100)

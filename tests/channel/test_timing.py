@@ -6,6 +6,7 @@ import time
 from threading import Event as Signal
 
 import pytest
+from tests.channel.doubles import LIMIT_S, wait_until
 
 from timebound.channel import (
     ChannelBuilder,
@@ -17,8 +18,6 @@ from timebound.channel import (
     every,
     watchdog,
 )
-
-LIMIT_S = 10.0
 
 
 def threaded() -> ThreadTiming:
@@ -99,8 +98,7 @@ def test_swapping_the_timer_module_keeps_the_timers() -> None:
     with builder.build() as channel:
         channel.connect(tick, every("2ms"))
         channel.reconfigure(timing=threaded())
-        while len(counts) < 3:
-            channel.next_wakeup_ns()
+        wait_until(lambda: len(counts) >= 3)
         channel.reconfigure(timing=threaded())
         assert enough.wait(LIMIT_S)
 

@@ -138,9 +138,10 @@ def _other(side: str) -> str:
 
 
 def _wait_ready(channel: EventChannel, side: str, event_type: str) -> None:
-    """Wait until this channel knows that its events are wanted over there."""
+    """Wait until this channel sends its events over there, where they are wanted."""
     hub = hub_of(channel)
-    wait_for(lambda: hub.federation.next_hops(side, event_type, "") == (_other(side),))
+    hops = (_other(side),)
+    wait_for(lambda: hub.federation.next_hops(side, event_type, "") == hops and hub.has_settled())
 
 
 def _child_latency(side: str, address: str, task: dict[str, Any]) -> None:

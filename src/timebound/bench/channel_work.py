@@ -178,9 +178,11 @@ class _Delays:
     def stopped_ns(self, released_ns: int, deadline_ns: int) -> int:
         """The stops that delayed a job: those since the processor was last free for it."""
         begin_ns = self._busy_since(released_ns)
-        first, last = bisect_right(self._ends, begin_ns), bisect_right(self._ends, deadline_ns)
-        # A stop that began earlier counts only from there on.
-        return sum(min(length_ns, end_ns - begin_ns) for end_ns, length_ns in self._stops[first:last])
+        # Of a stop that began earlier, or went on after the deadline, only what lies between counts.
+        return sum(
+            max(min(end_ns, deadline_ns) - max(end_ns - length_ns, begin_ns), 0)
+            for end_ns, length_ns in self._stops[bisect_right(self._ends, begin_ns) :]
+        )
 
     def _busy_since(self, moment_ns: int) -> int:
         """The latest release, up to a moment, at which all older jobs had been done."""

@@ -168,15 +168,18 @@ class Federation:
 
     def wants_beyond(self, neighbour: str) -> list[Key]:
         """Everything that may have to go to a neighbour: what the channels behind it want, sorted."""
-        return self._wanted_behind(self.name, neighbour)
+        return self._wanted_behind(self.name, neighbour, list(self._adverts))
 
     def wants_from(self, medium: str) -> list[Key]:
-        """Everything this channel may have to take from a shared medium, for itself and those behind it."""
-        return self._wanted_behind(medium, self.name)
+        """Everything this channel may have to take from a shared medium, for itself and those behind it.
 
-    def _wanted_behind(self, near: str, far: str) -> list[Key]:
+        Also from channels not heard of yet: they read the adverts there, and may push before theirs has come.
+        """
+        return self._wanted_behind(medium, self.name, [*self._adverts, medium])
+
+    def _wanted_behind(self, near: str, far: str, origins: list[str]) -> list[Key]:
         found: set[Key] = set()
-        for origin in self._adverts:
+        for origin in origins:
             tree = self.tree(origin)
             for target, advert in self._adverts.items():
                 if advert.wants and target in tree and _passes(tree, target, near, far):

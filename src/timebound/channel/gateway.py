@@ -58,6 +58,9 @@ class Hub:
         self._links: dict[str, Link] = {}
         self._consumers: dict[str, Consumer] = {}
         self._seen = Seen()
+        # How often something was learnt, and how much of that shapes what the channel passes on.
+        self._learnt = 0
+        self._followed = 0
         # Numbers go on where an earlier life of this channel cannot have been.
         self._sequence = time.time_ns()
         self.advertise = Coalesced(self._advertise)
@@ -85,6 +88,8 @@ class Hub:
         for advert in known:
             link.send(advert)
         self.advertise()
+        # Also if nothing new is said, because the neighbour was away only for a moment.
+        self._follow()
 
     def remove_link(self, neighbour: str, link: Link | None = None) -> None:
         """Part from a neighbour; with a link, only if it is still joined by that one."""
@@ -101,6 +106,11 @@ class Hub:
     def neighbours(self) -> list[str]:
         with self._lock:
             return sorted(self._links)
+
+    def has_settled(self) -> bool:
+        """Whether all that is known of other channels by now counts for the next event that is pushed."""
+        with self._lock:
+            return self._followed == self._learnt
 
     def wants_from(self, medium: str) -> list[Key]:
         """What this channel and those behind it have to take from a shared medium."""
@@ -119,6 +129,7 @@ class Hub:
             version = time.time_ns() if current is None else max(current.version + 1, time.time_ns())
             advert = Advert(name, version, neighbours, wants)
             self.federation.learn(advert)
+            self._learnt += 1
         self._spread(advert, "")
 
     def receive(self, neighbour: str, frame: Frame) -> None:
@@ -132,11 +143,13 @@ class Hub:
         with self._lock:
             is_own = advert.channel == self.channel.name
             is_news = self.federation.learn(advert)
+            self._learnt += is_news
         if not is_news:
             return
         if is_own:
             # From an earlier life of this channel: say again how things are now, under a higher version.
             self.advertise()
+            self._follow()
         else:
             self._spread(advert, neighbour)
 
@@ -150,11 +163,14 @@ class Hub:
 
     def _redirect(self) -> None:
         with self._lock:
+            learnt = self._learnt
             wanted = [
                 (consumer, self.federation.wants_beyond(name)) for name, consumer in self._consumers.items()
             ]
         for consumer, keys in wanted:
             self.channel.redirect(consumer, keys)
+        with self._lock:
+            self._followed = learnt
 
     def _receive_event(self, carried: Carried) -> None:
         with self._lock:

@@ -69,8 +69,10 @@ class LaneContext:
 
     def note_permission(self, trouble: str) -> None:
         """Report once that the system grants no real-time priorities."""
-        if not self.permission_trouble:
+        with self._look_lock:
+            is_first = not self.permission_trouble
             self.permission_trouble = trouble
+        if is_first:
             self.notice(f"lanes run at normal priority: {trouble}")
 
     def look_by(self, due_ns: int, worker: Worker | None = None) -> None:
@@ -252,7 +254,9 @@ class Lane(Queue):
         if hasattr(time, "pthread_getcpuclockid"):
             worker.cpu_clock = time.pthread_getcpuclockid(get_ident())
         if context.real_time:
-            trouble = become_real_time(self._priority_of(worker), context.cpu)
+            with self._lock:
+                # Whoever ranks the lane anew waits: its order must not be overtaken by this older one.
+                trouble = become_real_time(self._priority_of(worker), context.cpu)
             if trouble:
                 context.note_permission(trouble)
 
@@ -273,9 +277,10 @@ class Lane(Queue):
             set_priority(thread_id, self._priority_of(worker))
 
     def set_rank(self, rank: int) -> None:
-        self.rank = rank
-        for worker in list(self.workers):
-            self._apply_priority(worker)
+        with self._lock:
+            self.rank = rank
+            for worker in self.workers:
+                self._apply_priority(worker)
 
     def should_end(self, worker: Worker) -> bool:
         """Whether an idle worker is one too many, or the lane is over."""

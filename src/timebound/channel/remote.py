@@ -199,11 +199,12 @@ class RemoteGateway:
         self._links: list[SocketLink] = []
 
     def wait_joined(self, limit_s: float = 10.0) -> bool:
-        """Wait until a peer is joined and has said what it wants; False when that took too long."""
+        """Wait until a peer is joined and gets what it said it wants; False when that took too long."""
         until = time.monotonic() + limit_s
         while not self._closing.wait(0.005):
             known = self._hub.federation
-            if any(known.advert_of(name) is not None for name in self._hub.neighbours()):
+            is_known = any(known.advert_of(name) is not None for name in self._hub.neighbours())
+            if is_known and self._hub.has_settled():
                 return True
             if time.monotonic() > until:
                 return False
