@@ -135,6 +135,90 @@ def test_records_that_differ_are_not_one_run(change: str) -> None:
     assert [run.count for run in account.runs] == [1, 1]
 
 
+CHANGES = (
+    *("sequence", "subscription", "offered", "published", "payload", "topic", "publisher", "timeout"),
+    *("promised", "hops", "properties", "link", "others", "qos"),
+)
+
+KIND_FIELDS = (
+    *("client_id", "subscription", "outcome", "reason", "qos", "topic", "publisher", "size_bytes"),
+    *("allowed_ns", "promised_ns", "hops", "link"),
+)
+
+
+def changed(delivery: Delivery, change: str) -> None:
+    message = delivery.message
+    if change == "sequence":
+        message.sequence += 3
+    elif change == "subscription":
+        delivery.subscription = wants(1, 3.0, 0.5)
+    elif change == "offered":
+        delivery.offered_ns += 1
+    elif change == "published":
+        message.published_ns += 1
+    elif change == "payload":
+        message.payload += b"x"
+    elif change == "topic":
+        message.topic += "x"
+    elif change == "publisher":
+        message.publisher += "x"
+    elif change == "timeout":
+        message.timeout_ns += 1
+    elif change == "promised":
+        message.promised_ns += 1
+    elif change == "hops":
+        message.hops += 1
+    elif change == "properties":
+        message.properties += b"x"
+    elif change == "link":
+        delivery.link += "x"
+    elif change == "others":
+        delivery.others = (wants(0, 0.7), wants(2, 1.0, 0.3))
+    else:
+        delivery.qos = 1
+
+
+def expanded(account: Account) -> list[tuple[object, ...]]:
+    """All records, one by one."""
+    return [
+        (
+            *(run.time_ns, run.published_ns, run.offered_ns, run.sent_ns, run.message_id + number),
+            *(getattr(run.kind, name) for name in KIND_FIELDS),
+        )
+        for run in account.take_runs()
+        for number in range(run.count)
+    ]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    changes=st.lists(st.sampled_from(("", "", "", "", *CHANGES)), min_size=1, max_size=30),
+    deadline_ms=st.sampled_from((0, 1, 5)),
+    is_tracing=st.booleans(),
+)
+def test_taking_those_that_are_alike_together_is_as_taking_each(
+    changes: list[str], deadline_ms: int, is_tracing: bool
+) -> None:
+    wanted = wants(deadline_ms, 2.5, 0.3)
+    deliveries = []
+    for number, change in enumerate(changes):
+        deliveries.append(delivery_of(wanted, sequence=number, sent_ns=3 * MILLISECOND))
+        if change:
+            changed(deliveries[-1], change)
+    together, one_by_one = Account(), Account()
+    together.is_tracing = one_by_one.is_tracing = is_tracing
+
+    together.delivered_now("s", deliveries, 1, 3 * MILLISECOND)
+    for delivery in deliveries[1:]:
+        if delivery.qos == 0:
+            one_by_one.delivered("s", delivery, 3 * MILLISECOND)
+
+    for name in ("in_time", "late", "earned_micro", "paid_micro"):
+        assert getattr(together, name) == getattr(one_by_one, name)
+    assert [run.count for run in together.runs] == [run.count for run in one_by_one.runs]
+    assert expanded(together) == expanded(one_by_one)
+
+
 # --- the sum, under anything that can happen --------------------------------------------
 
 

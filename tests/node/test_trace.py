@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from tests.conftest import StartBroker
+from tests.node.trace_doubles import FullDisk
 from tests.peer import join
 
 from timebound.core.account import Account
@@ -206,6 +207,26 @@ def test_a_disk_that_refuses_costs_records_and_not_the_broker(
 
     assert len(read(tmp_path / "trace")) == 7
     assert (writer.rows_written, writer.rows_lost) == (7, 5)
+
+
+@pytest.mark.parametrize(("refusals", "saved"), [(1, 3), (2, 0)])
+def test_a_disk_that_is_full_costs_no_records_but_those_it_has_no_room_for(
+    tmp_path: Path, refusals: int, saved: int
+) -> None:
+    writer = TraceWriter(tmp_path, "n", MANY)
+    writer.write(runs_of(3))
+    wait_until(lambda: writer.rows_written == 3)
+    assert writer._file is not None
+    FullDisk.under(writer._file._file, refusals=refusals)
+
+    writer.write(runs_of(5))
+    wait_until(lambda: writer.rows_lost > 0)
+    writer.write(runs_of(7))
+    writer.close()
+
+    assert len(read(tmp_path)) == saved + 7
+    assert (writer.rows_written, writer.rows_lost) == (saved + 7, 8 - saved)
+    assert not list(tmp_path.rglob(".*"))
 
 
 CONFIG = """

@@ -12,7 +12,7 @@ from typing import Final
 
 from timebound.core.message import Delivery, Message
 from timebound.core.subscription import Subscription
-from timebound.core.trace_run import TraceKind, TraceRun
+from timebound.core.trace_run import TraceKind, TraceRun, count_alike
 from timebound.records import Outcome, Reason
 
 IN_TIME: Final = Outcome.IN_TIME.value
@@ -64,8 +64,11 @@ class Account:
         self._run: TraceRun | None = None  # that the latest record is in; None if it may not grow
         self.missed: list[Missed] = []
 
-    def delivered(self, client_id: str, delivery: Delivery, now_ns: int) -> None:
-        """A copy has reached its session; `sent_ns` says when it left."""
+    def delivered(self, client_id: str, delivery: Delivery, now_ns: int, count: int = 1) -> None:
+        """A copy has reached its session, and so many more as `count_alike` has found to be alike.
+
+        `sent_ns` says when they left.
+        """
         subscription = delivery.subscription
         message = delivery.message
         if (
@@ -74,23 +77,38 @@ class Account:
             and not subscription.deadline_ns
             and not message.timeout_ns
         ):
-            self.in_time += 1
-            self.earned_micro += subscription.price_micro
+            self.in_time += count
+            self.earned_micro += subscription.price_micro * count
             if self.is_tracing:
-                self._trace(client_id, delivery, subscription, IN_TIME, "", now_ns)
+                self._trace(client_id, delivery, subscription, IN_TIME, "", now_ns, count)
             return
         for one in pairs(delivery):
             allowed_ns = message.allowed_ns(one)
             if allowed_ns and delivery.sent_ns - message.published_ns > allowed_ns:
-                self.late += 1
-                self.paid_micro += one.penalty_micro if one is not None else 0
+                self.late += count
+                self.paid_micro += one.penalty_micro * count if one is not None else 0
                 outcome = LATE
             else:
-                self.in_time += 1
-                self.earned_micro += one.price_micro if one is not None else 0
+                self.in_time += count
+                self.earned_micro += one.price_micro * count if one is not None else 0
                 outcome = IN_TIME
             if self.is_tracing:
-                self._trace(client_id, delivery, one, outcome, "", now_ns)
+                self._trace(client_id, delivery, one, outcome, "", now_ns, count)
+
+    def delivered_now(self, client_id: str, deliveries: list[Delivery], first: int, now_ns: int) -> None:
+        """Those from `first` on were sent now; those of QoS 0 have thereby reached their session.
+
+        For a trace, those that are alike are taken together: one by one that takes twice the time.
+        """
+        index = first
+        while index < len(deliveries):
+            delivery = deliveries[index]
+            count = 1
+            if delivery.qos == 0:
+                if self.is_tracing:
+                    count = count_alike(deliveries, index)
+                self.delivered(client_id, delivery, now_ns, count)
+            index += count
 
     def drop(self, client_id: str, delivery: Delivery, reason: Reason, now_ns: int) -> None:
         """A copy will never reach its session."""
@@ -100,7 +118,7 @@ class Account:
                 self.paid_micro += one.penalty_micro
             self.missed.append(Missed(client_id, delivery.message, one, reason))
             if self.is_tracing:
-                self._trace(client_id, delivery, one, DROPPED, reason.value, now_ns)
+                self._trace(client_id, delivery, one, DROPPED, reason.value, now_ns, 1)
 
     def drop_under_way(
         self,
@@ -170,6 +188,7 @@ class Account:
         outcome: str,
         reason: str,
         now_ns: int,
+        count: int,
     ) -> None:
         kind = self._kind
         if kind is None or not kind.describes(client_id, delivery, subscription, outcome, reason):
@@ -178,11 +197,11 @@ class Account:
             self._run = None
         run = self._run
         if run is not None and run.takes(delivery, now_ns):
-            run.extend()
+            run.extend(count)
             return
         message = delivery.message
         run = TraceRun(
-            kind, now_ns, message.published_ns, delivery.offered_ns, delivery.sent_ns, message.sequence, 1
+            kind, now_ns, message.published_ns, delivery.offered_ns, delivery.sent_ns, message.sequence, count
         )
         self._run = run
         self.runs.append(run)

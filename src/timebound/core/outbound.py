@@ -168,7 +168,7 @@ class Outbound:
         it; in a session with time limits it ends this, because it may compete meanwhile.
         """
         queue = session.queue
-        account = self.account
+        first = len(taken)
         is_timed = session.link is not None
         while queue and budget > 0:
             delivery = queue.popleft()
@@ -185,8 +185,8 @@ class Outbound:
                 self._start(session, delivery, start_ns, taken)
             else:
                 delivery.sent_ns = start_ns
-                account.delivered(session.client_id, delivery, start_ns)
                 taken.append(delivery)
+        self.account.delivered_now(session.client_id, taken, first, start_ns)
         return budget
 
     def _take_unconfirmed(self, session: Session, budget: int, start_ns: int, taken: list[Delivery]) -> int:

@@ -112,12 +112,55 @@ class TraceRun:
             and delivery.sent_ns == self.sent_ns
         )
 
-    def extend(self) -> None:
-        self.next_id += 1
-        self.count += 1
+    def extend(self, count: int) -> None:
+        self.next_id += count
+        self.count += count
 
     def part(self, message_id: int, count: int) -> TraceRun:
         """The same records for some of the message ids."""
         return TraceRun(
             self.kind, self.time_ns, self.published_ns, self.offered_ns, self.sent_ns, message_id, count
         )
+
+
+def count_alike(deliveries: list[Delivery], first: int) -> int:
+    """How many from `first` on would be one run: of QoS 0 and one subscription, sent at the same time."""
+    delivery = deliveries[first]
+    if delivery.others:
+        return 1
+    subscription = delivery.subscription
+    offered_ns = delivery.offered_ns
+    link = delivery.link
+    message = delivery.message
+    sequence = message.sequence
+    topic = message.topic
+    publisher = message.publisher
+    published_ns = message.published_ns
+    payload_length = len(message.payload)
+    properties_length = len(message.properties)
+    timeout_ns = message.timeout_ns
+    promised_ns = message.promised_ns
+    hops = message.hops
+    count = 1
+    for index in range(first + 1, len(deliveries)):
+        delivery = deliveries[index]
+        message = delivery.message
+        if (
+            message.sequence != sequence + count
+            or delivery.subscription is not subscription
+            or delivery.qos != 0
+            or delivery.offered_ns != offered_ns
+            or message.published_ns != published_ns
+            or len(message.payload) != payload_length
+            or message.topic != topic
+            or message.publisher != publisher
+            or message.timeout_ns != timeout_ns
+            or message.promised_ns != promised_ns
+            or message.hops != hops
+            or len(message.properties) != properties_length
+            or delivery.link != link
+            or delivery.others
+        ):
+            break
+        count += 1
+    return count

@@ -2,64 +2,44 @@
 
     <path>/date=2026-01-31/node=timebound/part-<nanoseconds>-<number>.parquet
 
-Records collect in memory as Arrow columns and are written by a thread of their own. A file has a
-hidden name until it is complete, then it is renamed into place, so a reader never sees half of
-one. Files are closed by size and age; when all together are larger than allowed, the oldest go.
+Records collect in memory as runs and are written, run by run, by a thread of their own; for who wants
+them as they come, `to_table` makes Arrow columns of them. A file has a hidden name until it is complete,
+then it is renamed into place, so a reader never sees half of one. Files are closed by size and age;
+when all together are larger than allowed, the oldest go.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from timebound.core.trace_run import TraceKind, TraceRun
+from timebound.core.trace_run import TraceRun
 from timebound.errors import ConfigError
+from timebound.node.trace_columns import FIELDS_OF_KIND, RISING, by_run, let_others_run
 from timebound.records import TRACE_FIELDS, TRACE_SCHEMA_VERSION
+from timebound.version import VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from timebound.node.parquet_runs import Coded, Rising
 
 logger = logging.getLogger("timebound.trace")
 
 # Runs handed over and not yet written, at most; beyond that the trace has a gap, which is counted.
 PENDING_RUNS_MAX: Final = 2_000_000
-# Rows put into one row group of a file.
-GROUP_ROWS: Final = 262_144
+# Runs put into one row group of a file: about a million records under a flood.
+GROUP_RUNS: Final = 32_768
 # How often records are collected and written, as one row group at least.
 COLLECT_S: Final = 0.5
-# Runs looked at, or a column made, before the broker gets its turn: a thread that does not wait holds
-# the interpreter for 5 ms, and the broker would stand still.
-SLICE_RUNS: Final = 500
 _METADATA: Final = {"timebound.trace.version": str(TRACE_SCHEMA_VERSION)}
-# Columns whose values mostly grow, and by which readers select. As differences they take a few bits a
-# record; all others, and texts, are few different values. Against the defaults of the library that is
-# a fifth of the time and a thirtieth of the space (200 ns and 0.1 bytes a record in runs of 32).
-_RISING: Final = ("time_ns", "message_id", "published_ns", "queued_ns", "sent_ns")
-
-
-# Where the other columns come from.
-_FIELDS_OF_KIND: Final[dict[str, Callable[[TraceKind], Any]]] = {
-    "topic": lambda kind: kind.topic,
-    "publisher": lambda kind: kind.publisher,
-    "subscriber": lambda kind: kind.client_id,
-    "topic_filter": lambda kind: kind.subscription.topic_filter if kind.subscription else "",
-    "qos": lambda kind: kind.qos,
-    "size_bytes": lambda kind: kind.size_bytes,
-    "allowed_ns": lambda kind: kind.allowed_ns,
-    "outcome": lambda kind: kind.outcome,
-    "reason": lambda kind: kind.reason,
-    "price_micro": lambda kind: kind.subscription.price_micro if kind.subscription else 0,
-    "penalty_micro": lambda kind: kind.subscription.penalty_micro if kind.subscription else 0,
-    "hop": lambda kind: kind.hops,
-    "link": lambda kind: kind.link or kind.client_id,
-    "promised_ns": lambda kind: kind.promised_ns,
-}
+_MADE_BY: Final = f"timebound version {VERSION}"  # in words that readers take apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,22 +99,34 @@ class TraceWriter:
             try:
                 self._step(waiting, is_last=not is_open)
             except OSError as error:
-                rows = sum(run.count for run in waiting)
-                self.rows_lost += rows
-                logger.error("trace lost %d records: %s", rows, error)
-                self._file = None
+                self._lose(sum(run.count for run in waiting), error)
 
     def _step(self, runs: list[TraceRun], *, is_last: bool) -> None:
-        if runs:
+        while runs:
             if self._file is None:
                 self._number += 1
                 self._file = _TraceFile(self._path, self._node_name, self._number)
-            self.rows_written += self._file.append(runs)
+            self.rows_written += self._file.append(runs[:GROUP_RUNS])
+            del runs[:GROUP_RUNS]
         file = self._file
         if file is not None and (is_last or file.is_due(self._limits)):
             file.finish()
             self._file = None
             self._limit_disk()
+
+    def _lose(self, rows: int, error: OSError) -> None:
+        """Account for records that could not be written, and save those before them in the file."""
+        file = self._file
+        self._file = None
+        if file is not None:
+            try:
+                file.finish()
+            except OSError:
+                self.rows_written -= file.rows
+                rows += file.rows
+                file.remove()
+        self.rows_lost += rows
+        logger.error("trace lost %d records: %s", rows, error)
 
     def _limit_disk(self) -> None:
         files = sorted(self._path.glob(f"date=*/node={self._node_name}/part-*.parquet"))
@@ -152,7 +144,7 @@ class _TraceFile:
     """One file that is being written under a hidden name."""
 
     def __init__(self, path: Path, node_name: str, number: int) -> None:
-        import pyarrow.parquet as pq
+        from timebound.node.parquet_runs import RunsFile
 
         started_ns = time.time_ns()
         date = time.strftime("%Y-%m-%d", time.gmtime(started_ns // 1_000_000_000))
@@ -162,29 +154,31 @@ class _TraceFile:
         self._final = folder / name
         self._hidden = folder / f".{name}.tmp"
         self._started = time.monotonic()
-        self._writer = pq.ParquetWriter(
-            self._hidden,
-            _written_schema(),
-            compression="zstd",
-            use_dictionary=[name for name, _ in TRACE_FIELDS if name not in _RISING],
-            column_encoding=dict.fromkeys(_RISING, "DELTA_BINARY_PACKED"),
-            write_statistics=list(_RISING),
-            store_schema=False,  # readers are to see strings, not how they were handed over
-        )
-        self._writer.add_key_value_metadata(_METADATA)
+        self._file = RunsFile(self._hidden, TRACE_FIELDS, _METADATA, _MADE_BY)
+
+    @property
+    def rows(self) -> int:
+        return self._file.rows
 
     def append(self, runs: list[TraceRun]) -> int:
-        table = to_table(runs)
-        self._writer.write_table(table, row_group_size=GROUP_ROWS)
-        return int(table.num_rows)
+        """Write runs as one row group; gives their rows."""
+        before = self._file.rows
+        counts, columns = to_columns(runs)
+        self._file.write_group(counts, columns, let_others_run)
+        return self._file.rows - before
 
     def is_due(self, limits: TraceLimits) -> bool:
         age_s = time.monotonic() - self._started
-        return age_s >= limits.file_age_max_s or self._hidden.stat().st_size >= limits.file_bytes_max
+        return age_s >= limits.file_age_max_s or self._file.size_bytes >= limits.file_bytes_max
 
     def finish(self) -> None:
-        self._writer.close()
+        self._file.finish()
         self._hidden.rename(self._final)
+
+    def remove(self) -> None:
+        """Leave nothing behind, as far as the disk lets us; the next start looks again."""
+        with contextlib.suppress(OSError):
+            self._hidden.unlink()
 
 
 def trace_schema() -> pa.Schema:
@@ -205,6 +199,24 @@ def _written_schema() -> pa.Schema:
     )
 
 
+def to_columns(runs: list[TraceRun]) -> tuple[Any, list[Coded | Rising]]:
+    """How many records each run has, and the columns as files are made of them."""
+    import numpy as np
+
+    from timebound.node.parquet_runs import Coded, Rising
+
+    numbers, kinds = by_run(runs)
+    columns: list[Coded | Rising] = []
+    for name, _ in TRACE_FIELDS:
+        if name in RISING:
+            columns.append(Rising(numbers[name], int(name == "message_id")))
+            continue
+        code_of: dict[Any, int] = {}
+        codes = [code_of.setdefault(FIELDS_OF_KIND[name](kind), len(code_of)) for kind in kinds]
+        columns.append(Coded(list(code_of), np.array(codes)[numbers["kind"]]))
+    return numbers["count"], columns
+
+
 def to_table(runs: list[TraceRun]) -> pa.Table:
     """Expand runs into one record each, column by column.
 
@@ -214,9 +226,9 @@ def to_table(runs: list[TraceRun]) -> pa.Table:
     import numpy as np
     import pyarrow as pa
 
-    numbers, kinds = _by_run(runs)
-    counts = np.array(numbers["count"], dtype=np.int64)
-    kind_of_run = np.array(numbers["kind"], dtype=np.int32)
+    numbers, kinds = by_run(runs)
+    counts = numbers["count"]
+    kind_of_run = numbers["kind"]
     made: dict[tuple[str, bytes], Any] = {}  # columns by what they are made of
 
     def repeated(values: Any) -> Any:
@@ -227,49 +239,23 @@ def to_table(runs: list[TraceRun]) -> pa.Table:
 
     columns: list[Any] = []
     for name, kind in TRACE_FIELDS:
-        _let_others_run()
+        let_others_run()
         if name == "message_id":
             # Of the first record of each run less its position, then the position of each added.
-            before_first = np.array(numbers[name], dtype=np.int64) - (np.cumsum(counts) - counts)
+            before_first = numbers[name] - (np.cumsum(counts) - counts)
             ids = np.repeat(before_first, counts)
             ids += np.arange(len(ids))
             columns.append(pa.array(ids))
-        elif name in _RISING:
-            columns.append(repeated(np.array(numbers[name], dtype=kind)))
+        elif name in RISING:
+            columns.append(repeated(numbers[name]))
         elif kind == "string":
-            encoded = pa.array([_FIELDS_OF_KIND[name](one) for one in kinds], pa.string()).dictionary_encode()
+            encoded = pa.array([FIELDS_OF_KIND[name](one) for one in kinds], pa.string()).dictionary_encode()
             indices = repeated(np.asarray(encoded.indices)[kind_of_run])
             columns.append(pa.DictionaryArray.from_arrays(indices, encoded.dictionary))
         else:
-            values = np.array([_FIELDS_OF_KIND[name](one) for one in kinds], dtype=kind)
+            values = np.array([FIELDS_OF_KIND[name](one) for one in kinds], dtype=kind)
             columns.append(repeated(values[kind_of_run]))
     return pa.Table.from_arrays(columns, schema=_written_schema())
-
-
-def _by_run(runs: list[TraceRun]) -> tuple[dict[str, list[int]], list[TraceKind]]:
-    """The numbers of each run, by column, `kind` being an index into the kinds that come second."""
-    numbers: dict[str, list[int]] = {name: [] for name in ("count", "kind", *_RISING)}
-    kinds: list[TraceKind] = []
-    index_of: dict[int, int] = {}  # by identity: equal ones that follow each other are the same object
-    for start in range(0, len(runs), SLICE_RUNS):
-        part = runs[start : start + SLICE_RUNS]
-        numbers["count"] += [run.count for run in part]
-        numbers["time_ns"] += [run.time_ns for run in part]
-        numbers["message_id"] += [run.message_id for run in part]
-        numbers["published_ns"] += [run.published_ns for run in part]
-        numbers["queued_ns"] += [run.queued_ns() for run in part]
-        numbers["sent_ns"] += [run.sent_ns for run in part]
-        for run in part:
-            index = index_of.setdefault(id(run.kind), len(kinds))
-            if index == len(kinds):
-                kinds.append(run.kind)
-            numbers["kind"].append(index)
-        _let_others_run()
-    return numbers, kinds
-
-
-def _let_others_run() -> None:
-    time.sleep(0)
 
 
 def _sweep_hidden(path: Path, node_name: str) -> None:
