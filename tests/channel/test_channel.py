@@ -427,9 +427,9 @@ def test_consumer_that_exits_ends_neither_the_supplier_nor_the_round(
 class LeavingFilter(Filtering):
     """Lets a consumer leave, in a thread of its own, while the channel is being asked something."""
 
-    has_dependencies = True
-
     def __init__(self) -> None:
+        super().__init__()
+        self.has_dependencies = True
         self.leaver: Consumer | None = None
         self._subscriptions = Subscriptions()
 

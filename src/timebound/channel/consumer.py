@@ -7,6 +7,7 @@ timers are swapped around it. While dispatching is swapped its deliveries are he
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable
 from threading import Lock
@@ -43,30 +44,33 @@ Pending = tuple["Consumer", Event, int]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Owner:
+class Owner(ABC):
     """What a consumer needs of its channel."""
 
+    @abstractmethod
     def report(self, report: Report) -> None:
-        raise NotImplementedError
+        """Tell the program what became of a consumer."""
 
+    @abstractmethod
     def evict(self, consumer: Consumer, message: str) -> None:
-        raise NotImplementedError
+        """Disconnect a consumer; with a message, report it as thrown out."""
 
+    @abstractmethod
     def now_ns(self) -> int:
-        raise NotImplementedError
+        """The time by the channel's clock."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Queue:
+class Queue(ABC):
     """Where deliveries wait in a dispatcher that runs a consumer in one thread at a time."""
 
+    @abstractmethod
     def end(self, consumer: Consumer) -> None:
         """End a step of a consumer with deliveries parked from here: `finish` it under this queue's lock."""
-        raise NotImplementedError
 
+    @abstractmethod
     def unpark(self, consumer: Consumer, arrival: int, event: Event, mask: int) -> None:
         """Take back a delivery whose turn came while its consumer was running; the lock is held."""
-        raise NotImplementedError
 
 
 # A delivery taken out of turn: where it waited, its number there, the event, the mask.

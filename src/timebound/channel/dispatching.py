@@ -7,6 +7,7 @@ have files of their own.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
@@ -23,10 +24,10 @@ QUEUE_MAX: Final = 10_000
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Dispatcher:
+class Dispatcher(ABC):
     """Calls consumers. One dispatcher serves one channel, from `start` to `close`."""
 
-    # Whether consumers may be coroutine functions.
+    # Whether consumers may be coroutine functions. A module of your own says so in `__init__`, as for filtering.
     runs_coroutines = False
 
     def __init__(self) -> None:
@@ -46,19 +47,19 @@ class Dispatcher:
         self._redispatch = redispatch
         self._report = report
 
-    def attach(self, consumer: Consumer) -> None:
+    def attach(self, consumer: Consumer) -> None:  # noqa: B027  # not every strategy has something to do
         """Make ready for a consumer; called before any event of its own."""
 
-    def detach(self, consumer: Consumer) -> None:
+    def detach(self, consumer: Consumer) -> None:  # noqa: B027  # the same
         """Forget a consumer; its waiting deliveries are discarded when their turn comes."""
 
+    @abstractmethod
     def dispatch(self, route: Route, event: Event) -> None:
         """Deliver an event to everybody on its route."""
-        raise NotImplementedError
 
+    @abstractmethod
     def submit(self, consumer: Consumer, event: Event, mask: int) -> None:
         """Deliver to one consumer, evaluating first unless `mask` is PLAIN."""
-        raise NotImplementedError
 
     def close(self, limit_ns: int) -> list[Pending]:
         """Stop, waiting at most `limit_ns` for running consumers; answer what was still queued, in order."""

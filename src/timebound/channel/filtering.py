@@ -7,6 +7,7 @@ leaves filtering and correlation out and repeats every event to everybody.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Final
 
 from mypy_extensions import mypyc_attr
@@ -29,15 +30,16 @@ Route = list[Link]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Filtering:
+class Filtering(ABC):
     """Decides, for one consumer, what an event of a type and source means to it."""
 
-    # Whether consumers may state dependencies and predicates.
+    # Whether consumers may state dependencies and predicates. A module of your own says so in `__init__`: the
+    # compiled class does not see what a class derived from it states outside of that.
     has_dependencies = False
 
+    @abstractmethod
     def mask(self, consumer: Consumer, event_type: str, source: str) -> int:
         """0 when the consumer does not want the event, else PLAIN or the leaves it fits."""
-        raise NotImplementedError
 
     def route(self, consumers: list[Consumer], event_type: str, source: str) -> Route:
         """The consumers of an event, in the order given."""
