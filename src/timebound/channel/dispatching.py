@@ -27,7 +27,7 @@ QUEUE_MAX: Final = 10_000
 class Dispatcher(ABC):
     """Calls consumers. One dispatcher serves one channel, from `start` to `close`."""
 
-    # Whether consumers may be coroutine functions. A module of your own says so in `__init__`, as for filtering.
+    # Whether consumers may be coroutine functions. A module of your own says so in `__init__`.
     runs_coroutines = False
 
     def __init__(self) -> None:
