@@ -32,7 +32,7 @@ def through_the_wire(copy: Copy, age_ns: int, now_ns: int) -> Copy:
 
 
 @given(
-    names=st.lists(NAMES, min_size=3, max_size=8, unique=True),
+    names=st.lists(NAMES, min_size=2, max_size=8, unique=True),
     publisher=TEXTS,
     properties=st.lists(st.tuples(TEXTS, TEXTS), max_size=3),
     payload=st.binary(max_size=50),
@@ -70,6 +70,13 @@ def test_a_copy_arrives_as_it_was_sent(
     assert got.lifetime_ns() == expiry_s * SECOND
     assert found.what.key() == (names[0], 55, 42)
     assert (found.via, found.hops, found.targets) == (copy.via, hops, copy.targets)
+
+
+@pytest.mark.parametrize("via", [(), ("-",), ("-", "a")])
+def test_who_has_passed_a_copy_on_is_known_by_any_name(via: tuple[str, ...]) -> None:
+    copy = Copy(MeshMessage(Message("a", b"", 0, False, 1_000), "o", 123, 55, 42), via, 1, {"t"})
+
+    assert through_the_wire(copy, 0, 10**13).via == via
 
 
 def test_terms_of_the_publisher_are_known_again() -> None:

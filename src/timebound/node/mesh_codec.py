@@ -38,7 +38,7 @@ WAITS_TOPIC: Final = "$timebound/mesh/waits"
 COPY_PROPERTY: Final = "mesh"
 # Announcements in one packet: some 200 bytes each, so a packet stays far below any packet size limit.
 NEWS_MAX: Final = 200
-_NOBODY: Final = "-"
+_NOBODY: Final = "*"  # no broker can have this name
 
 
 class Terms(msgspec.Struct, array_like=True, frozen=True):
