@@ -25,6 +25,17 @@ def test_an_open_gate_lets_one_pass() -> None:
     assert not gate.wait(0.0)
 
 
+def test_passing_by_leaves_a_gate_as_it_is() -> None:
+    gate = Gate()
+    gate.pass_by()
+    gate.open()
+
+    gate.pass_by()
+
+    assert gate.wait(0.0)
+    assert not gate.wait(0.0)
+
+
 def test_opening_again_and_again_opens_once() -> None:
     gate = Gate()
 

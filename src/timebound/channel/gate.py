@@ -46,6 +46,10 @@ class Gate:
         os.read(self._reader, _READ_MAX)
         return True
 
+    def pass_by(self) -> None:
+        """Wait for nothing, but let go of Python's lock: a microsecond, where sleeping takes a hundred."""
+        self._poll.poll(0)
+
     # By the collector, not by its thread: somebody may be about to open it.
     def __del__(self) -> None:
         os.close(self._reader)

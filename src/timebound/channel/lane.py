@@ -32,6 +32,9 @@ THREADS_MAX: Final = 64
 STRIKES: Final = 2
 # After so many quick runs on end, a consumer that was set apart shares the lane's threads again.
 QUICK_RUNS: Final = 100
+# Deliveries put aside at a time for consumers that run elsewhere, at up to 4 µs each: the lane's lock is held
+# meanwhile. Taking a backlog of 10,000 at once kept everybody else of the lane waiting for 40 ms.
+PARK_MAX: Final = 16
 # Nothing is due: later than any clock.
 NEVER_NS: Final = 1 << 62
 
@@ -121,7 +124,8 @@ class Worker:
         self.due_ns = NEVER_NS  # when others should no longer wait for what it runs
         self.stall_reported = False
         self.is_apart = False  # it serves a consumer that was set apart, or nobody, but not the queue
-        self.is_behind = False  # with a priority behind all lanes
+        self.is_inside = False  # the consumer, or its filter
+        self.is_behind = False  # with a priority behind all lanes, while it is inside
         self.handed: Command | None = None  # what it is to run next, when apart
         self.cpu_clock = 0  # of its thread; 0 where the system has none
         name = f"timebound-lane-{lane.key}-{number}"
@@ -212,7 +216,6 @@ class Lane(Queue):
         """Let a worker that was apart serve the queue again."""
         worker.is_apart = False
         worker.is_behind = False
-        self._apply_priority(worker)
         worker.gate.open()
 
     def _add_worker(self, handed: Command | None) -> Worker | None:
@@ -254,18 +257,20 @@ class Lane(Queue):
         if hasattr(time, "pthread_getcpuclockid"):
             worker.cpu_clock = time.pthread_getcpuclockid(get_ident())
         if context.real_time:
-            with self._lock:
-                # Whoever ranks the lane anew waits: its order must not be overtaken by this older one.
-                trouble = become_real_time(self._priority_of(worker), context.cpu)
+            trouble = become_real_time(self._priority_of(worker), context.cpu)
             if trouble:
                 context.note_permission(trouble)
+            # Once more: the lane may have been ranked anew in between.
+            self._apply_priority(worker)
 
     def end_thread(self) -> None:
         self._context.lane_of_thread.pop(get_ident(), None)
 
     def _priority_of(self, worker: Worker) -> int:
         priority = lane_priority(self.rank, self._context.priority_max)
-        if not worker.is_behind:
+        # Nobody takes the lane's lock with less than the lane's own priority: somebody who waits for it could
+        # be given it and then not get the processor, and the whole lane would wait.
+        if not (worker.is_behind and worker.is_inside):
             return priority
         # Without operations it may only have been interrupted: just behind its lane, it is not starved.
         return max(priority - 1, APART_PRIORITY) if self.key == BEST_EFFORT else APART_PRIORITY
@@ -273,14 +278,29 @@ class Lane(Queue):
     def _apply_priority(self, worker: Worker) -> None:
         context = self._context
         thread_id = worker.thread.native_id
-        if context.real_time and not context.permission_trouble and thread_id is not None:
-            set_priority(thread_id, self._priority_of(worker))
+        if not context.real_time or context.permission_trouble or thread_id is None:
+            return
+        priority = 0
+        # Until it holds: the worker may come back, or the lane be ranked anew, at the same time.
+        while priority != self._priority_of(worker):
+            priority = self._priority_of(worker)
+            is_behind = priority < lane_priority(self.rank, context.priority_max)
+            set_priority(thread_id, priority, takes_turns=is_behind)
+
+    def _go_in(self, worker: Worker) -> None:
+        worker.is_inside = True
+        if worker.is_behind:
+            self._apply_priority(worker)
+
+    def _come_back(self, worker: Worker) -> None:
+        worker.is_inside = False
+        if worker.is_behind:
+            self._apply_priority(worker)
 
     def set_rank(self, rank: int) -> None:
-        with self._lock:
-            self.rank = rank
-            for worker in self.workers:
-                self._apply_priority(worker)
+        self.rank = rank
+        for worker in list(self.workers):
+            self._apply_priority(worker)
 
     def should_end(self, worker: Worker) -> bool:
         """Whether an idle worker is one too many, or the lane is over."""
@@ -373,26 +393,38 @@ class Lane(Queue):
     def take(self, worker: Worker) -> Command | None:
         """The next command for a worker; None leaves it idle."""
         context = self._context
-        with self._lock:
-            if worker.is_apart:
-                return self._take_apart(worker)
-            if worker in self._idle:
-                self._idle.remove(worker)
-            command = self._pop()
-            while command is not None and command[2].is_slow and self._hand_over(command):
-                command = self._pop()
+        command: Command | None = None
+        while command is None:
+            with self._lock:
+                if worker.is_apart:
+                    return self._take_apart(worker)
+                command = self._next(worker)
+                if command is not None:
+                    due_ns = self._look_due_ns(worker, command[2])
+                elif not self._heap or self.is_closed:
+                    worker.due_ns = NEVER_NS
+                    self._idle.append(worker)
+                    break
             if command is None:
-                worker.due_ns = NEVER_NS
-                self._idle.append(worker)
-            else:
-                worker.start_step(command[2], time.monotonic_ns())
-                due_ns = self._look_due_ns(worker, command[2])
+                # There was much to put aside: whoever waits for the lock may have it now.
+                worker.gate.pass_by()
         self._report_shortage()
         if context.look_for is worker and context.look_ns < worker.due_ns - PATIENCE_NS // 2:
             # Not for each of many short steps: setting the alarm takes longer than they do.
             context.look_later(worker)
         if command is not None and due_ns < context.look_ns:
             context.look_by(due_ns, worker)
+        return command
+
+    def _next(self, worker: Worker) -> Command | None:
+        """Begin the next command; those of slow consumers go to other workers."""
+        if worker in self._idle:
+            self._idle.remove(worker)
+        command = self._pop()
+        while command is not None and command[2].is_slow and self._hand_over(command):
+            command = self._pop()
+        if command is not None:
+            worker.start_step(command[2], time.monotonic_ns())
         return command
 
     def _look_due_ns(self, worker: Worker, consumer: Consumer) -> int:
@@ -403,8 +435,13 @@ class Lane(Queue):
         return worker.since_ns + consumer.stall_ns
 
     def _pop(self) -> Command | None:
-        """Claim the consumer of the next command; who is running elsewhere finds it when it is finished."""
-        while self._heap and not self.is_closed:
+        """Claim the consumer of the next command; who is running elsewhere finds it when it is finished.
+
+        None when nothing waits, or after enough of those: then there may be more in the queue.
+        """
+        for _ in range(PARK_MAX):
+            if not self._heap or self.is_closed:
+                break
             command = heapq.heappop(self._heap)
             if command[2].begin(self, command[1], command[3], command[4]):
                 return command
@@ -431,6 +468,7 @@ class Lane(Queue):
         """Run one step: a filter, whose event then takes its place in the queue again, or the consumer."""
         _, arrival, consumer, event, mask = command
         ready: Event | None = None
+        self._go_in(worker)
         try:
             if mask == PLAIN:
                 consumer.run(event)
@@ -439,6 +477,7 @@ class Lane(Queue):
         except BaseException as error:
             # SystemExit and its like end programs, not the lane of somebody else's consumer.
             consumer.fail(event, error)
+        self._come_back(worker)
         is_late = False
         with self._lock:
             if ready is not None:
@@ -488,7 +527,6 @@ class Lane(Queue):
             if sum(not other.is_apart for other in self.workers) < self.threads:
                 worker.is_apart = False
             worker.is_behind = False
-            self._apply_priority(worker)
             return False
         now_ns = time.monotonic_ns()
         is_quick = now_ns - worker.since_ns <= consumer.patience_ns

@@ -61,12 +61,16 @@ def become_real_time(priority: int, cpu: int | None = None) -> str:
     return trouble
 
 
-def set_priority(thread_id: int, priority: int) -> str:
-    """Give a thread (by system id, 0 = the calling one) SCHED_FIFO; answer what went wrong, or nothing."""
+def set_priority(thread_id: int, priority: int, *, takes_turns: bool = False) -> str:
+    """Give a thread (by system id, 0 = the calling one) SCHED_FIFO; answer what went wrong, or nothing.
+
+    One that `takes_turns` gets SCHED_RR, and is not starved by another that computes at its priority.
+    """
     if not hasattr(os, "sched_setscheduler"):
         return "this system has no SCHED_FIFO"
     try:
-        os.sched_setscheduler(thread_id, os.SCHED_FIFO, os.sched_param(priority))
+        policy = os.SCHED_RR if takes_turns else os.SCHED_FIFO
+        os.sched_setscheduler(thread_id, policy, os.sched_param(priority))
     except PermissionError:
         return "SCHED_FIFO is not permitted; grant CAP_SYS_NICE or raise the rtprio limit (ulimit -r)"
     except ProcessLookupError:
