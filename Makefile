@@ -12,11 +12,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
+PYTEST := $(BIN)/python -m pytest
 SOURCES := $(shell find src -name '*.py') setup.py pyproject.toml constraints.txt
 # Of Debian's packages the tests use these as real peers; the benchmarks one more.
 TEST_PACKAGES := mosquitto mosquitto-clients
 BENCH_PACKAGES := nats-server
+
+# Where Python is told to keep no bytecode, every broker that a test starts would compile its sources again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test check demo bench install test-compiled test-plain format packages bench-packages clean
 
@@ -76,11 +79,11 @@ test:
 	@echo "setting up, checking, testing: takes some minutes, and each part prints when it is done"
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check test-compiled test-plain
 
-# The installed package, compiled where a compiler is at hand: everything.
+# The installed package, compiled where a compiler is at hand: everything. Tests that wait leave room for a third.
 test-compiled: $(STAMPS)/package $(STAMPS)/test packages
-	$(PYTEST)
+	$(PYTEST) -n 3 --dist loadgroup
 
-# The same sources as plain Python: what the compiler could change.
+# The same sources as plain Python: what the compiler could change. In one process, it ends when the others do.
 test-plain: $(STAMPS)/test packages
 	PYTHONPATH=src $(PYTEST) tests/wire tests/core tests/node
 
