@@ -394,7 +394,8 @@ class Lane(Queue):
         """The next command for a worker; None leaves it idle."""
         context = self._context
         command: Command | None = None
-        while command is None:
+        is_idle = False
+        while command is None and not is_idle:
             with self._lock:
                 if worker.is_apart:
                     return self._take_apart(worker)
@@ -404,8 +405,8 @@ class Lane(Queue):
                 elif not self._heap or self.is_closed:
                     worker.due_ns = NEVER_NS
                     self._idle.append(worker)
-                    break
-            if command is None:
+                    is_idle = True
+            if command is None and not is_idle:
                 # There was much to put aside: whoever waits for the lock may have it now.
                 worker.gate.pass_by()
         self._report_shortage()
