@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from tests.core.mesh_doubles import SECOND, Diamond
 
@@ -9,7 +11,9 @@ from timebound.core.delay import LinkDelay
 from timebound.core.mesh_message import Copy
 from timebound.core.mesh_options import LATE, MATCH, TREE, MeshOptions
 from timebound.core.mesh_table import MeshSubscription
+from timebound.core.scheduling import Scheduling
 from timebound.core.strategy.fifo import Fifo
+from timebound.core.strategy.registry import strategy_named
 
 
 def test_tree_sends_each_home_over_its_one_best_way() -> None:
@@ -73,6 +77,38 @@ def test_waits_that_neighbours_report_lower_what_a_way_is_worth() -> None:
 
     sends = {send.neighbour: send.copy.targets for send in broker.take_sends()}
     assert sends == {"b": {"d"}, "c": {"c"}}
+
+
+def sent_over_a_full_link(scheduling: Scheduling | None, then: str = "") -> Counter[str]:
+    """What goes over one link that has worthless and dear messages for 48 s, in 24 s; the topics of it."""
+    mesh = Diamond(TREE, "worth", thrift=0.0)
+    broker = mesh.brokers["a"]
+    delay = LinkDelay(0.06, 0.0001)
+    broker.add_neighbour("c", delay, scheduling)
+    for topic, price in (("log/x", 0.001), ("alarm", 100.0)):
+        mesh.table.insert(MeshSubscription(topic, "c", topic, deadline_ns=100 * SECOND, price=price))
+        for _ in range(40):
+            broker.publish(mesh.message(topic=topic), 0)
+    broker.take_sends()  # the first found the link idle
+    if then:
+        broker.set_strategy("c", strategy_named(then), 0)
+    topics: list[str] = []
+    for number in range(40):
+        broker.link_free("c", number * 6 * SECOND // 10)
+        topics += [send.copy.what.message.topic for send in broker.take_sends()]
+    return Counter(topics)
+
+
+def test_a_full_link_keeps_the_share_of_a_class() -> None:
+    assert sent_over_a_full_link(None)["log/x"] <= 1
+    assert 9 <= sent_over_a_full_link(Scheduling(shares=[("log/#", 0.25)]))["log/x"] <= 11
+    assert sent_over_a_full_link(Scheduling(shares=[("other", 0.25)]))["log/x"] <= 1
+
+
+def test_the_strategy_of_a_link_is_its_own_and_changes_while_messages_wait() -> None:
+    assert sent_over_a_full_link(Scheduling("fifo"))["log/x"] == 39
+    assert sent_over_a_full_link(Scheduling("worth"), then="fifo")["log/x"] == 39
+    assert sent_over_a_full_link(Scheduling("fifo"), then="eb") == {"alarm": 40}
 
 
 def congested(usual_worth: float, wait_ns: int) -> Diamond:

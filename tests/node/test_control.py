@@ -23,6 +23,8 @@ port = 0
 name = "office"
 host = "127.0.0.1"
 port = 0
+[[neighbour]]
+name = "hill"
 """
 RULES = """
 [[acl]]
@@ -57,11 +59,20 @@ def test_a_strategy_is_set_for_one_listener(field_and_office: BrokerProcess, pee
     field_and_office.wait_logged("listener office: strategy ebpc for 0 sessions")
 
 
+def test_a_strategy_is_set_for_the_link_to_a_broker(field_and_office: BrokerProcess, peer: Peer) -> None:
+    answer = ask(peer, f"{TOPIC}/hill", b"mtep 15")
+
+    assert answer.reason_code == 0
+    field_and_office.wait_logged("link to hill: strategy mtep")
+    assert ask(peer, f"{TOPIC}/hill", b"best").reason_code == 0x83
+
+
 def test_a_strategy_is_set_for_all_listeners(field_and_office: BrokerProcess, peer: Peer) -> None:
     assert ask(peer, TOPIC, b"mtep").reason_code == 0
 
     field_and_office.wait_logged("listener field: strategy mtep for 1 sessions")
     field_and_office.wait_logged("listener office: strategy mtep for 0 sessions")
+    field_and_office.wait_logged("link to hill: strategy mtep")
 
 
 def test_a_request_with_qos_two_is_completed(peer: Peer) -> None:

@@ -27,6 +27,10 @@ def test_every_key_is_read() -> None:
         accept_user = "b-link"
         rate = "50KiB"
         keep_alive = "10s"
+        strategy = "mtep"
+        strategy_weight_percent = 15
+        untimed_share_percent = 7
+        shares = ["log/#=2"]
         [neighbour.tls]
         ca = "ca.pem"
         certificate = "a.pem"
@@ -40,7 +44,19 @@ def test_every_key_is_read() -> None:
     tls = NeighbourTlsConfig(Path("/etc/ca.pem"), Path("/etc/a.pem"), Path("/etc/a.key"))
     assert config.neighbours == (
         NeighbourConfig(
-            "b", "10.0.0.2", 8883, "link", Path("/etc/p"), "b-link", rate=51_200, keep_alive_s=10, tls=tls
+            "b",
+            "10.0.0.2",
+            8883,
+            "link",
+            Path("/etc/p"),
+            "b-link",
+            51_200,
+            10,
+            "mtep",
+            15,
+            7,
+            ("log/#=2",),
+            tls,
         ),
         NeighbourConfig("c"),
     )
@@ -54,6 +70,14 @@ def test_every_key_is_read() -> None:
         (
             "[[neighbour]]\nname = 'b'\n[[neighbour]]\nname = 'b'",
             "neighbour[1].name: 'b' is a neighbour above",
+        ),
+        (
+            "[[neighbour]]\nname = 'b'\nshares = ['log/#']",
+            "neighbour[0].shares: share 'log/#' is no topic filter and percent",
+        ),
+        (
+            "[[neighbour]]\nname = 'b'\nuntimed_share_percent = 60\nshares = ['log/#=50']",
+            "neighbour[0].shares: shares (0.6, 0.5) add up to more than 1",
         ),
         ("[[neighbour]]\nname = 'b c'", "neighbour[0].name: must be 1 to 64 of"),
         ("[[neighbour]]\nname = 'b'\nuser = 'u'", "neighbour[0].user: is for a link that this broker opens"),

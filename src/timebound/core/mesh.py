@@ -19,9 +19,10 @@ from timebound.core.mesh_options import LATE, MATCH, THRIFT_MOST, LocalDelivery,
 from timebound.core.mesh_readings import endless_entry
 from timebound.core.mesh_routes import Router
 from timebound.core.mesh_table import HomeGroup, SubscriptionTable
-from timebound.core.queue import LinkQueue
+from timebound.core.queue import SHARES, LinkQueue
 from timebound.core.routing import LinkState
-from timebound.core.strategy.base import stake
+from timebound.core.scheduling import Scheduling
+from timebound.core.strategy.base import Strategy, stake
 from timebound.core.strategy.entry import NEVER_NS, QUEUED, Entry
 from timebound.core.strategy.fixed import Fixed
 from timebound.records import Reason
@@ -65,18 +66,24 @@ class MeshBroker:
         self._deliveries: list[LocalDelivery] = []
         self._seen: dict[MessageKey, None] = {}
 
-    def add_neighbour(self, name: str, delay: LinkDelay) -> None:
-        """Open a queue for the link to a neighbour."""
+    def add_neighbour(self, name: str, delay: LinkDelay, scheduling: Scheduling | None = None) -> None:
+        """Open a queue for the link to a neighbour; `scheduling` says if it differs from the options."""
         options = self.options
+        strategy = options.strategy if scheduling is None else scheduling.strategy()
         queue = LinkQueue(
-            Fixed() if options.never_drops else options.strategy,
+            Fixed() if options.never_drops else strategy,
             delay,
             messages_max=options.messages_max,
+            shares=SHARES if scheduling is None else scheduling.lane_shares(),
             epsilon=options.epsilon,
             processing_ns=options.processing_ns,
             message_bytes=options.message_bytes,
         )
-        self.neighbours[name] = Neighbour(name, queue, delay, options.waiting_share)
+        self.neighbours[name] = Neighbour(name, queue, delay, options.waiting_share, scheduling)
+
+    def set_strategy(self, name: str, strategy: Strategy, now_ns: int) -> None:
+        """Choose by another strategy what goes next over a link; all that waits stays."""
+        self.neighbours[name].queue.set_strategy(strategy, now_ns)
 
     def publish(self, what: MeshMessage, now_ns: int) -> None:
         """A local publisher's message: count what it matches, and send it on its way."""
@@ -244,6 +251,7 @@ class MeshBroker:
                 audience,
                 message.lifetime_ns(),
                 message.priority,
+                lane=neighbour.lane_of(message.topic),
             )
         offer.entry = entry
         neighbour.queue.push(entry, now_ns)

@@ -23,6 +23,7 @@ from timebound.core.mesh_options import MeshOptions, Send
 from timebound.core.mesh_table import SubscriptionTable
 from timebound.core.message import Message
 from timebound.core.routing import LinkState
+from timebound.core.scheduling import Scheduling
 from timebound.units import SECOND
 
 # What a copy takes on the wire beside its message: framing, and where it comes from and goes to.
@@ -76,9 +77,9 @@ class Member:
 
     # --- links ------------------------------------------------------------------------
 
-    def add_neighbour(self, name: str, delay: LinkDelay) -> None:
+    def add_neighbour(self, name: str, delay: LinkDelay, scheduling: Scheduling | None = None) -> None:
         """A link that may come up; the delay is what is known of it beforehand."""
-        self.broker.add_neighbour(name, delay)
+        self.broker.add_neighbour(name, delay, scheduling)
         self.broker.neighbours[name].is_up = False
 
     def link_up(self, name: str, now_ns: int) -> None:

@@ -14,6 +14,7 @@ from timebound.core.delay import KILOBYTE, NS_PER_S, LinkDelay, Path, phi
 from timebound.core.mesh_table import HomeGroup
 from timebound.core.message import Message
 from timebound.core.queue import LinkQueue
+from timebound.core.scheduling import Scheduling
 from timebound.core.strategy.entry import SCALE_FLOOR_NS, Audience, Term
 
 # Audiences of single groups kept for reuse per link; beyond this many they start over.
@@ -89,6 +90,7 @@ class Neighbour:
 
     __slots__ = (
         "_audiences",
+        "_scheduling",
         "_waits_beyond",
         "allowed_ns",
         "delay",
@@ -103,8 +105,16 @@ class Neighbour:
         "waiting_share",
     )
 
-    def __init__(self, name: str, queue: LinkQueue, delay: LinkDelay, waiting_share: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        queue: LinkQueue,
+        delay: LinkDelay,
+        waiting_share: float,
+        scheduling: Scheduling | None = None,
+    ) -> None:
         self.name = name
+        self._scheduling = scheduling  # whose classes of topics have lanes in the queue
         self.delay = delay  # as last told to the queue
         self.queue = queue
         self.waiting_share = waiting_share
@@ -118,6 +128,10 @@ class Neighbour:
         self._audiences: dict[int, Audience] = {}
         self.reaches: dict[str, Reach] = {}  # by home
         self._waits_beyond: dict[str, int] = {}  # by home, as last taken over from the neighbour
+
+    def lane_of(self, topic: str) -> int:
+        """The lane of a topic's class in the queue; -1 for what is in none."""
+        return self._scheduling.lane_of(topic) if self._scheduling is not None else -1
 
     def forget_paths(self) -> None:
         """What was worked out from paths no longer holds."""

@@ -11,6 +11,7 @@ from typing import Final
 from timebound.core.delay import LinkDelay
 from timebound.core.lane import check_shares
 from timebound.core.queue import EPSILON, LinkQueue
+from timebound.core.strategy.base import Strategy
 from timebound.core.strategy.registry import DEFAULT_STRATEGY, STRATEGY_NAMES, strategy_named
 from timebound.core.topic import check_filter, matches
 
@@ -81,6 +82,13 @@ class Scheduling:
             self._lanes[topic] = lane
         return lane
 
+    def strategy(self) -> Strategy:
+        return strategy_named(self.name, weight=self.weight)
+
+    def lane_shares(self) -> list[float]:
+        """What each lane of a queue keeps: what is in no class, each class, and what has no time limit."""
+        return [0.0, *[share for _, share in self.shares], self.untimed_share]
+
     def make_queue(self, delay: LinkDelay, messages_max: int, bytes_max: int, now_ns: int) -> LinkQueue:
         """An empty queue with these settings.
 
@@ -89,10 +97,11 @@ class Scheduling:
         """
         shares = [0.0]
         if self.is_default or self.shares:
-            shares += [share for _, share in self.shares]
-            shares.append(self.untimed_share if self.is_default else 0.0)
+            shares = self.lane_shares()
+            if not self.is_default:
+                shares[-1] = 0.0
         return LinkQueue(
-            strategy_named(self.name, weight=self.weight),
+            self.strategy(),
             delay,
             origin_ns=now_ns,
             messages_max=messages_max,

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from timebound.core.access import ANONYMOUS, ANYONE, AccessRule
-from timebound.core.scheduling import Scheduling, parse_share
 from timebound.core.topic import check_filter
 from timebound.errors import ConfigError, FilterError
 from timebound.node.config_kinds import WrongValue, read_value, shown
@@ -39,6 +38,7 @@ from timebound.node.config_values import (
     format_size,
     settings_of,
 )
+from timebound.node.scheduling_config import scheduling_of
 from timebound.toml_lines import KeyPath, key_lines
 
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -225,9 +225,16 @@ class ConfigReader:
             self.note(at, "`certificate` and `key` belong together")
         return NeighbourTlsConfig(**values) if "ca" in values else None
 
+    def _check_shares(self, config: ListenerConfig | NeighbourConfig, at: KeyPath) -> None:
+        try:
+            scheduling_of(config)
+        except (ValueError, FilterError) as exc:
+            self.note((*at, "shares"), str(exc))
+
     def _check_neighbours(self) -> None:
         names = [self.config.node_name]
         for index, neighbour in enumerate(self.config.neighbours):
+            self._check_shares(neighbour, ("neighbour", index))
             at = ("neighbour", index, "name")
             if not _NODE_NAME.fullmatch(neighbour.name):
                 self.note(at, f"must be 1 to 64 of A-Z a-z 0-9 . _ -, not {shown(neighbour.name)}")
@@ -360,11 +367,7 @@ class ConfigReader:
                 self.note(
                     (*at, "origins"), f'{shown(origin)} is no origin; write it like "https://a.example"'
                 )
-        try:
-            shares = [parse_share(share) for share in listener.shares]
-            Scheduling(untimed_share=listener.untimed_share_percent / 100, shares=shares)
-        except (ValueError, FilterError) as exc:
-            self.note((*at, "shares"), str(exc))
+        self._check_shares(listener, at)
         if self._is_noted("security") or self._lets_somebody_in(listener):
             return
         self.note(

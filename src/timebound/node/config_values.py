@@ -54,6 +54,40 @@ def setting(kind: Kind, default: object, reason: str, **more: Any) -> Any:
     return field(default=default, metadata={"setting": Setting(kind, reason, **more)})
 
 
+# Listeners and links to brokers have these alike.
+
+
+def strategy_setting(link: str) -> Any:
+    reason = (
+        f"which waiting message goes next when {link} cannot carry all in time; "
+        "docs/scheduling.md compares them"
+    )
+    return setting("choice", DEFAULT_STRATEGY, reason, choices=STRATEGY_NAMES)
+
+
+def weight_setting() -> Any:
+    return setting("count", 0, "r of `ebpc`, w of `mtep`; 0: the strategy's own default", maximum=100)
+
+
+def untimed_share_setting() -> Any:
+    return setting(
+        "count",
+        5,
+        "of a link that has more to send than it can: what messages without a time limit keep, "
+        "so that they never starve",
+        maximum=90,
+    )
+
+
+def shares_setting() -> Any:
+    return setting(
+        "texts",
+        (),
+        "classes of messages by topic, like `plant/+/alarm=20`: the least percent of a full link that "
+        "each keeps, so that none starves; of several that match a topic, the most specific one counts",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class TlsConfig:
     """`[listeners.tls]`: how one listener encrypts, and whether certificates name users."""
@@ -112,29 +146,10 @@ class ListenerConfig:
         "so that nothing is open to a network by accident",
     )
 
-    strategy: str = setting(
-        "choice",
-        DEFAULT_STRATEGY,
-        "which waiting message goes next when a link of this listener cannot carry all in time; "
-        "docs/scheduling.md compares them",
-        choices=STRATEGY_NAMES,
-    )
-    strategy_weight_percent: int = setting(
-        "count", 0, "r of `ebpc`, w of `mtep`; 0: the strategy's own default", maximum=100
-    )
-    untimed_share_percent: int = setting(
-        "count",
-        5,
-        "of a link that has more to send than it can: what messages without a time limit keep, "
-        "so that they never starve",
-        maximum=90,
-    )
-    shares: tuple[str, ...] = setting(
-        "texts",
-        (),
-        "classes of messages by topic, like `plant/+/alarm=20`: the least percent of a full link that "
-        "each keeps, so that none starves; of several that match a topic, the most specific one counts",
-    )
+    strategy: str = strategy_setting("a link of this listener")
+    strategy_weight_percent: int = weight_setting()
+    untimed_share_percent: int = untimed_share_setting()
+    shares: tuple[str, ...] = shares_setting()
     link_bytes_per_second: int = setting(
         "size", 0, "the speed of links that is known beforehand; 0: they are measured from the start"
     )
@@ -387,6 +402,10 @@ class NeighbourConfig:
         minimum=1,
         maximum=65_535,
     )
+    strategy: str = strategy_setting("this link")
+    strategy_weight_percent: int = weight_setting()
+    untimed_share_percent: int = untimed_share_setting()
+    shares: tuple[str, ...] = shares_setting()
     tls: NeighbourTlsConfig | None = None
 
 

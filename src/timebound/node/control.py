@@ -70,10 +70,15 @@ def reason_of(error: ProtocolError) -> Reason:
 
 def _set_strategy(connection: Connection, listener: str, payload: bytes, now_ns: int) -> None:
     doors = [door for door in connection.driver.doors if listener in ("", door.listener.label)]
-    if not doors:
-        known = ", ".join([repr(door.listener.label) for door in connection.driver.doors])
+    mesh = connection.driver.mesh
+    links = [] if mesh is None else [name for name in mesh.neighbours if listener in ("", name)]
+    if not doors and not links:
+        known = [door.listener.label for door in connection.driver.doors]
+        if mesh is not None:
+            known += mesh.neighbours
         raise ProtocolError(
-            ReasonCode.TOPIC_NAME_INVALID, f"there is no listener {listener!r}; there are {known}"
+            ReasonCode.TOPIC_NAME_INVALID,
+            f"there is no listener {listener!r}; there are {', '.join(map(repr, known))}",
         )
     name, weight = _read_strategy(payload)
     for door in doors:
@@ -87,6 +92,13 @@ def _set_strategy(connection: Connection, listener: str, payload: bytes, now_ns:
         label = door.listener.label
         count = connection.broker.set_scheduling(label, scheduling, now_ns)
         logger.info("listener %s: strategy %s for %d sessions", label, name, count)
+    for link in links:
+        assert mesh is not None, "links are those of a mesh"
+        try:
+            mesh.set_strategy(link, name, weight, now_ns)
+        except ValueError as error:
+            raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from error
+        logger.info("link to %s: strategy %s", link, name)
 
 
 def _read_strategy(payload: bytes) -> tuple[str, float]:

@@ -17,13 +17,13 @@ from typing import Any, Final
 from timebound.core.access import AccessList
 from timebound.core.delay import link_of_rate
 from timebound.core.effects import Will
-from timebound.core.scheduling import Scheduling, parse_share
 from timebound.core.session import START_DELAY
 from timebound.errors import ConfigError, ProtocolError
 from timebound.node import requests
 from timebound.node.config_values import NEVER_S, Config, Limits, ListenerConfig
 from timebound.node.driver import Driver
 from timebound.node.passwords import PasswordFile
+from timebound.node.scheduling_config import scheduling_of
 from timebound.node.translate import to_will
 from timebound.wire.codec import encode
 from timebound.wire.packets import Connack, Connect
@@ -121,12 +121,7 @@ class Door:
         self.access = access
         self.passwords = passwords
         self.checkers = checkers
-        self.scheduling = Scheduling(
-            listener.strategy,
-            listener.strategy_weight_percent / 100 if listener.strategy_weight_percent else -1.0,
-            listener.untimed_share_percent / 100,
-            shares=[parse_share(share) for share in listener.shares],
-        )
+        self.scheduling = scheduling_of(listener)
         rate = listener.link_bytes_per_second
         self.delay = link_of_rate(rate) if rate else START_DELAY
         self._by_address: dict[str, int] = {}

@@ -25,6 +25,7 @@ from timebound.core.strategy.registry import DEFAULT_STRATEGY, strategy_named
 from timebound.node import mesh_codec
 from timebound.node.config_values import Config, NeighbourConfig
 from timebound.node.neighbour_link import Carrier, NeighbourLink
+from timebound.node.scheduling_config import scheduling_of
 from timebound.records import Reason
 from timebound.units import SECOND
 
@@ -63,8 +64,16 @@ class Mesh:
         self._timers: dict[str, Timer] = {}
         self._reported_ns = clock.now_ns()
         for neighbour in neighbours:
-            member.add_neighbour(neighbour.name, _start_delay(neighbour))
+            member.add_neighbour(neighbour.name, _start_delay(neighbour), scheduling_of(neighbour))
         broker.join_mesh(member)
+
+    def set_strategy(self, name: str, strategy: str, weight: float, now_ns: int) -> None:
+        """Choose by another strategy what goes next to a neighbour; a negative weight is the strategy's own.
+
+        Raises:
+            ValueError: there is no such strategy.
+        """
+        self.member.broker.set_strategy(name, strategy_named(strategy, weight=weight), now_ns)
 
     # --- links ------------------------------------------------------------------------
 

@@ -1,0 +1,22 @@
+"""How the output side of a listener or of a link to a broker chooses, as the configuration has it."""
+
+from __future__ import annotations
+
+from timebound.core.scheduling import Scheduling, parse_share
+from timebound.node.config_values import ListenerConfig, NeighbourConfig
+
+
+def scheduling_of(config: ListenerConfig | NeighbourConfig) -> Scheduling:
+    """The settings for queues.
+
+    Raises:
+        ValueError: `shares` are not what they should be.
+        FilterError: one of them has a wrong topic filter.
+    """
+    percent = config.strategy_weight_percent
+    return Scheduling(
+        config.strategy,
+        percent / 100 if percent else -1.0,
+        config.untimed_share_percent / 100,
+        shares=[parse_share(share) for share in config.shares],
+    )
