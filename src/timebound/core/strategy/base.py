@@ -87,9 +87,7 @@ class LeastWorth(Strategy):
 def success(entry: Entry, term: Term, age: float) -> float:
     """The success of one term of an entry, sent at this age; never grows with age."""
     allowed = term.allowed if term.allowed < entry.timeout else entry.timeout
-    scale = entry.size * term.deviation
-    if scale < entry.deviation_min:
-        scale = entry.deviation_min
+    scale = entry.scale(term)
     return phi((allowed - term.fixed - entry.size * term.mean - age) / scale)
 
 
@@ -132,9 +130,7 @@ def benefit_and_cost(entry: Entry, age: float, later: float, weight: float) -> f
         index -= 1
         term = terms[index]
         allowed = term.allowed if term.allowed < timeout else timeout
-        scale = size * term.deviation
-        if scale < entry.deviation_min:
-            scale = entry.deviation_min
+        scale = entry.scale(term)
         spare = allowed - term.fixed - size * term.mean
         first += term.price * phi((spare - age) / scale)
         second += term.price * phi((spare - later) / scale)

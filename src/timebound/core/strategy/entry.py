@@ -401,6 +401,11 @@ class Entry:
         self.slowest = audience.fixed_max + self.size * audience.delay_max
         self._set_drop_time(link)
 
+    def scale(self, term: Term) -> float:
+        """The deviation of its time to arrive on a term's path, ns."""
+        scale = self.size * term.deviation
+        return scale if scale > self.deviation_min else self.deviation_min
+
     def lost_below(self, age: float) -> i64:
         """The first term that is not yet lost when sent at this age.
 

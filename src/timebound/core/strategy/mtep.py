@@ -45,9 +45,7 @@ class TotalEarning(Strategy):
         while index > lost:
             index -= 1
             term = terms[index]
-            scale = size * term.deviation
-            if scale < entry.deviation_min:
-                scale = entry.deviation_min
+            scale = entry.scale(term)
             allowed = term.allowed if term.allowed < timeout else timeout
             spare = allowed - term.fixed - size * term.mean
             chance = phi((spare - age) / scale)

@@ -160,9 +160,7 @@ def _first_above(
     while index < high:
         term = terms[index]
         index += 1
-        scale = size * term.deviation
-        if scale < entry.deviation_min:
-            scale = entry.deviation_min
+        scale = entry.scale(term)
         if scale < least:
             least = scale
         loss = steep / scale + sudden
@@ -187,9 +185,7 @@ def _first_above(
         index -= 1
         term = terms[index]
         # The step goes up one message time before the message has to be sent.
-        scale = size * term.deviation
-        if scale < entry.deviation_min:
-            scale = entry.deviation_min
+        scale = entry.scale(term)
         allowed = term.allowed if term.allowed < entry.timeout else entry.timeout
         up = allowed - term.fixed - size * term.mean - link.first_ns - _CORE * (scale - least)
         if start - reach < up < end + reach and up - reach < until:
@@ -219,9 +215,7 @@ def _sharp(entry: Entry, age: float, least: float, low: i64, high: i64, link: Li
     while low < high:
         term = terms[low]
         low += 1
-        scale = size * term.deviation
-        if scale < entry.deviation_min:
-            scale = entry.deviation_min
+        scale = entry.scale(term)
         wider = _CORE * (scale - least)
         allowed = term.allowed if term.allowed < timeout else timeout
         spare = allowed - term.fixed - size * term.mean - age
