@@ -20,16 +20,10 @@ def contract(client: str, topic: str, **terms: int) -> Contract:
     return Contract(client, topic, **({"interval_ns": MS} | terms))
 
 
-def with_delay(asked: Contract, delay_ns: int) -> Contract:
-    return Contract(
-        asked.client,
-        asked.topic,
-        interval_ns=asked.interval_ns,
-        burst=asked.burst,
-        size=asked.size,
-        weight=asked.weight,
-        delay_ns=delay_ns,
-    )
+def altered(asked: Contract, **terms: int) -> Contract:
+    """Return the contract with other terms."""
+    names = ("interval_ns", "burst", "size", "weight", "delay_ns")
+    return contract(asked.client, asked.topic, **({name: getattr(asked, name) for name in names} | terms))
 
 
 terms = st.fixed_dictionaries(

@@ -16,7 +16,7 @@ from timebound.core.bounds import UNBOUNDED
 from timebound.core.cells import ORDERS
 from timebound.core.offers import Contract, Policer, rate_of
 
-from .admission_doubles import MS, QUANTUM, admission, contract, terms, with_delay
+from .admission_doubles import MS, QUANTUM, admission, altered, contract, terms
 
 
 class TestAdvertise:
@@ -177,7 +177,7 @@ class TestNearAShare:
             plan.add_background(str(number), 1000 + number, 1)
         victim = contract("v", "v", interval_ns=1_000 * MS, weight=500)
         bound_ns = plan.advertise(victim, now_ns=0).bound_ns
-        assert plan.advertise(with_delay(victim, bound_ns), now_ns=0).accepted
+        assert plan.advertise(altered(victim, delay_ns=bound_ns), now_ns=0).accepted
 
         refused = plan.advertise(contract("c", "t", interval_ns=1_000 * MS, weight=500), now_ns=0)
 

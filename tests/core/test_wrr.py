@@ -19,6 +19,9 @@ from timebound.core.cells import (
     even_key,
     even_switch_turn,
     even_turn_after,
+    paper_key,
+    paper_switch_turn,
+    paper_turn_after,
     spread,
 )
 from timebound.core.wrr import ClientInput, InputQueue, InputScheduler, InputTopic
@@ -336,6 +339,35 @@ def test_weight_changes_where_neither_its_topic_nor_others_lose(
     others_ahead = [cell for cell in others if cell > here]
     assert all(mine > other for mine, other in zip(behind, others_behind, strict=False))
     assert all(mine <= other for mine, other in zip(ahead, others_ahead, strict=False))
+
+
+@given(weights_up, slots_up, weights_up, slots_up, st.integers(-1, 3 * PAPER_CYCLE), st.integers(1, 3))
+def test_weight_changes_under_paper_where_neither_its_topic_nor_others_lose(
+    dense: int, dense_slot: int, sparse: int, sparse_slot: int, pointer: int, step: int
+) -> None:
+    """The same as above; here the keys themselves are the places, and no two cells have the same."""
+    assume(dense > sparse)
+    dense, sparse = dense * step, sparse * step
+
+    turn = paper_switch_turn(dense, dense_slot, sparse, pointer, step)
+
+    assert paper_key(dense, dense_slot, turn + 1, step) > pointer
+    assert turn <= paper_turn_after(dense, dense_slot, pointer, step) + dense // step
+    cycle = turn // (dense // step)
+    cells, others = (
+        [
+            paper_key(weight, slot, number, step) - 2 * PAPER_CYCLE
+            for number in range(cycle * (weight // step), (cycle + 5) * (weight // step))
+        ]
+        for weight, slot in ((dense, dense_slot), (sparse, sparse_slot))
+    )
+    here = paper_key(dense, dense_slot, turn, step)
+    behind = [cell for cell in cells if cell <= here][::-1]
+    ahead = [cell for cell in cells if cell > here]
+    others_behind = [cell for cell in others if cell <= here][::-1]
+    others_ahead = [cell for cell in others if cell > here]
+    assert all(mine > other for mine, other in zip(behind, others_behind, strict=False))
+    assert all(mine < other for mine, other in zip(ahead, others_ahead, strict=False))
 
 
 class TestChangeOfWeight:

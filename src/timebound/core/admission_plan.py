@@ -16,6 +16,10 @@ from timebound.core.cells import SLOTS_MAX
 from timebound.core.offers import Contract
 
 WEIGHT_DEFAULT: Final = 1
+# Under `paper`, what the current weight falls by from round to round. As published it is the greatest common
+# divisor of all weights; but when that changes, all cells move, and messages that wait may meet more than
+# before or after. The scheduler has to have the same.
+PAPER_STEP: Final = 1
 # Longer cycles are not laid out cell by cell, and bounds get looser: docs/bounds.md has the times.
 CELLS_MAX: Final = 16_384
 
@@ -116,7 +120,7 @@ class Plan:
             weights.append(weight)
             slots.append(slot)
             quanta.append(count)
-        return Rotation(weights, quanta, self.order, slots, cells_max=CELLS_MAX)
+        return Rotation(weights, quanta, self.order, slots, cells_max=CELLS_MAX, step=PAPER_STEP)
 
     def place(self, contract: Contract, weight: int) -> Planned | None:
         """Put a flow into the plan; return the topic as it was, for `restore`.

@@ -65,8 +65,10 @@ class Rotation:
         slots: list[int] | None = None,
         *,
         cells_max: int = 0,
+        step: int = 0,
     ) -> None:
-        step = max(1, step_of(weights))
+        if step == 0 or order == EVEN:
+            step = max(1, step_of(weights))
         self.starts: list[list[int]] = [[] for _ in weights]  # quanta before each cell of a topic
         self._counts: list[int] = [weight // step for weight in weights]
         self._spans: dict[int, int] = {}  # by topic and cells
@@ -85,7 +87,7 @@ class Rotation:
             self._others = [total - own for own in quanta]
             return
         self.work += self.cells
-        for topic in cell_order(weights, order, slots):
+        for topic in cell_order(weights, order, slots, step):
             self.starts[topic].append(self.length)
             self.length += quanta[topic]
 

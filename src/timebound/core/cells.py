@@ -4,8 +4,9 @@ A cycle has `weight / gcd` cells for each topic. Both orders are described the s
 that the scheduler and the bounds cannot disagree: the cell that a topic gets at its `turn`
 has a *key*, an integer, and cells are served in ascending order of their keys. A key depends
 on the topic alone (its weight and its slot among the topics of that weight), never on who
-else is there; so a topic that comes or goes moves nobody else's cells. (Under `paper` the
-greatest common divisor of all weights matters too; it is the `step`.)
+else is there; so a topic that comes or goes moves nobody else's cells. (Under `paper` the `step`
+matters too. As published it is the greatest common divisor of all weights; where promises must hold while
+weights change it stays 1.)
 
 `even` puts the cells of a topic at equal distances, and spreads the topics of one weight over
 that distance by their bit-reversed slots, so that they do not come in one clump. See
@@ -130,6 +131,20 @@ def paper_turn_after(weight: int, slot: int, pointer: int, step: int) -> int:
     return turn
 
 
+def paper_switch_turn(dense_weight: int, dense_slot: int, sparse_weight: int, pointer: int, step: int) -> int:
+    """Return the turn of the denser layout after which a topic can change to or from the sparser one.
+
+    As `even_switch_turn`: its next turn is still ahead, and no cell of the sparser layout lies between.
+    That is so in the rounds that only the denser one has. In the others the sparser one has a cell,
+    too, a little later.
+    """
+    turn = max(0, paper_turn_after(dense_weight, dense_slot, pointer, step) - 1)
+    turns = dense_weight // step
+    if turn % turns < turns - sparse_weight // step:
+        return turn
+    return (turn // turns + 1) * turns
+
+
 def weight_of_even_key(key: int) -> int:
     return WEIGHT_MAX - (key & _WEIGHT_MASK)
 
@@ -157,10 +172,11 @@ def first_slots(weights: list[int]) -> list[int]:
     return slots
 
 
-def cell_order(weights: list[int], order: str, slots: list[int] | None = None) -> list[int]:
+def cell_order(weights: list[int], order: str, slots: list[int] | None = None, step: int = 0) -> list[int]:
     """Return the topics (as indices into `weights`) in the order of one cycle's cells.
 
-    Without `slots`, topics of one weight are numbered as they are listed.
+    Without `slots`, topics of one weight are numbered as they are listed. Without a `step`, it is the
+    greatest common divisor of the weights, as under `even` in any case.
 
     Raises:
         ValueError: a weight is out of range, or the order is unknown.
@@ -170,7 +186,8 @@ def cell_order(weights: list[int], order: str, slots: list[int] | None = None) -
         check_weight(weight)
     if slots is None:
         slots = first_slots(weights)
-    step = step_of(weights)
+    if step == 0 or order == EVEN:
+        step = step_of(weights)
     # Topic and key in one integer: a third of the time that pairs take to sort.
     topic_bits = len(weights).bit_length()
     keyed: list[int] = []

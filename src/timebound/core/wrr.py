@@ -34,6 +34,7 @@ from timebound.core.cells import (
     even_switch_turn,
     even_turn_after,
     paper_key,
+    paper_switch_turn,
     paper_turn_after,
     spread,
     step_of,
@@ -64,7 +65,8 @@ class InputScheduler(Generic[ItemT]):
     """Decide whose message the broker takes next.
 
     `push` refuses when the client has too much waiting: the caller keeps the message, stops
-    reading from that client, and goes on when `take_resumed` names it.
+    reading from that client, and goes on when `take_resumed` names it. `step` is that of `paper`; 0 lets
+    it follow the weights as published, and then a new weight may move all cells at once.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class InputScheduler(Generic[ItemT]):
         *,
         quantum_bytes: int = QUANTUM_BYTES,
         client_quanta_max: int = CLIENT_QUANTA_MAX,
+        step: int = 0,
     ) -> None:
         check_order(order)
         if quantum_bytes < 1 or client_quanta_max < 1:
@@ -91,7 +94,8 @@ class InputScheduler(Generic[ItemT]):
         self._lower: InputTopic[ItemT] | None = None
         self._rings: dict[int, WeightRing[ItemT]] = {}  # by weight
         self._keys: list[int] = []  # of the weights in the rotation, sorted
-        self._step = 1  # gcd of the weights, under `paper` only
+        self._step = step or 1  # under `paper` only
+        self._is_step_fixed = self._is_even or step > 0
         self._pointer = -1  # key of the cell being served
         self._cell: InputTopic[ItemT] | None = None
         self._cell_left = 0  # quanta left in it
@@ -134,9 +138,10 @@ class InputScheduler(Generic[ItemT]):
     def set_weight(self, topic: InputTopic[ItemT], weight: int, *, slot: int = -1) -> None:
         """Change a topic's weight; what waits in its queues keeps its order.
 
-        Under `even` the cells stay as they are until the pointer has come to a place where nobody is worse
-        off for having met both (`even_switch_turn`), at most a cycle away; or until nothing waits.
-        A change that has not taken effect yet is replaced. Under `paper` it takes effect at once.
+        The cells stay as they are until the pointer has come to a place where nobody is worse off for
+        having met both (`even_switch_turn`), at most a cycle away; or until nothing waits.
+        A change that has not taken effect yet is replaced. If the step follows the weights, it takes
+        effect at once.
 
         Raises:
             ValueError: the slot is taken, or a value is out of range.
@@ -147,9 +152,10 @@ class InputScheduler(Generic[ItemT]):
             return
         self._check_place(weight, slot)
         change: WeightChange[ItemT] = WeightChange(topic, weight, self._take_slot(topic, weight, slot))
-        if self._is_even and self._queues_waiting > 0:
+        is_put_off = self._is_step_fixed and self._queues_waiting > 0
+        if is_put_off:
             change.key = self._key_of_change(change)
-        if change.key <= self._pointer or self._queues_waiting == 0 or not self._is_even:
+        if not is_put_off or change.key <= self._pointer:
             self._change_weight(change)
             return
         self._changes.append(change)
@@ -516,11 +522,14 @@ class InputScheduler(Generic[ItemT]):
 
     def _key_of_change(self, change: WeightChange[ItemT]) -> int:
         """Return the key of the denser layout's cell after which the change takes effect."""
-        old, old_place = change.topic.weight, change.topic.place
-        new, new_place = change.weight, self._place_of(change.slot)
-        if new > old:
-            return even_key(new, new_place, even_switch_turn(new, new_place, old, old_place, self._pointer))
-        return even_key(old, old_place, even_switch_turn(old, old_place, new, new_place, self._pointer))
+        dense, place = change.topic.weight, change.topic.place
+        sparse, sparse_place = change.weight, self._place_of(change.slot)
+        if sparse > dense:
+            dense, place, sparse, sparse_place = sparse, sparse_place, dense, place
+        if self._is_even:
+            return even_key(dense, place, even_switch_turn(dense, place, sparse, sparse_place, self._pointer))
+        turn = paper_switch_turn(dense, place, sparse, self._pointer, self._step)
+        return paper_key(dense, place, turn, self._step)
 
     def _take_change(self) -> None:
         change = self._changes.pop(0)
@@ -545,8 +554,8 @@ class InputScheduler(Generic[ItemT]):
         self._change_key = self._changes[0].key if self._changes else _NO_CHANGE
 
     def _update_step(self) -> None:
-        """Under `paper`, follow the gcd of all weights: it decides which rounds have cells."""
-        if self._is_even:
+        """Follow the gcd of all weights, unless the step is fixed: it decides which rounds have cells."""
+        if self._is_step_fixed:
             return
         step = max(1, step_of(list(self._rings)))
         if step == self._step:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from timebound.core.admission_plan import PAPER_STEP
 from timebound.core.wrr import InputScheduler
 from timebound.node.config_values import InputConfig
 from timebound.node.flows import ROUND_TURNS, Flows
@@ -45,7 +46,10 @@ class Input:
 
     def __init__(self, config: InputConfig, clock_offset_ns: int, quantum_ns: int = 0) -> None:
         self.scheduler: InputScheduler[Arrival] = InputScheduler(
-            config.order, quantum_bytes=config.quantum_bytes, client_quanta_max=config.queue_quanta_max
+            config.order,
+            quantum_bytes=config.quantum_bytes,
+            client_quanta_max=config.queue_quanta_max,
+            step=PAPER_STEP,
         )
         fixed_ns = int(config.quantum_time_s * SECOND)
         self.flows = Flows(self.scheduler, config, fixed_ns or quantum_ns or QUANTUM_NS_DEFAULT)
