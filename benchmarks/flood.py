@@ -10,7 +10,8 @@ own stamp: when this process gets round to reading it is not the broker's doing.
 
 In earnest a flood comes from other machines. Here it competes for the processors with the broker and
 the stopwatch, so these two come first, where that is permitted. What the machine takes from the
-broker all the same stands beside the figures: the part of the time that it waited for a processor.
+broker all the same stands beside the figures: the part of the time that it waited for a processor, and the
+part of all processors' time that the machine under this one, if it is virtual, gave to others.
 """
 
 from __future__ import annotations
@@ -82,6 +83,12 @@ def come_first(pid: int) -> bool:
 def waited_s(pid: int) -> float:
     """How long the main thread of a process was ready to run and did not."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+
+
+def stolen_s() -> float:
+    """How long a virtual machine's processors were ready to run and did not, all together."""
+    ticks = int(Path("/proc/stat").read_text().partition("\n")[0].split()[8])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def connect(port: int, name: str) -> socket.socket:
@@ -166,9 +173,10 @@ def run(kind: Kind, seconds: float, warm_up_s: float, flooders: int) -> dict[str
             time.sleep(0.05)
         if bound_ms is not None:
             bound_ms = advertise(publisher)  # again: by now the broker knows its own speed
-        waited_before_s = waited_s(broker.process.pid)
+        waited_before_s, stolen_before_s = waited_s(broker.process.pid), stolen_s()
         latencies = measure(publisher, subscriber, seconds)
         waited = (waited_s(broker.process.pid) - waited_before_s) / seconds
+        stolen = (stolen_s() - stolen_before_s) / seconds / (os.cpu_count() or 1)
         stopping.set()
         process.join(10)
     latencies.sort()
@@ -183,6 +191,7 @@ def run(kind: Kind, seconds: float, warm_up_s: float, flooders: int) -> dict[str
         "max_ms": latencies[-1],
         "bound_ms": bound_ms,
         "waited_percent": 100 * waited,
+        "stolen_percent": 100 * stolen,
         "comes_first": is_first,
     }
 
@@ -206,7 +215,8 @@ def main() -> None:
     print(
         f"{RATE} messages/s beside {given.flooders} flooding client(s); milliseconds until at the subscriber"
     )
-    names = ["quiet_p50_ms", "p50_ms", "p99_ms", "p999_ms", "max_ms", "bound_ms", "waited_percent"]
+    names = ["quiet_p50_ms", "p50_ms", "p99_ms", "p999_ms", "max_ms", "bound_ms"]
+    names += ["waited_percent", "stolen_percent"]
     titles = [name.removesuffix("_ms").replace("_percent", " %") for name in names]
     print(f"{'broker':<32} {'lost':>5}" + "".join(f" {title:>9}" for title in titles))
     for row in rows:

@@ -60,6 +60,16 @@ def test_one_stop_in_a_long_time_is_no_overrun() -> None:
     assert meter.overrun_ns(0.0001) == pytest.approx(80_000_000, rel=0.2)
 
 
+def test_one_stop_soon_after_the_start_says_little() -> None:
+    meter = Meter()
+    for _ in range(1_000):
+        meter.add(1_000_000, 10)
+    meter.add(90_000_000, 900)  # of 1 s, 90 ms
+
+    assert meter.overrun_ns(0.001) == pytest.approx(90_000_000, rel=0.2)
+    assert meter.overrun_ns(0.001, 1_000_000) == pytest.approx(1_000_000, rel=0.2)
+
+
 def test_nothing_measured_has_no_overrun() -> None:
     assert Meter().overrun_ns(0.001) == 0
 

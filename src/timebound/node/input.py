@@ -37,6 +37,7 @@ FLOW_TURNS: Final = 8
 ROUND_WEIGHT_NS: Final = 100_000  # what one more in weight stands for
 # Of seconds with enough to measure. Promises should be the same from hour to hour.
 FADE_SECONDS: Final = 300
+FADE_WEIGHT: Final = FADE_SECONDS * SECOND // ROUND_WEIGHT_NS
 # Used until something was measured: a slow machine, uncompiled.
 QUANTUM_NS_DEFAULT: Final = 50_000
 
@@ -206,7 +207,7 @@ class Input:
         if self._is_measuring:
             quantum_ns = self.quanta_meter.quantile_ns(MEASURED_QUANTA_PART)
         round_ns = max(self.rounds_meter.quantile_ns(MEASURED_ROUNDS_PART), ROUND_TURNS * self.turn_ns)
-        stop_ns = self.rounds_meter.overrun_ns(MEASURED_STOPS_PART) - round_ns
+        stop_ns = self.rounds_meter.overrun_ns(MEASURED_STOPS_PART, FADE_WEIGHT) - round_ns
         self.flows.set_measured(quantum_ns, round_ns, stop_ns)
         self._seconds += 1
         if self._seconds % FADE_SECONDS == 0:

@@ -35,13 +35,14 @@ class Meter:
                 return int(2.0 ** ((bucket + 1) / _PER_OCTAVE)) + 1
         return 0
 
-    def overrun_ns(self, part: float) -> int:
+    def overrun_ns(self, part: float, weight_min: int = 0) -> int:
         """A limit beyond which at most this part of the time was spent, in durations longer than it.
 
         So many of those who come at any moment meet a duration that lasts longer than the limit from
-        then on. Weights have to be the durations, in any unit.
+        then on. Weights have to be the durations, in any unit. Until there is `weight_min` of them, the
+        part is of that: one long duration soon after the start says little about what is to come.
         """
-        allowed = self.count * part
+        allowed = max(self.count, weight_min) * part
         limits = [2.0 ** ((bucket + 1) / _PER_OCTAVE) for bucket in range(_BUCKETS)]
         longer = 0  # weight of the durations longer than the limit
         rate = 0.0  # and how much less of it is beyond the limit for each nanosecond more
