@@ -22,6 +22,7 @@ from timebound.errors import TimeboundError
 BARS: Final = (("reactive, 1 to 1", 2.0), ("reactive, 1 to 20", 10.0), ("lanes, hand-over median", 50.0))
 # A spacing counts as kept up with when at least this share of the asked rate was achieved.
 KEPT_UP: Final = 0.99
+LATENCY_TICKS: Final = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))
 
 
 def to_json(results: ChannelResults) -> str:
@@ -179,16 +180,35 @@ def _draw(pyplot: Any, path: Path, draw: Any, what: object) -> Path:
 
 
 def _draw_utilisation(axes: Any, run: UtilisationRun) -> None:
-    used = [100 * step.utilisation for step in run.steps]
+    # The loads stand evenly: those close to 100 % are the ones to look at.
+    places = list(range(len(run.steps)))
     for name in ("high", "low"):
         found = [step.high if name == "high" else step.low for step in run.steps]
         means = [laxity.mean_ms for laxity in found]
         below = [laxity.mean_ms - laxity.min_ms for laxity in found]
         above = [laxity.max_ms - laxity.mean_ms for laxity in found]
-        axes.errorbar(used, means, yerr=[below, above], capsize=3, marker="o", label=f"{name} priority")
+        axes.errorbar(places, means, yerr=[below, above], capsize=3, marker="o", label=f"{name} priority")
+    bare = [step.low.mean_ms for step in run.bare_steps]
+    axes.plot(places, bare, color="grey", linestyle=":", label="low priority, plain threads")
     axes.axhline(0, color="black", linewidth=0.8)
-    axes.axvline(100 * run.published, color="grey", linestyle="--", label=f"published: {run.published:.0%}")
-    axes.set(xlabel="utilisation in %", ylabel="laxity in ms (below 0: deadline missed)")
+    published = _place([step.utilisation for step in run.steps], run.published)
+    axes.axvline(published, color="grey", linestyle="--", label=f"published: {run.published:.0%}")
+    axes.set_xticks(places, [f"{100 * step.target:g}" for step in run.steps])
+    where = "two channels, federated" if run.federated else "one channel"
+    axes.set(
+        title=f"{where}: all bursts, stops of the machine included",
+        xlabel="utilisation in %",
+        ylabel="laxity in ms, mean and range (below 0: deadline missed)",
+    )
+
+
+def _place(values: Sequence[float], wanted: float) -> float:
+    """Where a value stands between evenly spaced ones, which rise."""
+    after = next((number for number, value in enumerate(values) if value >= wanted), len(values) - 1)
+    if after == 0:
+        return 0.0
+    low, high = values[after - 1], values[after]
+    return after - 1 + min((wanted - low) / (high - low), 1.0)
 
 
 def _draw_spacing(axes: Any, results: ChannelResults) -> None:
@@ -196,7 +216,12 @@ def _draw_spacing(axes: Any, results: ChannelResults) -> None:
         steps = [step for step in results.spacing if step.dispatching == kind]
         axes.plot([s.spacing_us for s in steps], [100 * s.ratio for s in steps], marker="o", label=kind)
     axes.axvline(SPACING_NS / 1000, color="grey", linestyle="--", label="published: 20 ms")
-    axes.set(xscale="log", xlabel="spacing of events in µs", ylabel="achieved share of the asked rate in %")
+    axes.set(
+        title="500 events, ever closer together",
+        xscale="log",
+        xlabel="spacing of events in µs",
+        ylabel="achieved share of the asked rate in %",
+    )
 
 
 def _draw_latency(axes: Any, rows: Sequence[LatencyRow]) -> None:
@@ -210,5 +235,9 @@ def _draw_latency(axes: Any, rows: Sequence[LatencyRow]) -> None:
     axes.plot(
         [r.consumers for r in chosen], published, color="grey", linestyle="--", label="published, 1 supplier"
     )
+    shown = [row.far.mean_us for row in rows] + published
+    ticks = [tick for tick in LATENCY_TICKS if min(shown) / 2 < tick < max(shown) * 2]
     axes.set(yscale="log", xlabel="consumers", ylabel="mean latency in µs (last or remote consumer)")
+    axes.set_yticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes.minorticks_off()
     axes.set_xticks(sorted({row.consumers for row in rows}))
