@@ -129,6 +129,19 @@ async def test_no_local_leaves_own_messages_out(broker: BrokerProcess) -> None:
     assert message.text() == "other"
 
 
+async def test_beats_and_alarms_of_a_subscription_reach_its_reader(broker: BrokerProcess) -> None:
+    async with Client(port=broker.port) as client, asyncio.timeout(LIMIT_S):
+        seen: set[str] = set()
+        terms = [("watchdog", "20ms"), ("every", "30ms")]
+        async with client.subscribe("never/+", properties=terms) as subscription:
+            async for message in subscription:
+                seen.add(message.topic)
+                if len(seen) == 2:
+                    break
+
+    assert seen == {"$timebound/watchdog", "$timebound/every"}
+
+
 async def test_overlapping_subscriptions_get_each_message_once(broker: BrokerProcess) -> None:
     async with Client(port=broker.port) as client:
         wide, narrow = (

@@ -25,6 +25,8 @@ UNCLAIMED_MAX: Final = 1_000
 # Filters unsubscribed from, whose last messages must not wait unclaimed; the oldest is forgotten.
 ENDED_MAX: Final = 1_000
 _IDENTIFIER_MAX: Final = 268_435_455
+# Where the beats and alarms of a subscription with `every` or `watchdog` come.
+TIMER_TOPICS: Final = ("$timebound/watchdog", "$timebound/every")
 
 
 class Router:
@@ -79,8 +81,11 @@ class Router:
         found = []
         for identifier in message.subscription_identifiers:
             subscription = self._by_identifier.get(identifier)
-            # An identifier may stem from an earlier life of the session and another filter.
-            if subscription is not None and subscription.matches(message.topic):
+            if subscription is None:
+                continue
+            # An identifier may stem from an earlier life of the session and another filter. What a broker
+            # says of the subscription itself comes on topics of its own, which no filter matches.
+            if message.topic in TIMER_TOPICS or subscription.matches(message.topic):
                 found.append(subscription)
         if found:
             return found
