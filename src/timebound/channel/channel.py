@@ -70,11 +70,18 @@ class Supplier:
     def disconnect(self) -> None:
         """End the connection; pushing is refused from now on."""
         self._channel.remove_supplier(self)
-        self._routes = {}
+        self.replace_routes({})
 
-    def replace_routes(self, routes: dict[str, Route]) -> None:
-        """For the channel: the whole table at once, so a concurrent push sees the old or the new one."""
+    def replace_routes(self, routes: dict[str, Route]) -> dict[str, Route]:
+        """For the channel: the whole table at once, so a concurrent push sees the old or the new one.
+
+        Gives the old one, as everything here does that other threads read without a lock. A compiled
+        assignment lets go of the old value first; if nobody else had it, and whatever ends with it is
+        the program's own, which may do anything, others would find it half torn down.
+        """
+        before = self._routes
         self._routes = routes
+        return before
 
     def _refuse(self, event_type: str) -> None:
         if not self._routes:
@@ -315,9 +322,14 @@ class EventChannel(Owner):
 
     def _rebuild(self) -> None:
         self._consumers.sort(key=urgency)
-        self._routes = {}
+        self._forget_routes()
         for supplier in self._suppliers:
             self._route(supplier)
+
+    def _forget_routes(self) -> dict[Key, Route]:
+        before = self._routes
+        self._routes = {}
+        return before
 
     def _route(self, supplier: Supplier) -> None:
         routes: dict[str, Route] = {}
@@ -333,7 +345,7 @@ class EventChannel(Owner):
         if route is None:
             with self._lock:
                 if len(self._routes) >= ROUTES_MAX:
-                    self._routes = {}
+                    self._forget_routes()
                 route = self._filtering.route(self._consumers, event.type, event.source)
                 self._routes[key] = route
         self.dispatcher.dispatch(route, event)
@@ -421,7 +433,9 @@ class EventChannel(Owner):
                 timing.start(self, self.notice)
         self._changed()
 
-    def _swap_dispatcher(self, new: Dispatcher) -> None:
+    def _swap_dispatcher(self, new: Dispatcher) -> Dispatcher:
+        """Gives the old one, for the reason that `replace_routes` has."""
+        old = self.dispatcher
         for consumer in self._consumers:
             if consumer.is_async and not new.runs_coroutines:
                 raise ChannelError(f"consumer {consumer.name!r} is a coroutine function; it needs asyncio")
@@ -432,7 +446,7 @@ class EventChannel(Owner):
         for consumer in self._consumers:
             consumer.hold()
         waiting: dict[Consumer, list[tuple[Event, int]]] = {}
-        for consumer, event, mask in self.dispatcher.close(CLOSE_LIMIT_NS):
+        for consumer, event, mask in old.close(CLOSE_LIMIT_NS):
             waiting.setdefault(consumer, []).append((event, mask))
         for consumer in self._consumers:
             consumer.queued = 0
@@ -444,6 +458,7 @@ class EventChannel(Owner):
             while held is not None:
                 new.submit(consumer, held[0], held[1])
                 held = consumer.take_held()
+        return old
 
     def redispatch(self, consumer: Consumer, event: Event, mask: int) -> None:
         """Deliver to one consumer by whatever dispatcher is there now, or hold it during a swap."""

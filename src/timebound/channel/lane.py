@@ -37,6 +37,8 @@ QUICK_RUNS: Final = 100
 PARK_MAX: Final = 16
 # Nothing is due: later than any clock.
 NEVER_NS: Final = 1 << 62
+# The key of no worker.
+NOBODY: Final = 0
 
 # Sub-priority, arrival, consumer, event, mask: what waits in a lane.
 Command = tuple[int, int, Consumer, Event, int]
@@ -66,7 +68,9 @@ class LaneContext:
         self.notice: Final = notice
         # When somebody will next look after consumers that do not come back.
         self.look_ns = NEVER_NS
-        self.look_for: Worker | None = None  # whose step is the reason
+        # Whose step is the reason, by its key. Not the worker itself, which perhaps nobody else holds any
+        # more: a compiled assignment lets go of the old value first, and others could read it meanwhile.
+        self.look_for = NOBODY
         self.alarm: Final = Alarm()
         self._look_lock: Final = Lock()
 
@@ -78,21 +82,21 @@ class LaneContext:
         if is_first:
             self.notice(f"lanes run at normal priority: {trouble}")
 
-    def look_by(self, due_ns: int, worker: Worker | None = None) -> None:
-        """Have all lanes looked after by then at the latest; `worker` may put it off when it goes on."""
+    def look_by(self, due_ns: int, key: int = NOBODY) -> None:
+        """Have all lanes looked after by then at the latest; the worker of this key may put it off."""
         with self._look_lock:
             if due_ns < self.look_ns:
                 self.look_ns = due_ns
-                self.look_for = worker
+                self.look_for = key
                 self.alarm.set(due_ns)
 
     def look_later(self, worker: Worker) -> None:
         """Put off a look, because the step that was its reason is over."""
         with self._look_lock:
-            if self.look_for is worker:
+            if self.look_for == worker.key:
                 self.look_ns = self.next_look_ns()
                 if worker.running is None:
-                    self.look_for = None
+                    self.look_for = NOBODY
                 self.alarm.set(self.look_ns)
 
     def next_look_ns(self) -> int:
@@ -117,6 +121,7 @@ class Worker:
 
     def __init__(self, lane: Lane, number: int) -> None:
         self.lane = lane
+        self.key: Final = id(self)
         self.gate = Gate()
         self.arrived = Lock()  # shut from the moment its gate is opened until it runs
         self.running: Consumer | None = None
@@ -410,11 +415,11 @@ class Lane(Queue):
                 # There was much to put aside: whoever waits for the lock may have it now.
                 worker.gate.pass_by()
         self._report_shortage()
-        if context.look_for is worker and context.look_ns < worker.due_ns - PATIENCE_NS // 2:
+        if context.look_for == worker.key and context.look_ns < worker.due_ns - PATIENCE_NS // 2:
             # Not for each of many short steps: setting the alarm takes longer than they do.
             context.look_later(worker)
         if command is not None and due_ns < context.look_ns:
-            context.look_by(due_ns, worker)
+            context.look_by(due_ns, worker.key)
         return command
 
     def _next(self, worker: Worker) -> Command | None:
