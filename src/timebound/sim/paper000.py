@@ -352,8 +352,8 @@ def plot(result: Result, folder: Path) -> list[Path]:
         for line, (axes,) in zip(lines, panels, strict=True):
             axes.step(line.times_s, line.delays_ms, where="post")
             axes.grid(axis="x")  # who publishes what changes every second
-            axes.set_ylim(bottom=0)
             axes.text(1.01, 0.5, line.name, transform=axes.transAxes, verticalalignment="center")
+        panels[0][0].set_ylim(bottom=0)  # of all, once all is drawn: it fixes the top as well
         figure.supxlabel("time (s)")
         figure.supylabel("delay (ms)")
         figure.suptitle(f"{title}; intervals U(0, {result.interval_ms:g} ms), {result.order}")
