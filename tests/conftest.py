@@ -45,7 +45,7 @@ class BrokerProcess:
         command = [sys.executable, "-m", "timebound", "serve", "--config", str(self.config)]
         if data is not None or "[data]" not in config_text:
             command += ["--data", str(self.data)]
-        if "port = " not in config_text:
+        if "[[listeners]]" not in config_text:
             command += ["--port", "0"]
         with self._log_path.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)

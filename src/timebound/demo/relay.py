@@ -30,7 +30,7 @@ SEGMENT_BYTES: Final = 536
 PIECE_S: Final = 0.002
 PIECE_BYTES_MIN: Final = 64
 PIECE_BYTES_MAX: Final = 65_536
-# Time by which the relay was late is made good, up to this; a longer stop is an outage.
+# Time by which the relay was late is made good for what was waiting, up to this; a longer stop is an outage.
 CATCH_UP_S: Final = 0.1
 # A client that does not read is asked again after this.
 RETRY_S: Final = 0.002
@@ -150,6 +150,7 @@ class ShapingRelay:
     def _pass_on(self, flow: _Flow) -> None:
         """The piece has arrived; the next one starts at once if it is here, else when it comes."""
         now_s = time.monotonic()
+        start_s = max(flow.due_s, now_s - CATCH_UP_S) if _is_waiting(flow.reader) else now_s
         try:
             count = flow.writer.send(flow.pending)
         except BlockingIOError:
@@ -162,7 +163,7 @@ class ShapingRelay:
         flow.pending = flow.pending[count:]
         if flow.pending:
             flow.due_s = now_s + RETRY_S
-        elif not self._take(flow, max(flow.due_s, now_s - CATCH_UP_S)) and flow in self._flows:
+        elif not self._take(flow, start_s) and flow in self._flows:
             self._selector.register(flow.reader, selectors.EVENT_READ, flow)
 
     def _end(self, flow: _Flow) -> None:
@@ -173,3 +174,10 @@ class ShapingRelay:
                 self._selector.unregister(each.reader)
         flow.reader.close()
         flow.writer.close()
+
+
+def _is_waiting(reader: socket.socket) -> bool:
+    try:
+        return bool(reader.recv(1, socket.MSG_PEEK))
+    except OSError:
+        return False
