@@ -56,7 +56,7 @@ def measured_rate(source: socket.socket, sink: socket.socket, count: int) -> flo
 
 
 def nearest_rate(source: socket.socket, sink: socket.socket, count: int, wanted: float) -> float:
-    """What was measured, the best of some attempts: a busy machine makes a link slower, nothing makes it quicker."""
+    """The best of some attempts: a busy machine makes a link slower, nothing makes it quicker."""
     best = 0.0
     for _ in range(ATTEMPTS):
         best = max(best, measured_rate(source, sink, count))
