@@ -81,7 +81,7 @@ test:
 
 # The installed package, compiled where a compiler is at hand: everything. Tests that wait leave room for a third.
 test-compiled: $(STAMPS)/package $(STAMPS)/test packages
-	$(PYTEST) -n 3 --dist loadgroup
+	$(PYTEST) -n 3 --dist loadgroup --no-loadscope-reorder
 
 # The same sources as plain Python: what the compiler could change. In one process, it ends when the others do.
 test-plain: $(STAMPS)/test packages

@@ -24,6 +24,25 @@ from hypothesis import settings
 settings.register_profile("timebound", deadline=None, print_blob=True)
 settings.load_profile("timebound")
 
+# The longest groups start first, so that nobody waits for them at the end.
+LONG_GROUPS = ("spark-processes", "spark")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one process run all tests of a file, so that what they share is made once."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.location[0]))
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    marker = item.get_closest_marker("xdist_group")
+    group = marker.args[0] if marker is not None else ""
+    return LONG_GROUPS.index(group) if group in LONG_GROUPS else len(LONG_GROUPS)
+
+
 # A loaded machine takes some seconds to import everything; a broker that hangs takes for ever.
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0

@@ -40,7 +40,6 @@ from timebound.node.storage import NoStorage, Storage
 from timebound.node.sys_topics import SysTopics
 from timebound.node.trace import TraceLimits, TraceWriter
 from timebound.node.translate import to_subscription
-from timebound.node.websocket import WebSocketAdapter
 from timebound.wire.reasons import ReasonCode
 
 if TYPE_CHECKING:
@@ -244,20 +243,9 @@ class Server:
         driver.turn()
 
     async def _listen(self, listener: ListenerConfig, context: ssl.SSLContext | None, door: Door) -> None:
-        driver = self.driver
-        assert driver is not None
-        packet_size_max = self.config.limits.packet_size_max
-
-        def connect() -> Connection:
-            return Connection(driver, door)
-
-        def adapt() -> WebSocketAdapter:
-            return WebSocketAdapter(listener, packet_size_max, connect)
-
-        factory: Callable[[], Any] = adapt if listener.kind == "websocket" else connect
         try:
             server = await asyncio.get_running_loop().create_server(
-                factory,
+                self._factory(listener, door),
                 listener.host,
                 listener.port,
                 ssl=context,
@@ -271,6 +259,20 @@ class Server:
                 error.errno, f"cannot listen on {listener.host}:{listener.port}: {error.strerror}"
             ) from error
         self._listeners.append((listener, server))
+
+    def _factory(self, listener: ListenerConfig, door: Door) -> Callable[[], Any]:
+        """What makes the protocol of a new connection."""
+        driver = self.driver
+        assert driver is not None
+
+        def connect() -> Connection:
+            return Connection(driver, door)
+
+        if listener.kind != "websocket":
+            return connect
+        from timebound.node.websocket import WebSocketAdapter  # here: an eighth of a broker's start
+
+        return lambda: WebSocketAdapter(listener, self.config.limits.packet_size_max, connect)
 
     def reload(self) -> None:
         """Read access rules, passwords and certificates again; what is wrong is logged and not applied."""
