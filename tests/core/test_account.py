@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from timebound.core.account import Account, pairs
+from timebound.core.account import KINDS_MAX, Account, pairs
 from timebound.core.delay import link_of_rate
 from timebound.core.limits import BrokerLimits
 from timebound.core.message import RELEASED, Delivery, Message
@@ -229,6 +229,34 @@ def open_pairs(session: Session) -> int:
         waiting += [entry.item for entry in session.link.entries()]  # type: ignore[misc]  # of this type
     waiting += [delivery for delivery in session.inflight.values() if not delivery.is_settled]
     return sum(len(pairs(delivery)) for delivery in waiting)
+
+
+def test_kinds_that_take_turns_are_made_once() -> None:
+    account = Account()
+    account.is_tracing = True
+    readers = [Subscription(f"s{number}", "t") for number in range(3)]
+
+    for sequence in range(4):
+        for reader in readers:
+            account.delivered(reader.client_id, delivery_of(reader, sequence=sequence), sequence)
+            account.drop(reader.client_id, delivery_of(reader, sequence=sequence), Reason.HOPELESS, sequence)
+    runs = account.take_runs()
+
+    assert len({id(run.kind) for run in runs}) == 6
+    assert [(run.kind.client_id, run.kind.reason) for run in runs] == [
+        (reader.client_id, reason) for _ in range(4) for reader in readers for reason in ("", "hopeless")
+    ]
+
+
+def test_no_more_kinds_are_remembered_than_allowed() -> None:
+    account = Account()
+    account.is_tracing = True
+    for number in range(KINDS_MAX + 5):
+        wanted = Subscription(f"s{number}", "t")
+        account.delivered(wanted.client_id, delivery_of(wanted, sequence=number), number)
+
+    assert len(account._kinds) == 5
+    assert len(account.take_runs()) == KINDS_MAX + 5
 
 
 class Bookkeeper:

@@ -229,6 +229,55 @@ def test_a_disk_that_is_full_costs_no_records_but_those_it_has_no_room_for(
     assert not list(tmp_path.rglob(".*"))
 
 
+def test_a_disk_that_has_no_room_for_the_end_of_a_file_costs_its_records(tmp_path: Path) -> None:
+    writer = TraceWriter(tmp_path, "n", MANY)
+    writer.write(runs_of(3))
+    wait_until(lambda: writer.rows_written == 3)
+    assert writer._file is not None
+    FullDisk.under(writer._file._file, refusals=1)
+
+    writer.close()
+
+    assert (writer.rows_written, writer.rows_lost) == (0, 3)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_more_than_may_wait_is_counted_as_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("timebound.node.trace.PENDING_RUNS_MAX", 10)
+    writer = TraceWriter(tmp_path, "n", MANY)
+
+    writer.write(runs_of(11))
+    writer.write(runs_of(10))
+    writer.close()
+
+    assert (writer.rows_written, writer.rows_lost) == (10, 11)
+    assert len(read(tmp_path)) == 10
+
+
+def test_what_was_written_waits_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("timebound.node.trace.PENDING_RUNS_MAX", 10)
+    writer = TraceWriter(tmp_path, "n", MANY)
+    for count in (10, 20):
+        writer.write(runs_of(10, start=count))
+        wait_until(lambda: writer._pending_runs == 0)
+    writer.close()
+
+    assert (writer.rows_written, writer.rows_lost) == (20, 0)
+
+
+def test_runs_that_wait_are_written_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("timebound.node.trace.GROUP_RUNS", 5)
+    writer = TraceWriter(tmp_path, "n", MANY)
+    for start in (1, 5, 9, 13):
+        writer.write(runs_of(4, start=start))
+    writer.close()
+
+    [part] = parts(tmp_path)
+
+    assert pq.ParquetFile(part).num_row_groups >= 2
+    assert [row["message_id"] for row in read(tmp_path)] == list(range(1, 17))
+
+
 CONFIG = """
 sys_interval = "0s"
 [trace]

@@ -18,6 +18,8 @@ from timebound.records import Outcome, Reason
 IN_TIME: Final = Outcome.IN_TIME.value
 LATE: Final = Outcome.LATE.value
 DROPPED: Final = Outcome.DROPPED.value
+# Kinds of records that are remembered, some megabytes of them; beyond, all are forgotten and made again.
+KINDS_MAX: Final = 10_000
 
 
 class Missed:
@@ -39,6 +41,7 @@ class Account:
 
     __slots__ = (
         "_kind",
+        "_kinds",
         "_run",
         "dropped",
         "earned_micro",
@@ -61,6 +64,7 @@ class Account:
         self.is_tracing = False
         self.runs: list[TraceRun] = []
         self._kind: TraceKind | None = None  # of the latest record
+        self._kinds: dict[tuple[Subscription | None, str, str], TraceKind] = {}  # the latest of each
         self._run: TraceRun | None = None  # that the latest record is in; None if it may not grow
         self.missed: list[Missed] = []
 
@@ -192,7 +196,7 @@ class Account:
     ) -> None:
         kind = self._kind
         if kind is None or not kind.describes(client_id, delivery, subscription, outcome, reason):
-            kind = TraceKind(client_id, delivery, subscription, outcome, reason)
+            kind = self._find_kind(client_id, delivery, subscription, outcome, reason)
             self._kind = kind
             self._run = None
         run = self._run
@@ -205,6 +209,20 @@ class Account:
         )
         self._run = run
         self.runs.append(run)
+
+    def _find_kind(
+        self, client_id: str, delivery: Delivery, subscription: Subscription | None, outcome: str, reason: str
+    ) -> TraceKind:
+        """One of before, where several take turns: as those who get the same messages do."""
+        kinds = self._kinds
+        key = (subscription, delivery.message.topic, outcome)
+        kind = kinds.get(key)
+        if kind is None or not kind.describes(client_id, delivery, subscription, outcome, reason):
+            if len(kinds) >= KINDS_MAX:
+                kinds.clear()
+            kind = TraceKind(client_id, delivery, subscription, outcome, reason)
+            kinds[key] = kind
+        return kind
 
 
 def pairs(delivery: Delivery) -> list[Subscription | None]:

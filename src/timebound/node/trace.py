@@ -2,10 +2,10 @@
 
     <path>/date=2026-01-31/node=timebound/part-<nanoseconds>-<number>.parquet
 
-Records collect in memory as runs and are written, run by run, by a thread of their own; for who wants
-them as they come, `to_table` makes Arrow columns of them. A file has a hidden name until it is complete,
-then it is renamed into place, so a reader never sees half of one. Files are closed by size and age;
-when all together are larger than allowed, the oldest go.
+Records collect in memory as packed runs and are written, run by run, by a thread of their own; for who
+wants them as they come, `to_table` makes Arrow columns of them. A file has a hidden name until it is
+complete, then it is renamed into place, so a reader never sees half of one. Files are closed by size
+and age; when all together are larger than allowed, the oldest go.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import contextlib
 import logging
 import threading
 import time
-from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from timebound.core.trace_run import TraceRun
 from timebound.errors import ConfigError
 from timebound.node.trace_columns import FIELDS_OF_KIND, RISING, by_run, let_others_run
+from timebound.node.trace_pack import RunPack, pack_runs
 from timebound.records import TRACE_FIELDS, TRACE_SCHEMA_VERSION
 from timebound.version import VERSION
 
@@ -34,7 +34,7 @@ logger = logging.getLogger("timebound.trace")
 
 # Runs handed over and not yet written, at most; beyond that the trace has a gap, which is counted.
 PENDING_RUNS_MAX: Final = 2_000_000
-# Runs put into one row group of a file: about a million records under a flood.
+# Runs in one row group of a file, from which on the next begins: about a million records under a flood.
 GROUP_RUNS: Final = 32_768
 # How often records are collected and written, as one row group at least.
 COLLECT_S: Final = 0.5
@@ -65,12 +65,14 @@ class TraceWriter:
         self._path = path
         self._node_name = node_name
         self._limits = limits
-        self._handed_over: deque[TraceRun] = deque()
+        self._lock = threading.Lock()  # over what both threads change: the next three
+        self._packs: list[RunPack] = []
+        self._pending_runs = 0
+        self.rows_lost = 0
         self._stopping = threading.Event()
         self._file: _TraceFile | None = None
         self._number = 0
         self.rows_written = 0
-        self.rows_lost = 0
         path.mkdir(parents=True, exist_ok=True)
         _sweep_hidden(path, node_name)
         self._thread = threading.Thread(target=self._run, name="timebound-trace", daemon=True)
@@ -80,10 +82,14 @@ class TraceWriter:
         """Hand over records; returns at once. What is too much is counted in `rows_lost`."""
         if not runs:
             return
-        if len(self._handed_over) + len(runs) > PENDING_RUNS_MAX:
-            self.rows_lost += sum(run.count for run in runs)
-            return
-        self._handed_over.extend(runs)
+        with self._lock:
+            if self._pending_runs + len(runs) > PENDING_RUNS_MAX:
+                self.rows_lost += sum(run.count for run in runs)
+                return
+            if not self._packs or self._packs[-1].runs >= GROUP_RUNS:
+                self._packs.append(RunPack())
+            self._packs[-1].add(runs)
+            self._pending_runs += len(runs)
 
     def close(self) -> None:
         """Write what is waiting and put the last file in its place."""
@@ -95,37 +101,47 @@ class TraceWriter:
         while is_open:
             # Not woken for each batch: the broker would have to wait for this thread as often.
             is_open = not self._stopping.wait(COLLECT_S)
-            waiting = [self._handed_over.popleft() for _ in range(len(self._handed_over))]
-            try:
-                self._step(waiting, is_last=not is_open)
-            except OSError as error:
-                self._lose(sum(run.count for run in waiting), error)
+            with self._lock:
+                packs = self._packs
+                self._packs = []
+            for pack in packs:
+                self._write_group(pack)
+                with self._lock:
+                    self._pending_runs -= pack.runs
+            if self._file is not None and (not is_open or self._file.is_due(self._limits)):
+                self._finish(self._file)
 
-    def _step(self, runs: list[TraceRun], *, is_last: bool) -> None:
-        while runs:
+    def _write_group(self, pack: RunPack) -> None:
+        try:
             if self._file is None:
                 self._number += 1
                 self._file = _TraceFile(self._path, self._node_name, self._number)
-            self.rows_written += self._file.append(runs[:GROUP_RUNS])
-            del runs[:GROUP_RUNS]
-        file = self._file
-        if file is not None and (is_last or file.is_due(self._limits)):
+            self._file.append(pack)
+            self.rows_written += pack.rows
+        except OSError as error:
+            self._lose(pack.rows, error)
+            if self._file is not None:
+                self._finish(self._file)  # which saves the records before these
+
+    def _finish(self, file: _TraceFile) -> None:
+        """Put a file in its place; the next record begins another."""
+        self._file = None
+        try:
             file.finish()
-            self._file = None
+        except OSError as error:
+            self.rows_written -= file.rows
+            self._lose(file.rows, error)
+            file.remove()
+            return
+        try:
             self._limit_disk()
+        except OSError as error:
+            logger.error("trace cannot be kept within disk_bytes_max: %s", error)
 
     def _lose(self, rows: int, error: OSError) -> None:
-        """Account for records that could not be written, and save those before them in the file."""
-        file = self._file
-        self._file = None
-        if file is not None:
-            try:
-                file.finish()
-            except OSError:
-                self.rows_written -= file.rows
-                rows += file.rows
-                file.remove()
-        self.rows_lost += rows
+        """Account for records that could not be written."""
+        with self._lock:
+            self.rows_lost += rows
         logger.error("trace lost %d records: %s", rows, error)
 
     def _limit_disk(self) -> None:
@@ -160,12 +176,10 @@ class _TraceFile:
     def rows(self) -> int:
         return self._file.rows
 
-    def append(self, runs: list[TraceRun]) -> int:
-        """Write runs as one row group; gives their rows."""
-        before = self._file.rows
-        counts, columns = to_columns(runs)
+    def append(self, pack: RunPack) -> None:
+        """Write runs as one row group."""
+        counts, columns = to_columns(pack)
         self._file.write_group(counts, columns, let_others_run)
-        return self._file.rows - before
 
     def is_due(self, limits: TraceLimits) -> bool:
         age_s = time.monotonic() - self._started
@@ -199,13 +213,13 @@ def _written_schema() -> pa.Schema:
     )
 
 
-def to_columns(runs: list[TraceRun]) -> tuple[Any, list[Coded | Rising]]:
+def to_columns(pack: RunPack) -> tuple[Any, list[Coded | Rising]]:
     """How many records each run has, and the columns as files are made of them."""
     import numpy as np
 
     from timebound.node.parquet_runs import Coded, Rising
 
-    numbers, kinds = by_run(runs)
+    numbers, kinds = by_run(pack)
     columns: list[Coded | Rising] = []
     for name, _ in TRACE_FIELDS:
         if name in RISING:
@@ -226,7 +240,7 @@ def to_table(runs: list[TraceRun]) -> pa.Table:
     import numpy as np
     import pyarrow as pa
 
-    numbers, kinds = by_run(runs)
+    numbers, kinds = by_run(pack_runs(runs))
     counts = numbers["count"]
     kind_of_run = numbers["kind"]
     made: dict[tuple[str, bytes], Any] = {}  # columns by what they are made of

@@ -6,11 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from timebound.core.trace_run import TraceKind, TraceRun
+from timebound.core.trace_run import TraceKind
+from timebound.node.trace_pack import PACKED, RunPack
 
-# Runs looked at, or a column made, before the broker gets its turn: a thread that does not wait holds
-# the interpreter for 5 ms, and the broker would stand still.
-SLICE_RUNS: Final = 500
 # Columns that each run has a number of its own for. They mostly grow, and readers select by them.
 RISING: Final = ("time_ns", "message_id", "published_ns", "queued_ns", "sent_ns")
 # Where the other columns come from.
@@ -32,29 +30,20 @@ FIELDS_OF_KIND: Final[dict[str, Callable[[TraceKind], Any]]] = {
 }
 
 
-def by_run(runs: list[TraceRun]) -> tuple[dict[str, Any], list[TraceKind]]:
+def by_run(pack: RunPack) -> tuple[dict[str, Any], list[TraceKind]]:
     """The numbers of each run, by column, `kind` being an index into the kinds that come second."""
     import numpy as np  # here: a broker without a trace need not have it
 
-    lists: dict[str, list[int]] = {name: [] for name in ("count", "kind", "offered_ns", *RISING)}
-    for start in range(0, len(runs), SLICE_RUNS):
-        part = runs[start : start + SLICE_RUNS]
-        lists["count"] += [run.count for run in part]
-        lists["kind"] += [id(run.kind) for run in part]
-        lists["time_ns"] += [run.time_ns for run in part]
-        lists["message_id"] += [run.message_id for run in part]
-        lists["published_ns"] += [run.published_ns for run in part]
-        lists["offered_ns"] += [run.offered_ns for run in part]
-        lists["sent_ns"] += [run.sent_ns for run in part]
-        let_others_run()
-    numbers = {name: np.array(values, np.int64) for name, values in lists.items()}
+    table = np.frombuffer(pack.numbers, np.int64).reshape(-1, len(PACKED))
+    numbers = dict(zip(PACKED, np.ascontiguousarray(table.T), strict=True))
     ended_ns = np.where(numbers["sent_ns"] > 0, numbers["sent_ns"], numbers["time_ns"])
     numbers["queued_ns"] = ended_ns - numbers["offered_ns"]  # until it was sent, or given up
-    # By identity: equal ones that follow each other are the same object.
-    _, firsts, numbers["kind"] = np.unique(numbers["kind"], return_index=True, return_inverse=True)
-    return numbers, [runs[index].kind for index in firsts]
+    return numbers, list(pack.kinds)
 
 
 def let_others_run() -> None:
-    """Give up the interpreter for a moment, which the broker may be waiting for."""
+    """Give up the interpreter for a moment, which the broker may be waiting for.
+
+    A thread that does not wait holds it for 5 ms, in which the broker stands still.
+    """
     time.sleep(0)
