@@ -1,106 +1,266 @@
 """What full tracing costs: throughput with a record for every pair against none, in one run.
 
-Two brokers run side by side, one with `[trace] enabled = true`, and take turns under the same load, so
-that the machine's mood is the same for both: turns are short and many, because that mood changes from
-one second to the next. What counts is the median ratio of the pairs.
+Three brokers take turns under the same load: without a trace, with `[trace] enabled = true`, and without
+again, which shows how far two that are alike differ here. The speed of a shared machine changes by half
+from one second to the next, so turns are short and many, connections stay open from one to the next, and
+what counts is the median of the ratios within a round, with the middle half of them beside it.
 
-    python benchmarks/tracing.py [--rounds 11] [--duration 0.7] [--json] [--check]
+Who does not have the turn is stopped (SIGSTOP), so that the thread that writes a trace does not work in
+another's time; a turn is as long as that thread waits between two pieces of work (`COLLECT_S`), so that
+each turn bears just one of them. Nothing of a turn is left out.
+
+Processor time of the broker a message, all its threads together, is steadier than throughput; on a machine
+with a processor to spare the writing thread's part of it does not cost throughput.
+
+    python benchmarks/tracing.py [--rounds 20] [--turn 0.5] [--json] [--check]
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import json
+import os
+import signal
 import statistics
 import sys
 import tempfile
+import threading
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from timebound.bench.load import run_load
+from timebound.bench.load import LoadRun
 from timebound.bench.options import LoadOptions
 from timebound.core.scheduling import DEFAULT_SCHEDULING
 from timebound.demo.brokers import Contender, running
+from timebound.node.trace import COLLECT_S
 from timebound.version import is_compiled
 
 RATIO_MIN = 0.85  # tracing may cost at most 15 % of throughput
-FILE_WIDTH = 110
+FILE_WIDTH = 140
+PLAIN, TRACED, PLAIN_AGAIN = SIDES = ("no trace", "full trace", "no trace again")
+
+
+@dataclass(slots=True)
+class Side:
+    """What one broker did with one load, turn by turn."""
+
+    received_per_s: list[float] = field(default_factory=list)
+    cpu_ns: list[float] = field(default_factory=list)  # a message received
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The median of some ratios, and the middle half of them."""
+
+    low: float
+    median: float
+    high: float
+
+    @classmethod
+    def of(cls, values: list[float], others: list[float]) -> Spread:
+        ratios = [value / other for value, other in zip(values, others, strict=True)]
+        return cls(*statistics.quantiles(ratios, n=4, method="inclusive"))
+
+    def __str__(self) -> str:
+        return f"{self.median:.3f} ({self.low:.2f} to {self.high:.2f})"
 
 
 @dataclass(slots=True)
 class Work:
-    """One load, and the received messages a second without and with a trace, round by round."""
+    """One load, and what each broker did with it."""
 
     name: str
     options: LoadOptions
-    plain: list[float] = field(default_factory=list)
-    traced: list[float] = field(default_factory=list)
+    sides: dict[str, Side] = field(default_factory=lambda: {name: Side() for name in SIDES})
 
-    def ratio(self) -> float:
-        return statistics.median(
-            traced / plain for traced, plain in zip(self.traced, self.plain, strict=True)
-        )
+    def ratio(self, side: str = TRACED) -> Spread:
+        return Spread.of(self.sides[side].received_per_s, self.sides[PLAIN].received_per_s)
+
+    def cpu_ratio(self) -> Spread:
+        return Spread.of(self.sides[TRACED].cpu_ns, self.sides[PLAIN].cpu_ns)
 
 
-def make_works(duration_s: float) -> list[Work]:
-    base = LoadOptions(duration_s=duration_s, warmup_s=0.5, size=64, mqtt_version=4)
+class SteadyLoad(LoadRun):
+    """A load that goes on from one turn to the next."""
+
+    def open(self) -> None:
+        self._connect_subscribers()
+        self._connect_publishers()
+        self._start_publishers()
+
+    def run_turn(self, duration_s: float) -> tuple[int, float]:
+        """Send and receive for so long; gives what was received, and how long it was in the end."""
+        before = self._snapshot()
+        self._run_until(before.time_ns + int(duration_s * 1e9), before.time_ns)
+        after = self._snapshot()
+        return after.received - before.received, (after.time_ns - before.time_ns) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A running broker that works only when it is let."""
+
+    name: str
+    port: int
+    process_id: int
+
+    def cpu_ns(self) -> int:
+        """Processor time of all its threads: of the clock that clock_getcpuclockid(3) names."""
+        return time.clock_gettime_ns(~self.process_id << 3 | 2)
+
+    @contextlib.contextmanager
+    def has_turn(self) -> Iterator[None]:
+        os.kill(self.process_id, signal.SIGCONT)
+        try:
+            yield
+        finally:
+            os.kill(self.process_id, signal.SIGSTOP)
+
+
+@contextlib.contextmanager
+def started(name: str, config: str) -> Iterator[Broker]:
+    """Start a broker and stop it in its tracks; in the end it may go on, to write what it has."""
+    before = _children()
+    with running(Contender(name, DEFAULT_SCHEDULING.name, config)) as port:
+        [process_id] = _children() - before
+        os.kill(process_id, signal.SIGSTOP)
+        try:
+            yield Broker(name, port, process_id)
+        finally:
+            os.kill(process_id, signal.SIGCONT)
+
+
+def _children() -> set[int]:
+    text = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text()
+    return {int(process_id) for process_id in text.split()}
+
+
+def make_works() -> list[Work]:
+    base = LoadOptions(size=64, mqtt_version=4)
     return [Work("1 to 1, QoS 0", base), Work("1 to 10, QoS 0", replace(base, subscribers=10))]
 
 
-def measure(works: list[Work], rounds: int, console: Console) -> int:
+def measure(works: list[Work], rounds: int, turn_s: float, console: Console) -> int:
     """Run all works in turns; gives the bytes of trace written."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tracing-")))
         config = f'[trace]\nenabled = true\npath = "{folder}"\n'
-        default = DEFAULT_SCHEDULING.name
-        plain = stack.enter_context(running(Contender("plain", default)))
-        traced = stack.enter_context(running(Contender("traced", default, config)))
+        brokers = [stack.enter_context(started(name, config if name == TRACED else "")) for name in SIDES]
         progress = stack.enter_context(Progress(console=console, transient=True))
-        task = progress.add_task("", total=rounds * len(works) * 2)
-        for number in range(rounds):
-            for work in works:
-                turns = [(plain, work.plain), (traced, work.traced)]
-                # Whoever goes first finds a cooler machine: take turns.
-                for port, found in turns if number % 2 else reversed(turns):
-                    progress.update(task, description=f"round {number + 1}: {work.name}")
-                    found.append(run_load(replace(work.options, port=port)).received_per_s)
+        task = progress.add_task("", total=rounds * len(works))
+        for work in works:
+            progress.update(task, description=work.name)
+            with loaded(brokers, work.options) as loads:
+                for number in range(rounds):
+                    run_round(work, loads, number, turn_s)
                     progress.advance(task)
         return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+@contextlib.contextmanager
+def loaded(brokers: list[Broker], options: LoadOptions) -> Iterator[list[tuple[Broker, SteadyLoad]]]:
+    """Give every broker the same load, which waits as the brokers do."""
+    gc.disable()  # the loads make no cycles; a collection would only add a pause
+    loads = [(broker, SteadyLoad(replace(options, port=broker.port))) for broker in brokers]
+    try:
+        for broker, load in loads:
+            with broker.has_turn():
+                load.open()
+        yield loads
+    finally:
+        for broker, load in loads:
+            with broker.has_turn():
+                load.close()
+        gc.enable()
+
+
+def run_round(work: Work, loads: list[tuple[Broker, SteadyLoad]], number: int, turn_s: float) -> None:
+    # Whoever goes first finds another machine than who goes last: in turns, forwards and backwards.
+    for broker, load in loads if number % 2 else reversed(loads):
+        with broker.has_turn():
+            cpu_ns = broker.cpu_ns()
+            received, measured_s = load.run_turn(turn_s)
+            cpu_ns = broker.cpu_ns() - cpu_ns
+        if number == 0:
+            continue  # to get under way
+        side = work.sides[broker.name]
+        side.received_per_s.append(received / measured_s)
+        side.cpu_ns.append(cpu_ns / max(received, 1))
+
+
+def table_of(works: list[Work], rounds: int) -> Table:
+    how = "compiled" if is_compiled() else "plain Python"
+    table = Table(title=f"Medians of {rounds} rounds, ratios with their middle half ({how})")
+    headings = (
+        "work",
+        "no trace /s",
+        "full trace /s",
+        "ratio",
+        "no trace again",
+        "CPU ns",
+        "traced",
+        "ratio ",
+    )
+    for heading in headings:
+        table.add_column(heading.strip(), justify="left" if heading == "work" else "right")
+    for work in works:
+        plain, traced = work.sides[PLAIN], work.sides[TRACED]
+        table.add_row(
+            work.name,
+            f"{statistics.median(plain.received_per_s):,.0f}",
+            f"{statistics.median(traced.received_per_s):,.0f}",
+            str(work.ratio()),
+            str(work.ratio(PLAIN_AGAIN)),
+            f"{statistics.median(plain.cpu_ns):,.0f}",
+            f"{statistics.median(traced.cpu_ns):,.0f}",
+            str(work.cpu_ratio()),
+        )
+    return table
+
+
+def as_json(work: Work) -> dict[str, Any]:
+    return {
+        "work": work.name,
+        "ratio": work.ratio().median,
+        "ratio_no_trace_again": work.ratio(PLAIN_AGAIN).median,
+        "cpu_ratio": work.cpu_ratio().median,
+        "received_per_s": {name: side.received_per_s for name, side in work.sides.items()},
+        "cpu_ns": {name: side.cpu_ns for name, side in work.sides.items()},
+    }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--duration", type=float, default=0.7, help="measured seconds of each load")
+    parser.add_argument("--rounds", type=int, default=20, help="two at least")
+    parser.add_argument("--turn", type=float, default=COLLECT_S, help="seconds of each broker in a round")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a ratio is below the bar")
     arguments = parser.parse_args()
-    works = make_works(arguments.duration)
-    screen = Console(stderr=True)
-    trace_bytes = measure(works, arguments.rounds, screen)
+    works = make_works()
+    # One round more, the first of which does not count.
+    trace_bytes = measure(works, arguments.rounds + 1, arguments.turn, Console(stderr=True))
     if arguments.json:
-        rows = [
-            {"work": work.name, "plain": work.plain, "traced": work.traced, "ratio": work.ratio()}
-            for work in works
-        ]
-        print(json.dumps({"compiled": is_compiled(), "trace_bytes": trace_bytes, "works": rows}, indent=2))
+        found = {
+            "compiled": is_compiled(),
+            "trace_bytes": trace_bytes,
+            "works": [as_json(work) for work in works],
+        }
+        print(json.dumps(found, indent=2))
     else:
-        how = "compiled" if is_compiled() else "plain Python"
-        table = Table(title=f"Received a second, medians of {arguments.rounds} rounds ({how})")
-        for heading in ("work", "no trace", "full trace", "ratio"):
-            table.add_column(heading, justify="left" if heading == "work" else "right")
-        for work in works:
-            plain, traced = statistics.median(work.plain), statistics.median(work.traced)
-            table.add_row(work.name, f"{plain:,.0f}", f"{traced:,.0f}", f"{work.ratio():.3f}")
-        Console(width=None if sys.stdout.isatty() else FILE_WIDTH).print(table)
-    return int(arguments.check and any(work.ratio() < RATIO_MIN for work in works))
+        width = None if sys.stdout.isatty() else FILE_WIDTH
+        Console(width=width).print(table_of(works, arguments.rounds))
+    return int(arguments.check and any(work.ratio().median < RATIO_MIN for work in works))
 
 
 if __name__ == "__main__":
