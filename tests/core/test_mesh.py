@@ -115,26 +115,28 @@ def congested(usual_worth: float, wait_ns: int) -> Diamond:
     """A diamond whose broker a has sent what is worth so much a link, and hears that it waits so long."""
     mesh = Diamond(LATE, waiting_share=0.0)
     for name, neighbour in mesh.brokers["a"].neighbours.items():
-        neighbour.note_worth(usual_worth, 10e9)
+        neighbour.note_worth(usual_worth, 10_240.0, 10e9)
         mesh.brokers["a"].note_waits(name, dict.fromkeys("bcd", wait_ns))
     return mesh
 
 
 @pytest.mark.parametrize(
-    ("usual_worth", "wait_ns", "sends"),
+    ("usual_worth", "wait_ns", "size_bytes", "sends"),
     [
-        (20.0, 5 * SECOND, 0),  # worth far less than what usually goes a congested way
-        (20.0, 0, 1),  # nobody waits
-        (2.0, 5 * SECOND, 1),  # worth as much as everything else
+        (20.0, 5 * SECOND, 10_240, 0),  # worth far less than what usually goes a congested way
+        (20.0, 0, 10_240, 1),  # nobody waits
+        (2.0, 5 * SECOND, 10_240, 1),  # worth as much as everything else
+        (20.0, 5 * SECOND, 512, 1),  # takes as little time as it is worth
+        (2.0, 5 * SECOND, 102_400, 0),  # worth as much, in ten times the time
     ],
 )
-def test_a_congested_way_gives_up_what_is_worth_far_less_than_usual(
-    usual_worth: float, wait_ns: int, sends: int
+def test_a_congested_way_gives_up_what_is_worth_far_less_than_usual_for_its_time(
+    usual_worth: float, wait_ns: int, size_bytes: int, sends: int
 ) -> None:
     mesh = congested(usual_worth, wait_ns)
     broker = mesh.brokers["a"]
 
-    broker.publish(mesh.message(), 0)
+    broker.publish(mesh.message(size_bytes=size_bytes), 0)
 
     assert len(broker.take_sends()) == sends
     assert mesh.account.dropped["queue_full"] == (0 if sends else 3)

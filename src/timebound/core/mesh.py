@@ -315,8 +315,8 @@ class MeshBroker:
     def _pays(self, neighbour: Neighbour, waiting: Waiting, groups: list[HomeGroup], now_ns: int) -> bool:
         """Whether these groups are worth the links that the message passes on its way to them.
 
-        For every link that is what sending costs, and a share of what this link usually sends is worth,
-        the more congested the way the larger: what is worth little leaves its place there to others.
+        For every link that is what sending costs, and a share of what this link usually sends in the same
+        time is worth, the more congested the way the larger: what is worth little leaves its place to others.
         """
         what = waiting.what
         timeout_ns = what.message.timeout_ns
@@ -338,10 +338,10 @@ class MeshBroker:
         count = float(len(groups))
         links = float(passed.bit_count())
         share = self.options.thrift * neighbour.congestion(waits / count)
-        least = self.options.send_cost + min(share, THRIFT_MOST) * neighbour.usual_worth
+        least = self.options.send_cost + min(share, THRIFT_MOST) * neighbour.usual_worth_of(size)
         if value < least * links:
             return False
-        neighbour.note_worth(value / links, allowed / count)
+        neighbour.note_worth(value / links, size, allowed / count)
         return True
 
     def _better_here(self, offer: Offer, neighbour: Neighbour, now_ns: int) -> list[HomeGroup]:

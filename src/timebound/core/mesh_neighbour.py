@@ -100,6 +100,7 @@ class Neighbour:
         "name",
         "queue",
         "reaches",
+        "usual_size",
         "usual_worth",
         "wait_ns",
         "waiting_share",
@@ -122,6 +123,7 @@ class Neighbour:
         self.is_up = True
         self.free_ns = 0  # when it is expected to be free, if busy
         self.wait_ns = 0.0  # mean time that what was sent had waited here
+        self.usual_size = 0.0  # of what was sent, in bytes
         self.usual_worth = 0.0  # mean of what was sent: expected to earn, for each link still to pass
         self.allowed_ns = 0.0  # mean of the time that it was allowed
         # Of a single group, by its number. Messages for several groups hardly ever meet the same ones again.
@@ -192,9 +194,14 @@ class Neighbour:
         ahead = min(wait_beyond_ns / first_ns, _AHEAD_MOST)
         return ahead * ahead * wait_beyond_ns / self.allowed_ns
 
-    def note_worth(self, worth: float, allowed_ns: float) -> None:
+    def usual_worth_of(self, size: float) -> float:
+        """What is usually sent in the time that this many bytes take."""
+        return self.usual_worth * (size / self.usual_size) if self.usual_size > 0.0 else 0.0
+
+    def note_worth(self, worth: float, size: float, allowed_ns: float) -> None:
         """A message is sent that is worth so much for each link of its way."""
         step = _WORTH_STEP if self.allowed_ns > 0.0 else 1.0
+        self.usual_size += step * (size - self.usual_size)
         self.usual_worth += step * (worth - self.usual_worth)
         self.allowed_ns += step * (allowed_ns - self.allowed_ns)
 
