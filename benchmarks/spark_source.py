@@ -22,7 +22,7 @@ from timebound.node.config_values import JournalConfig
 from timebound.node.journal import Journals
 from timebound.pipeline.flight import BrokerClient, Range
 from timebound.pipeline.options import Options
-from timebound.pipeline.session import spark_session
+from timebound.pipeline.session import Scale, spark_session
 
 CONFIG = '[[listeners]]\nport = 0\n[[journals]]\nname = "all"\n[flight]\nport = 0\n'
 ROUNDS = 3
@@ -75,7 +75,7 @@ def read_plainly(server: str) -> int:
 
 
 def spark_rate(server: str, rows: int, tasks: int) -> float:
-    spark = spark_session(master=f"local[{tasks}]", is_short=False)
+    spark = spark_session(master=f"local[{tasks}]", scale=Scale.LONG)
     frame = (
         spark.read.format("timebound")
         .option("servers", server)

@@ -16,7 +16,7 @@ import sys
 import time
 from dataclasses import asdict
 
-from timebound.pipeline.session import spark_session
+from timebound.pipeline.session import Scale, spark_session
 from timebound.pipeline.sweep import Plan, run_here, run_sweep
 from timebound.sim.grid import RESULTS, Job
 from timebound.version import is_compiled
@@ -38,7 +38,7 @@ def measure(cores: int, runs: int, minutes: float) -> dict[str, float]:
         start_s = 0.0
         wall_s = time.perf_counter() - started_s
     else:
-        spark = spark_session(master=f"local[{cores}]")
+        spark = spark_session(master=f"local[{cores}]", scale=Scale.FEW_ROWS)
         run_sweep(spark, plan(4 * cores, 0.1))
         start_s = time.perf_counter() - started_s
         started_s = time.perf_counter()

@@ -1,26 +1,30 @@
-"""The driver of a streaming query, as a process that a test can kill: topics in/# become out/#.
+"""A streaming query, topics in/# become out/#, and a driver of it that a test can kill.
 
-python -m tests.pipeline.stream_job SERVER CHECKPOINT ROWS_PER_BATCH [now]
+python -m tests.pipeline.stream_job SERVER CHECKPOINT ROWS_PER_BATCH
 """
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Any
 
-from tests.pipeline.conftest import FEW_ROWS
+from timebound.pipeline.session import Scale, spark_session
 
-from timebound.pipeline.session import spark_session
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
-def main() -> None:
-    server, checkpoint, rows_per_batch = sys.argv[1:4]
-    spark = spark_session(master="local[2]", options=FEW_ROWS)
+def start_job(
+    spark: SparkSession, server: str, checkpoint: str, rows_per_batch: int, **trigger: Any
+) -> StreamingQuery:
+    """Start the query; each batch is read and published by three tasks."""
     stream = (
         spark.readStream.format("timebound")
         .option("servers", server)
         .option("topic", "in/#")
-        .option("maxRowsPerBatch", rows_per_batch)
-        .option("rowsPerPartition", str(int(rows_per_batch) // 3))
+        .option("maxRowsPerBatch", str(rows_per_batch))
+        .option("rowsPerPartition", str(rows_per_batch // 3))
         .load()
     )
     writer = (
@@ -31,12 +35,14 @@ def main() -> None:
         .option("servers", server)
         .option("checkpointLocation", checkpoint)
     )
-    if sys.argv[4:] == ["now"]:
-        writer = writer.trigger(availableNow=True)
-    query = writer.start()
-    print("started", flush=True)
-    query.awaitTermination()
-    spark.stop()
+    return (writer.trigger(**trigger) if trigger else writer).start()
 
 
-main()
+def main() -> None:
+    server, checkpoint, rows_per_batch = sys.argv[1:]
+    spark = spark_session(master="local[2]", scale=Scale.FEW_ROWS)
+    start_job(spark, server, checkpoint, int(rows_per_batch)).awaitTermination()
+
+
+if __name__ == "__main__":
+    main()

@@ -22,9 +22,9 @@ ROWS = 1_000
 JOB = """
 import sys
 from timebound.cli import app
-from timebound.pipeline.session import spark_session
+from timebound.pipeline.session import Scale, spark_session
 server, *sweep = sys.argv[1:]
-spark = spark_session(master="local-cluster[2,1,1024]")
+spark = spark_session(master="local-cluster[2,1,1024]", scale=Scale.FEW_ROWS)
 frame = spark.read.format("timebound").option("servers", server).option("rowsPerPartition", "250").load()
 counts = frame.selectExpr("count(topic)", "sum(offset)").first()
 print("rows", counts[0], counts[1])

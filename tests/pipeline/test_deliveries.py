@@ -54,9 +54,19 @@ def cubed(rows: DataFrame) -> DataFrame:
     return cube(rows, ("date", "node")).cache()
 
 
-def test_deliveries_are_counted_by_outcome_and_reason_in_every_view(cubed: DataFrame) -> None:
-    found = {(one["node"], one["view"], one["name"]): one for one in deliveries(cubed).collect()}
+@pytest.fixture(scope="module")
+def found(cubed: DataFrame) -> dict[tuple[str, str, str], Any]:
+    """Deliveries by node, view and name."""
+    return {(one["node"], one["view"], one["name"]): one for one in deliveries(cubed).collect()}
 
+
+@pytest.fixture(scope="module")
+def billed(cubed: DataFrame) -> dict[tuple[str, datetime.date], Any]:
+    """Bills by subscriber and day."""
+    return {(one["subscriber"], one["day"]): one for one in bills(cubed).collect()}
+
+
+def test_deliveries_are_counted_by_outcome_and_reason_in_every_view(found: dict[Any, Any]) -> None:
     everything = found["n1", "all", ""]
     assert (everything["matched"], everything["in_time"], everything["late"]) == (10, 7, 1)
     assert (everything["dropped"], everything["dropped_queue_full"], everything["dropped_hopeless"]) == (
@@ -74,9 +84,7 @@ def test_deliveries_are_counted_by_outcome_and_reason_in_every_view(cubed: DataF
     assert found["n2", "all", ""]["matched"] == 1
 
 
-def test_latency_runs_from_publication_until_it_was_sent(cubed: DataFrame) -> None:
-    found = {(one["node"], one["view"], one["name"]): one for one in deliveries(cubed).collect()}
-
+def test_latency_runs_from_publication_until_it_was_sent(found: dict[Any, Any]) -> None:
     everything = found["n1", "all", ""]
     assert (everything["latency_mean_ms"], everything["latency_max_ms"]) == (3.0, 3.0)
     assert everything["latency_p50_ms"] == pytest.approx(3.0, rel=0.01)
@@ -108,14 +116,12 @@ def test_earnings_are_exact_by_hour_and_subscriber(cubed: DataFrame) -> None:
     assert found["n1", 8, "u"]["earned_micro"] == 3_000_000
 
 
-def test_bills_have_a_line_for_each_subscriber_and_day(cubed: DataFrame) -> None:
-    found = {(one["subscriber"], one["day"]): one for one in bills(cubed).collect()}
-
+def test_bills_have_a_line_for_each_subscriber_and_day(billed: dict[Any, Any]) -> None:
     day = datetime.date(2027, 1, 15)
-    assert set(found) == {("s", day), ("u", day), ("u", day + datetime.timedelta(1))}
-    assert (found["s", day]["price_micro"], found["s", day]["penalty_micro"]) == (5_000_002, 250_008)
-    assert found["s", day]["amount_micro"] == 4_749_994
-    assert sum(one["price_micro"] for one in found.values()) == 9_000_002
+    assert set(billed) == {("s", day), ("u", day), ("u", day + datetime.timedelta(1))}
+    assert (billed["s", day]["price_micro"], billed["s", day]["penalty_micro"]) == (5_000_002, 250_008)
+    assert billed["s", day]["amount_micro"] == 4_749_994
+    assert sum(one["price_micro"] for one in billed.values()) == 9_000_002
 
 
 def test_a_broken_promise_is_counted_and_its_rows_are_listed(rows: DataFrame, cubed: DataFrame) -> None:
@@ -128,12 +134,14 @@ def test_a_broken_promise_is_counted_and_its_rows_are_listed(rows: DataFrame, cu
     assert (broken["message_id"], broken["input_ns"], broken["promised_ns"]) == (9, 2 * MS, 2 * MS - 1)
 
 
-def test_cubes_of_parts_add_up_to_that_of_all(spark: SparkSession, cubed: DataFrame) -> None:
+def test_cubes_of_parts_add_up_to_that_of_all(
+    spark: SparkSession, found: dict[Any, Any], billed: dict[Any, Any]
+) -> None:
     halves = [
         spark.createDataFrame(ROWS[:5], trace_schema()),
         spark.createDataFrame(ROWS[5:], trace_schema()),
     ]
-    parts = cube(halves[0], ("date", "node")).unionByName(cube(halves[1], ("date", "node")))
+    parts = cube(halves[0], ("date", "node")).unionByName(cube(halves[1], ("date", "node"))).cache()
 
-    assert sorted(deliveries(parts).collect()) == sorted(deliveries(cubed).collect())
-    assert sorted(bills(parts).collect()) == sorted(bills(cubed).collect())
+    assert sorted(deliveries(parts).collect()) == sorted(found.values())
+    assert sorted(bills(parts).collect()) == sorted(billed.values())

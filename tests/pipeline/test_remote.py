@@ -1,75 +1,29 @@
-"""The same commands against a Spark Connect server, which runs in a process of its own."""
+"""The same commands in processes of their own, against a Spark Connect server."""
 
 from __future__ import annotations
 
 import json
-import os
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pyspark
 import pytest
-from tests.pipeline.conftest import FEW_ROWS
 from tests.pipeline.traces import SPARK_TIMEOUT_S, dropped, row, write_file
 
-from timebound.pipeline.session import _home_without_archive
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.xdist_group("spark-processes"), pytest.mark.timeout(SPARK_TIMEOUT_S)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(SPARK_TIMEOUT_S)]
 
-SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
-OPTIONS = {
-    **FEW_ROWS,
-    "spark.connect.grpc.binding.address": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.driver.extraJavaOptions": "-Xss8m -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-}
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "quick.toml"
 
 
-@pytest.fixture(scope="module")
-def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server."""
-    folder = tmp_path_factory.mktemp("connect")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = int(free.getsockname()[1])
-    options = {**OPTIONS, "spark.connect.grpc.binding.port": str(port)}
-    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--class", SERVER]
-    command += ["--master", "local[2]"]
-    command += [word for name, value in options.items() for word in ("--conf", f"{name}={value}")]
-    environment = {
-        **os.environ,
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "SPARK_HOME": str(_home_without_archive(folder / "home")),
-    }
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder)
-    try:
-        wait_listening(server, port)
-        yield f"sc://127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        server.wait(60)
-
-
-def wait_listening(server: subprocess.Popen[bytes], port: int) -> None:
-    until_s = time.monotonic() + SPARK_TIMEOUT_S / 2
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            assert server.poll() is None, "the server has ended"
-            assert time.monotonic() < until_s, "the server does not listen"
-            time.sleep(0.1)
-        else:
-            return
+@pytest.fixture
+def remote(spark: SparkSession, connect_port: int) -> str:
+    """The address of a server. The session of all tests is one, too, and has most of Spark loaded."""
+    assert spark.conf.get("spark.connect.grpc.binding.port") == str(connect_port)
+    return f"sc://127.0.0.1:{connect_port}"
 
 
 def timebound(*words: str) -> str:

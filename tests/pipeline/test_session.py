@@ -66,7 +66,8 @@ def test_the_session_is_local_quiet_and_in_utc(spark: SparkSession) -> None:
     assert cores_of(spark) == 2
     assert not is_remote(spark)
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
-    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    # One task is enough for few rows.
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "1"
     assert spark.sparkContext.uiWebUrl is None
 
 

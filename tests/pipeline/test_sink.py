@@ -16,6 +16,7 @@ from tests.pipeline.brokers import JournalBroker
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 from pyspark.sql.types import StringType, StructField, StructType
+from tests.pipeline.stream_job import start_job
 
 from timebound.errors import ConfigError, JournalError
 from timebound.node.flight_publish import CHUNK_ROWS
@@ -131,13 +132,12 @@ def test_a_row_that_is_refused_fails_the_job_with_the_reason(
 class Driver:
     """The job in a process group of its own, which dies as a whole."""
 
-    def __init__(self, broker: JournalBroker, checkpoint: Path, rows_per_batch: int, *more: str) -> None:
-        self._log = checkpoint.with_suffix(".log")
-        with self._log.open("ab") as log:
+    def __init__(self, broker: JournalBroker, checkpoint: Path, rows_per_batch: int) -> None:
+        with checkpoint.with_suffix(".log").open("ab") as log:
             self.process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "tests.pipeline.stream_job"),
-                    *(broker.server, str(checkpoint), str(rows_per_batch), *more),
+                    *(broker.server, str(checkpoint), str(rows_per_batch)),
                 ],
                 cwd=ROOT,
                 stdout=log,
@@ -156,9 +156,6 @@ class Driver:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(WAIT_S)
 
-    def finish(self) -> None:
-        assert self.process.wait(WAIT_S) == 0, self._log.read_text()[-4000:]
-
 
 def wait_published(broker: JournalBroker, count: int) -> None:
     """Wait for so many rows; they are read only when there is something new, which is cheap to ask."""
@@ -174,24 +171,27 @@ def wait_published(broker: JournalBroker, count: int) -> None:
             time.sleep(0.05)
 
 
-# Its Spark is a process of its own: it may run beside the session of the others.
-@pytest.mark.xdist_group("spark-processes")
-def test_nothing_is_lost_or_repeated_when_the_driver_is_killed(broker: JournalBroker, tmp_path: Path) -> None:
+def test_nothing_is_lost_or_repeated_when_the_driver_is_killed(
+    spark: SparkSession, broker: JournalBroker, tmp_path: Path
+) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     rng = random.Random(seed)
     rows, done = 1500, 0
+    checkpoint = tmp_path / "checkpoint"
     broker.publish(f"in/{number}" for number in range(rows))
 
     for _ in range(KILLS):
-        with Driver(broker, tmp_path / "checkpoint", 75):
+        with Driver(broker, checkpoint, 75):
             wait_published(broker, done + 1)
             time.sleep(rng.uniform(0.0, 2.0))  # the moment of death, not a wait for something
         done = len(published(broker, "out/#"))
     assert done < rows, "the driver was killed too late to show anything"
-    with Driver(broker, tmp_path / "checkpoint", rows, "now") as driver:
-        driver.finish()
+    # The session of all tests is the next driver, in another process than the one that died.
+    query = start_job(spark, broker.server, str(checkpoint), rows, availableNow=True)
+    assert query.awaitTermination(WAIT_S)
 
+    assert query.exception() is None
     assert published(broker, "out/#") == [f"out/{number}" for number in range(rows)]
 
 
@@ -200,20 +200,7 @@ def test_a_stream_goes_on_when_the_broker_is_killed_and_comes_back(
 ) -> None:
     rows = 600
     broker.publish(f"in/{number}" for number in range(rows))
-    stream = (
-        spark.readStream.format("timebound")
-        .option("servers", broker.server)
-        .option("topic", "in/#")
-        .option("maxRowsPerBatch", "100")
-        .load()
-    )
-    query = (
-        stream.selectExpr("concat('out', substring(topic, 3)) as topic", "payload")
-        .writeStream.format("timebound")
-        .option("servers", broker.server)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .start()
-    )
+    query = start_job(spark, broker.server, str(tmp_path / "checkpoint"), 100)
     try:
         wait_published(broker, 1)
         broker.kill()

@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from timebound.pipeline.batch import Step, Summary
+    from timebound.pipeline.session import Scale
     from timebound.pipeline.stream import Restarted
 
 MICRO: Final = 1_000_000
-# Beyond so many rows a run takes minutes, and the second compiler of Java pays.
+# Below so many rows a run is over before compiled plans pay; beyond so many it takes minutes, and the second
+# compiler of Java pays, too.
+ROWS_FEW_MAX: Final = 50_000
 ROWS_LONG: Final = 5_000_000
 # How often a person is told how far the live queries are.
 FOLLOW_S: Final = 0.5
@@ -61,7 +64,9 @@ def run(
     plan = batch.prepare(trace, out)
     summary = batch.last_summary(out)
     if plan.work or summary is None:
-        with _spark(master, remote, "pipeline run", is_short=plan.rows < ROWS_LONG) as spark:
+        # Results are made anew from all that was ever added up, so that counts, too.
+        rows = plan.rows + (summary.rows if summary is not None else 0)
+        with _spark(master, remote, "pipeline run", scale=_scale(rows)) as spark:
             tune = _tune if tuning else None
             with _bars(spark) as step:
                 summary = batch.run(spark, plan, advise=advise, tune=tune, step=step)
@@ -91,11 +96,12 @@ def live(
 ) -> None:
     """Measure links and watch deliveries as they happen; publish models and alarms to the brokers."""
     from timebound.pipeline import stream
+    from timebound.pipeline.session import Scale
 
     given = {"servers": servers, "user": user, "password": password, "tlsCa": tls_ca}
     options = {name: value for name, value in given.items() if value}
     trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": stream.TRIGGER}
-    with _spark(master, remote, "pipeline live", is_short=False) as spark:
+    with _spark(master, remote, "pipeline live", scale=Scale.LONG) as spark:
         publish = stream.publisher(options)
         rows = stream.read_live(spark, options)
         queries = [
@@ -133,14 +139,22 @@ def _tune(spark: SparkSession, rows: DataFrame, links: DataFrame) -> DataFrame:
     return tune(spark, rows, links, Replay(*REPLAY))
 
 
+def _scale(rows: int) -> Scale:
+    from timebound.pipeline.session import Scale
+
+    if rows <= ROWS_FEW_MAX:
+        return Scale.FEW_ROWS
+    return Scale.SHORT if rows < ROWS_LONG else Scale.LONG
+
+
 @contextlib.contextmanager
-def _spark(master: str | None, remote: str | None, title: str, *, is_short: bool) -> Iterator[SparkSession]:
+def _spark(master: str | None, remote: str | None, title: str, *, scale: Scale) -> Iterator[SparkSession]:
     """A session, with its start shown: it is paid once for each command."""
     from timebound.pipeline.session import cores_of, spark_session
 
     started_s = time.monotonic()
     with screen.status("starting Spark"):
-        spark = spark_session(master, remote, app=f"timebound {title}", is_short=is_short)
+        spark = spark_session(master, remote, app=f"timebound {title}", scale=scale)
     took_s = time.monotonic() - started_s
     screen.print(f"Spark started in {took_s:.1f} s, {cores_of(spark)} cores", style="dim")
     try:

@@ -78,12 +78,12 @@ def run_plan(
     plan: Plan, title: str, master: str | None, remote: str | None, tasks: int
 ) -> tuple[pa.Table, float, int]:
     """Start Spark and carry out a plan, with a bar; gives the table, the seconds and the cores."""
-    from timebound.pipeline.session import cores_of, spark_session
+    from timebound.pipeline.session import Scale, cores_of, spark_session
     from timebound.pipeline.sweep import run_sweep
 
     started_s = time.monotonic()
     with screen.status("starting Spark"):
-        spark = spark_session(master, remote, app=f"timebound {title}")
+        spark = spark_session(master, remote, app=f"timebound {title}", scale=Scale.FEW_ROWS)
     cores = cores_of(spark)
     screen.print(f"Spark started in {time.monotonic() - started_s:.1f} s, {cores} cores", style="dim")
     count = len(plan.rows)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from timebound.errors import ConfigError
 from timebound.pipeline import bounds_audit, deliveries, earnings, flows, links, quality
@@ -27,6 +27,7 @@ from timebound.pipeline.schema import PLACE, trace_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 SUMMARY: Final = "summary.json"
 CUBE: Final = "partial/cube"
@@ -80,6 +81,15 @@ class Summary:
     tables: dict[str, str] = field(default_factory=dict)
 
 
+class Schemas(NamedTuple):
+    """Columns of what is kept between runs. Asked of Spark once: each time takes hundreds of its calls."""
+
+    bad: StructType
+    cube: StructType
+    samples: StructType
+    segments: StructType
+
+
 def prepare(trace: Path, out: Path) -> Plan:
     """See what is new; needs no Spark.
 
@@ -129,9 +139,8 @@ def run(
         output.sweep()  # what a run left that did not end
         summary = Summary(plan.files_new, plan.rows, bad_files=plan.manifest.bad_files)
         timed = _Timed(step, summary.seconds)
-        if plan.work:
-            _add_up(spark, plan, output, timed)
-        _make_results(spark, output, advise, timed)
+        schemas = _add_up(spark, plan, output, timed) if plan.work else _empty_schemas(spark)
+        _make_results(spark, output, schemas, advise, timed)
         if tune is not None and plan.work:
             with timed("table tuning"):
                 rows = _good_rows(spark, plan)
@@ -149,39 +158,54 @@ def _good_rows(spark: SparkSession, plan: Plan) -> DataFrame:
     return quality.good(quality.with_faults(read_trace(spark, plan.trace, names)))
 
 
-def _add_up(spark: SparkSession, plan: Plan, output: Output, step: _Timed) -> None:
-    """Read the new parts and put their sums in place."""
+def _add_up(spark: SparkSession, plan: Plan, output: Output, step: _Timed) -> Schemas:
+    """Read the new parts and put their sums in place; gives the columns of all that is kept."""
     names = [name for one in plan.work for name in one.part.files]
     read = read_trace(spark, plan.trace, names)
     judged = quality.with_faults(read)
+    bad = quality.bad(judged)
     with step("quality"):
-        output.stage_parts(quality.bad(judged), QUARANTINE)
+        output.stage_parts(bad, QUARANTINE)
         has_bad = output.has_staged(QUARANTINE)
     # To judge a row takes all its columns; where none was bad, jobs read only what they need.
     rows = quality.good(judged) if has_bad else read
+    added = cube(rows, PLACE)
     with step("deliveries and earnings"):
-        output.stage_parts(cube(rows, PLACE), CUBE)
-    cubed = output.read_staged(spark, CUBE, cube(rows, PLACE).schema)
+        output.stage_parts(added, CUBE)
+    cubed = output.read_staged(spark, CUBE, added.schema)
+    sampled = links.samples(links.slots(rows, ("date",)), ("date",))
     with step("links"):
-        output.stage_parts(links.samples(links.slots(rows, ("date",)), ("date",)), SAMPLES)
+        output.stage_parts(sampled, SAMPLES)
+    segments = flows.flow_segments(rows, cubed, PLACE)
     with step("flows"):
-        output.stage_parts(flows.flow_segments(rows, cubed, PLACE), SEGMENTS)
+        output.stage_parts(segments, SEGMENTS)
     with step("bounds"):
-        if cubed.where("violations > 0").limit(1).count():
+        if output.has_staged_positive(CUBE, "violations"):
             output.stage_parts(bounds_audit.violations(rows), VIOLATIONS)
     for name in (QUARANTINE, CUBE, SAMPLES, SEGMENTS, VIOLATIONS):
         output.place_parts(name, plan.work)
+    return Schemas(bad.schema, added.schema, sampled.schema, segments.schema)
 
 
-def _make_results(spark: SparkSession, output: Output, advise: flows.Advise | None, step: _Timed) -> None:
+def _empty_schemas(spark: SparkSession) -> Schemas:
+    """The same columns where there is nothing to add up."""
     empty = spark.createDataFrame([], trace_schema())
-    empty_cube = cube(empty, PLACE)
-    cubed = output.read_parts(spark, CUBE, empty_cube.schema)
-    sampled = output.read_parts(
-        spark, SAMPLES, links.samples(links.slots(empty, ("date",)), ("date",)).schema
+    cubed = cube(empty, PLACE)
+    return Schemas(
+        quality.bad(quality.with_faults(empty)).schema,
+        cubed.schema,
+        links.samples(links.slots(empty, ("date",)), ("date",)).schema,
+        flows.flow_segments(empty, cubed, PLACE).schema,
     )
-    segments = output.read_parts(spark, SEGMENTS, flows.flow_segments(empty, empty_cube, PLACE).schema)
-    bad = output.read_parts(spark, QUARANTINE, quality.bad(quality.with_faults(empty)).schema)
+
+
+def _make_results(
+    spark: SparkSession, output: Output, schemas: Schemas, advise: flows.Advise | None, step: _Timed
+) -> None:
+    cubed = output.read_parts(spark, CUBE, schemas.cube)
+    sampled = output.read_parts(spark, SAMPLES, schemas.samples)
+    segments = output.read_parts(spark, SEGMENTS, schemas.segments)
+    bad = output.read_parts(spark, QUARANTINE, schemas.bad)
 
     def make(name: str, rows: DataFrame) -> None:
         with step(f"table {name}"):

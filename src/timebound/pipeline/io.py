@@ -113,6 +113,15 @@ class Output:
         """Whether any row was staged under a name."""
         return any((self._staged / name).glob("date=*/node=*/*.parquet"))
 
+    def has_staged_positive(self, name: str, column: str) -> bool:
+        """Whether any row was staged that has more than 0 in a column; the ends of files mostly tell."""
+        import pyarrow.dataset as ds
+
+        if not self.has_staged(name):
+            return False
+        found = ds.dataset(self._staged / name, format="parquet").scanner(filter=ds.field(column) > 0)
+        return bool(found.head(1).num_rows)
+
     def read_staged(self, spark: SparkSession, name: str, schema: StructType) -> DataFrame:
         """What was staged under a name; nothing, with the same columns, if no row was."""
         if not self.has_staged(name):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import enum
 import os
 import shutil
 import sys
@@ -35,10 +36,20 @@ _JAVA_OPTIONS: Final = "-Xss8m -XX:+UseSerialGC -XX:-DontCompileHugeMethods -XX:
 # The second compiler pays from about a minute of work; without it the start takes half as long.
 _JAVA_OPTIONS_SHORT: Final = _JAVA_OPTIONS + " -XX:TieredStopAtLevel=1"
 
+# For a handful of rows, making and compiling Java code takes longer than doing without, and so does a
+# second task in every stage.
+_FEW_ROWS_OPTIONS: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+}
+
 # Wherever the session runs. Traces count nanoseconds since the epoch, and so does UTC.
 _SQL_OPTIONS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Noting for every column in which line it was written took a fifth of a small run.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # A reader that defines pushFilters fails its query when this is off, and off is the default.
     "spark.sql.python.filterPushdown.enabled": "true",
     # Listing 5,000 small files as a Spark job took 33 to 58 s; in the driver 6.5 s.
@@ -60,15 +71,23 @@ _LOCAL_OPTIONS: Final = {
 }
 
 
+class Scale(enum.Enum):
+    """How much there is for Spark to do: what pays on a long way only costs on a short one."""
+
+    FEW_ROWS = enum.auto()  # tens of thousands; a sweep has some hundred, whatever its runs take
+    SHORT = enum.auto()  # about a minute
+    LONG = enum.auto()
+
+
 def spark_session(
     master: str | None = None,
     remote: str | None = None,
     app: str = "timebound",
     *,
-    is_short: bool = True,
+    scale: Scale = Scale.SHORT,
     options: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Start Spark, or join the one that was asked for; `is_short` is for work of less than a minute.
+    """Start Spark, or join the one that was asked for.
 
     `options` are added last. There is one session in a process: a second call returns the first.
 
@@ -86,6 +105,7 @@ def spark_session(
     builder: Any = SparkSession.builder.appName(app)
     for name, value in _SQL_OPTIONS.items():
         builder = builder.config(name, value)
+    options = {**(_FEW_ROWS_OPTIONS if scale is Scale.FEW_ROWS else {}), **(options or {})}
     remote = remote or (None if master else os.environ.get("SPARK_REMOTE"))
     if remote is not None:
         return _start(_with(builder.remote(remote), options), None)
@@ -93,7 +113,7 @@ def spark_session(
         return _start(_with(builder, options), None)
     work_directory = _work_directory()
     _prepare_environment(work_directory)
-    builder = _with(builder, _own_options(master, work_directory, is_short=is_short))
+    builder = _with(builder, _own_options(master, work_directory, scale))
     return _start(_with(builder, options), work_directory / "spark.log")
 
 
@@ -109,17 +129,17 @@ def is_remote(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
-def _with(builder: Any, options: Mapping[str, str] | None) -> Any:
-    for name, value in (options or {}).items():
+def _with(builder: Any, options: Mapping[str, str]) -> Any:
+    for name, value in options.items():
         builder = builder.config(name, value)
     return builder
 
 
-def _own_options(master: str | None, work_directory: Path, *, is_short: bool) -> dict[str, str]:
+def _own_options(master: str | None, work_directory: Path, scale: Scale) -> dict[str, str]:
     if master is not None and not master.startswith("local"):
         return {"spark.master": master}
     # A local-cluster has its own executors, but the driver is ours in both cases.
-    java_options = _JAVA_OPTIONS_SHORT if is_short else _JAVA_OPTIONS
+    java_options = _JAVA_OPTIONS if scale is Scale.LONG else _JAVA_OPTIONS_SHORT
     return {
         "spark.master": master or LOCAL_MASTER,
         **_LOCAL_OPTIONS,
