@@ -194,7 +194,7 @@ class Broker:
             session.audiences.pop(topic_filter, None)
         session.subscriptions[topic_filter] = subscription
         self._index.insert(subscription)
-        self._outbound.prepare(session, now_ns)
+        self._outbound.prepare(session, subscription, now_ns)
         if session.is_durable:
             self._durability.add(PutSubscription(subscription))
         wants_retained = subscription.retain_handling == 0 or (

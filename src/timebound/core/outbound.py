@@ -247,13 +247,13 @@ class Outbound:
                     self._leave_queue(session, delivery)
                     self._drop_if_late(session, delivery, now_ns)
 
-    def prepare(self, session: Session, now_ns: int) -> None:
-        """Have a queue by worth, before anything waits, where a subscription of the session asks for it.
+    def prepare(self, session: Session, subscription: Subscription, now_ns: int) -> None:
+        """Have a queue by worth, before anything waits, where a new subscription asks for it.
 
         Until there is one, as much as possible is handed to the link, and cannot be recalled for
         the first message that is urgent.
         """
-        if session.link is None and _has_timed_subscription(session):
+        if session.link is None and _is_timed(subscription):
             self._make_link(session, now_ns)
 
     def relax(self, session: Session) -> None:
@@ -275,7 +275,8 @@ class Outbound:
         if session.link is not None:
             self._return_to_queue(session)
             self._make_link(session, now_ns)
-        self.prepare(session, now_ns)
+        elif _has_timed_subscription(session):
+            self._make_link(session, now_ns)
 
     def acknowledge(self, session: Session, kind: int, packet_id: int, reason_code: int, now_ns: int) -> bool:
         """Take a PUBACK, PUBREC or PUBCOMP; False if it contradicts the delivery's QoS."""
@@ -579,9 +580,13 @@ class Outbound:
 
 def _has_timed_subscription(session: Session) -> bool:
     for subscription in session.subscriptions.values():
-        if subscription.deadline_ns or subscription.keep_last:
+        if _is_timed(subscription):
             return True
     return False
+
+
+def _is_timed(subscription: Subscription) -> bool:
+    return subscription.deadline_ns > 0 or subscription.keep_last
 
 
 def _is_unanswered(session: Session, delivery: Delivery) -> bool:
