@@ -2,7 +2,7 @@
 
 Structures and their fields have numbers in the format's definition (`parquet.thrift`); each function
 here encodes one of them, in Thrift's compact protocol. Only what trace files need is here:
-columns without nulls, of whole numbers and texts, compressed with Zstandard.
+columns without nulls, of whole numbers and texts, compressed with Zstandard or not at all.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ BYTE_ARRAY: Final = 6
 _STORED_AS: Final = {"int8": INT32, "int16": INT32, "int32": INT32, "int64": INT64, "string": BYTE_ARRAY}
 _CONVERTED: Final = {"int8": 15, "int16": 16, "string": 0}
 _BITS: Final = {"int8": 8, "int16": 16}
+_UNCOMPRESSED: Final = 0
 _ZSTD: Final = 6
 _DATA_PAGE: Final = 0
 _DICTIONARY_PAGE: Final = 2
@@ -52,6 +53,7 @@ class Chunk:
     dictionary_offset: int  # 0 = there is none
     data_offset: int
     bounds: tuple[int, int] | None  # smallest and largest value, where readers may select by them
+    is_compressed: bool
 
 
 def stored_type(kind: str) -> int:
@@ -132,7 +134,7 @@ def _column(chunk: Chunk) -> bytes:
         _i32(1, _STORED_AS[chunk.kind]),
         _list(2, _I32, encodings),
         _list(3, _BINARY, [_counted(chunk.name.encode())]),
-        _i32(4, _ZSTD),
+        _i32(4, _ZSTD if chunk.is_compressed else _UNCOMPRESSED),
         _i64(5, chunk.rows),
         _i64(6, chunk.plain_bytes),
         _i64(7, chunk.stored_bytes),

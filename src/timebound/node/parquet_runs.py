@@ -27,6 +27,8 @@ from timebound.node.parquet_meta import Chunk, varint, zigzag
 ROWS_PER_RUN_MIN: Final = 3
 # Differences are packed in blocks, whose length is a multiple of this.
 _BLOCK: Final = 128
+# Columns with less to store are not compressed: most have one value, and it would take longer than the rest.
+_COMPRESSED_BYTES_MIN: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class Coded:
     """A column of few different values: those, and for each run which of them it is."""
 
     values: Any  # an array of numbers, or a list of texts
-    codes: Any  # an array
+    codes: Any = None  # an array; not needed where there is only one value
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Encoded:
     """The pages of a column, before compression."""
 
     encoding: int
-    data: bytes
+    data: bytes | memoryview
     dictionary: bytes | None = None
     dictionary_values: int = 0
     bounds: tuple[int, int] | None = None
@@ -127,17 +129,18 @@ class RunsFile:
     def _add_pages(
         self, pages: list[bytes], name: str, kind: str, encoded: Encoded, rows: int, offset: int
     ) -> Chunk:
-        """Compress a column that begins at `offset`."""
+        """Compress a column that begins at `offset`, if that is worth it."""
+        is_compressed = len(encoded.data) + len(encoded.dictionary or b"") >= _COMPRESSED_BYTES_MIN
         plain_bytes = stored_bytes = 0
         if encoded.dictionary is not None:
-            stored = self._codec.compress(encoded.dictionary, asbytes=True)
+            stored = self._store(encoded.dictionary, is_compressed)
             size = len(encoded.dictionary)
             head = meta.dictionary_page_header(size, len(stored), encoded.dictionary_values)
             pages += (head, stored)
             plain_bytes = len(head) + size
             stored_bytes = len(head) + len(stored)
         data_offset = offset + stored_bytes
-        stored = self._codec.compress(encoded.data, asbytes=True)
+        stored = self._store(encoded.data, is_compressed)
         head = meta.data_page_header(len(encoded.data), len(stored), rows, encoded.encoding)
         pages += (head, stored)
         return Chunk(
@@ -150,7 +153,12 @@ class RunsFile:
             offset if encoded.dictionary is not None else 0,
             data_offset,
             encoded.bounds,
+            is_compressed,
         )
+
+    def _store(self, page: bytes | memoryview, is_compressed: bool) -> bytes:
+        stored: bytes = self._codec.compress(page, asbytes=True) if is_compressed else bytes(page)
+        return stored
 
 
 def encode_column(kind: str, column: Coded | Rising, counts: Any, rows: int) -> Encoded:
@@ -205,7 +213,7 @@ def _repeated(codes: Any, counts: Any, rows: int, width: int) -> bytes:
     return parts.tobytes()
 
 
-def _differences(first: Any, last: Any, counts: Any, rows: int, step: int) -> bytes:
+def _differences(first: Any, last: Any, counts: Any, rows: int, step: int) -> bytes | memoryview:
     """Numbers as differences to the one before, in a single block: `step` within runs, else any."""
     block = max(-(-(rows - 1) // _BLOCK), 1) * _BLOCK
     head = varint(block) + varint(1) + varint(rows) + zigzag(int(first[0]))
@@ -217,9 +225,16 @@ def _differences(first: Any, last: Any, counts: Any, rows: int, step: int) -> by
     head += zigzag(low) + bytes([8 * width])
     if width == 0:
         return head
-    above = np.full(block, step - low, f"<u{width}")
-    above[np.cumsum(counts[:-1]) - 1] = jumps - low
-    return head + above.tobytes()
+    # In one piece of memory, because it is long; it begins so that the numbers lie on whole words.
+    before = -len(head) % 8
+    start = before + len(head)
+    page = np.empty(start + block * width, np.uint8)
+    page[before:start] = np.frombuffer(head, np.uint8)
+    above = page[start:].view(f"<u{width}")
+    above.fill(step - low)
+    jumping = np.flatnonzero(jumps != step)
+    above[np.cumsum(counts)[jumping] - 1] = jumps[jumping] - low
+    return page.data[before:]
 
 
 def _starts(values: Any) -> Any:

@@ -227,7 +227,8 @@ def to_columns(pack: RunPack) -> tuple[Any, list[Coded | Rising]]:
             continue
         code_of: dict[Any, int] = {}
         codes = [code_of.setdefault(FIELDS_OF_KIND[name](kind), len(code_of)) for kind in kinds]
-        columns.append(Coded(list(code_of), np.array(codes)[numbers["kind"]]))
+        of_runs = np.array(codes)[numbers["kind"]] if len(code_of) > 1 else None
+        columns.append(Coded(list(code_of), of_runs))
     return numbers["count"], columns
 
 

@@ -18,7 +18,8 @@ from timebound.core.trace_run import TraceKind, TraceRun
 
 # The numbers of a run, in the order in which they lie in memory.
 PACKED: Final = ("count", "kind", "time_ns", "message_id", "published_ns", "offered_ns", "sent_ns")
-_pack: Final = struct.Struct(f"={len(PACKED)}q").pack
+# Native order: anything else packs byte by byte.
+_pack: Final = struct.Struct(f"{len(PACKED)}q").pack
 
 
 class RunPack:
