@@ -231,6 +231,17 @@ def open_pairs(session: Session) -> int:
     return sum(len(pairs(delivery)) for delivery in waiting)
 
 
+def test_without_a_trace_nothing_is_kept_for_one() -> None:
+    account = Account()
+    wanted = wants(100)
+
+    account.delivered_now("s", [delivery_of(wanted, sequence=sequence) for sequence in range(3)], 0, 5)
+    account.drop("s", delivery_of(wanted), Reason.HOPELESS, 5)
+
+    assert account.in_time == 3
+    assert (account.runs, account._kind, account._kinds) == ([], None, {})
+
+
 def test_kinds_that_take_turns_are_made_once() -> None:
     account = Account()
     account.is_tracing = True

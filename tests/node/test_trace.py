@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from tests.conftest import StartBroker
+from tests.conftest import BrokerProcess, StartBroker
 from tests.node.trace_doubles import FullDisk
 from tests.peer import join
 
@@ -284,6 +284,18 @@ sys_interval = "0s"
 enabled = true
 path = "trace"
 """
+
+
+def test_a_broker_without_a_trace_loads_nothing_for_one(broker: BrokerProcess) -> None:
+    with join(broker.port) as peer:
+        peer.subscribe("off/#")
+        peer.publish("off/1", b"x")
+        peer.expect_publish("off/1", b"x")
+
+    loaded = Path(f"/proc/{broker.process.pid}/maps").read_text()
+
+    assert "numpy" not in loaded
+    assert "pyarrow" not in loaded
 
 
 def test_a_broker_traces_what_it_counts(start_broker: StartBroker) -> None:
