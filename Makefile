@@ -13,6 +13,8 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest
+# Tests wait a lot, so two processes each leave room for two more; whichever part ends last keeps both cores busy.
+TWO_AT_A_TIME := -n 2 --dist loadgroup --no-loadscope-reorder
 SOURCES := $(shell find src -name '*.py') setup.py pyproject.toml constraints.txt
 # Of Debian's packages the tests use these as real peers; the benchmarks one more.
 TEST_PACKAGES := mosquitto mosquitto-clients
@@ -79,13 +81,13 @@ test:
 	@echo "setting up, checking, testing: takes some minutes, and each part prints when it is done"
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check test-compiled test-plain
 
-# The installed package, compiled where a compiler is at hand: everything. Tests that wait leave room for a third.
+# The installed package, compiled where a compiler is at hand: everything.
 test-compiled: $(STAMPS)/package $(STAMPS)/test packages
-	$(PYTEST) -n 3 --dist loadgroup --no-loadscope-reorder
+	$(PYTEST) $(TWO_AT_A_TIME)
 
-# The same sources as plain Python: what the compiler could change. In one process, it ends when the others do.
+# The same sources as plain Python: what the compiler could change.
 test-plain: $(STAMPS)/test packages
-	PYTHONPATH=src $(PYTEST) tests/wire tests/core tests/node
+	PYTHONPATH=src $(PYTEST) $(TWO_AT_A_TIME) tests/wire tests/core tests/node
 
 # The whole story from nothing; the last line printed is the path of the finished report.
 demo: $(STAMPS)/package $(STAMPS)/spark
