@@ -51,7 +51,7 @@ from timebound.node.trace_pack import RunPack
 from timebound.version import is_compiled
 
 RATIO_MIN = 0.85  # tracing may cost at most 15 % of throughput
-FILE_WIDTH = 140
+FILE_WIDTH = 150
 # The account alone: a batch as the broker hands them on, and how often; the least counts.
 BATCH = 32
 BATCHES = 500
@@ -90,6 +90,7 @@ class Work:
 
     name: str
     options: LoadOptions
+    has_bar: bool = True
     sides: dict[str, Side] = field(default_factory=lambda: {name: Side() for name in SIDES})
 
     def ratio(self, side: str = TRACED) -> Spread:
@@ -156,7 +157,12 @@ def _children() -> set[int]:
 
 def make_works() -> list[Work]:
     base = LoadOptions(size=64, mqtt_version=4)
-    return [Work("1 to 1, QoS 0", base), Work("1 to 10, QoS 0", replace(base, subscribers=10))]
+    return [
+        Work("1 to 1, QoS 0", base),
+        Work("1 to 10, QoS 0", replace(base, subscribers=10)),
+        # The bad case: no two records that follow each other are alike.
+        Work("1 to 1, 1,000 topics in turn", replace(base, topics=1_000), has_bar=False),
+    ]
 
 
 def measure(works: list[Work], rounds: int, turn_s: float, console: Console) -> int:
@@ -297,7 +303,7 @@ def main() -> int:
         console.print(
             f"account of a delivery: {plain_ns:.1f} ns without a trace, {traced_ns:.1f} ns with one"
         )
-    return int(arguments.check and any(work.ratio().median < RATIO_MIN for work in works))
+    return int(arguments.check and any(work.has_bar and work.ratio().median < RATIO_MIN for work in works))
 
 
 if __name__ == "__main__":
