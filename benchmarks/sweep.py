@@ -3,8 +3,9 @@
     python benchmarks/sweep.py [--cores 1,2] [--runs 16] [--minutes 20]
 
 Runs of paper 002 (PSD, rate 15, EB) are carried out as Spark tasks, once with each number of cores, in a
-process of its own, after a small sweep that starts the workers; and once in this process without
-Spark. Spark's start is told apart: it is paid once for each command.
+process of its own, after a small sweep that starts the workers; and before that in as many plain processes
+without Spark, which shows what the machine itself allows. Spark's start is told apart: it is paid once for
+each command.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from timebound.sim.grid import RESULTS, Job
 from timebound.version import is_compiled
 
 CHILD_S_MAX = 600.0
-HERE = 0  # cores: none of Spark's
+HERE = 0  # cores of Spark: none, plain Python
 
 
 def plan(runs: int, minutes: float) -> Plan:
@@ -64,30 +65,45 @@ def main() -> None:
         f"{arguments.runs} runs of {arguments.minutes:g} minutes, {'' if is_compiled() else 'not '}compiled"
     )
     print(f"{'cores':>10} {'start s':>8} {'wall s':>8} {'run cpu s':>10} {'simulated s per core-s':>23}")
-    first = 0.0
-    for cores in (HERE, *[int(word) for word in arguments.cores.split(",")]):
-        found = _in_a_process(cores, arguments.runs, arguments.minutes)
-        rate = simulated_s / found["wall_s"] / max(cores, 1)
-        name = "no Spark" if cores == HERE else str(cores)
-        said = (
-            f"{name:>10} {found['start_s']:8.1f} {found['wall_s']:8.1f} {found['cpu_s']:10.1f} {rate:23,.0f}"
-        )
-        first = first or (rate if cores != HERE else 0.0)
-        print(f"{said}  {rate / first:.0%} of one core's" if cores > 1 and first else said, flush=True)
+    counts = [int(word) for word in arguments.cores.split(",")]
+    for name, measured in (("plain", _in_processes), ("Spark", _in_a_process)):
+        first = 0.0
+        for cores in counts:
+            found = measured(cores, arguments.runs, arguments.minutes)
+            rate = simulated_s / found["wall_s"] / cores
+            first = first or rate
+            said = f"{f'{cores} {name}':>10} {found['start_s']:8.1f} {found['wall_s']:8.1f} "
+            said += f"{found['cpu_s']:10.1f} {rate:23,.0f}"
+            print(f"{said}  {rate / first:.0%} of the first" if rate != first else said, flush=True)
+
+
+def _in_processes(count: int, runs: int, minutes: float) -> dict[str, float]:
+    """So many plain processes at once, which share the runs: what the machine itself allows."""
+    shares = [runs // count + (number < runs % count) for number in range(count)]
+    found = [_result(child) for child in [_start(HERE, share, minutes) for share in shares]]
+    return {
+        "start_s": 0.0,
+        "wall_s": max(one["wall_s"] for one in found),
+        "cpu_s": sum(one["cpu_s"] for one in found),
+    }
 
 
 def _in_a_process(cores: int, runs: int, minutes: float) -> dict[str, float]:
     """A session keeps its master for good, so each number of cores has its own process."""
+    return _result(_start(cores, runs, minutes))
+
+
+def _start(cores: int, runs: int, minutes: float) -> subprocess.Popen[str]:
     options = ["--child", str(cores), "--runs", str(runs), "--minutes", str(minutes)]
-    done = subprocess.run(
-        [sys.executable, __file__, *options],
-        stdout=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        timeout=CHILD_S_MAX,
-        check=True,
+    return subprocess.Popen(
+        [sys.executable, __file__, *options], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
     )
-    found: dict[str, float] = json.loads(done.stdout)
+
+
+def _result(child: subprocess.Popen[str]) -> dict[str, float]:
+    said, _ = child.communicate(timeout=CHILD_S_MAX)
+    assert child.returncode == 0, "a child failed; what it said stands above"
+    found: dict[str, float] = json.loads(said)
     return found
 
 

@@ -1,10 +1,11 @@
-"""Where Python workers find pyspark: installed and compiled, not in the archive that comes with Spark."""
+"""Where Python workers find pyspark, installed and compiled, and where Java looks for classes first."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from timebound.pipeline.session import _home_without_archive
+from timebound.pipeline.session import _CLASSES_FIRST, _class_path, _home_without_archive
 
 
 def test_the_home_of_spark_has_all_but_the_zipped_copy_of_pyspark(tmp_path: Path) -> None:
@@ -13,3 +14,17 @@ def test_the_home_of_spark_has_all_but_the_zipped_copy_of_pyspark(tmp_path: Path
     assert (home / "bin" / "spark-submit").is_file()
     assert any((home / "jars").glob("spark-core*.jar"))
     assert not (home / "python").exists()
+
+
+def test_the_files_of_most_classes_are_searched_first(tmp_path: Path) -> None:
+    home = _home_without_archive(tmp_path / "home")
+
+    found = [Path(path).name for path in _class_path(home / "jars").split(os.pathsep)]
+
+    # A name that a newer Spark no longer has would be missed in silence.
+    assert len(found) == len(_CLASSES_FIRST)
+    assert all(file.startswith(name) for file, name in zip(found, _CLASSES_FIRST, strict=True))
+
+
+def test_without_these_files_nothing_is_put_first(tmp_path: Path) -> None:
+    assert _class_path(tmp_path) == ""
