@@ -55,7 +55,8 @@ def read(path: Path) -> list[dict[str, Any]]:
 def wait_until(condition: Callable[[], bool]) -> None:
     end_s = time.monotonic() + TIMEOUT_S
     while not condition():
-        assert time.monotonic() < end_s, f"this did not happen in {TIMEOUT_S} s"
+        # Looked at again: this process may have been stopped in between.
+        assert time.monotonic() < end_s or condition(), f"this did not happen in {TIMEOUT_S} s"
         time.sleep(0.01)
 
 

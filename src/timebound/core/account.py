@@ -170,12 +170,10 @@ class Account:
             index -= 1
             run = runs[index]
             offset = message_id - run.message_id
-            if (
-                run.kind.client_id == client_id
-                and run.kind.subscription is subscription
-                and not run.kind.reason
-                and 0 <= offset < run.count
-            ):
+            if not 0 <= offset < run.count:
+                continue
+            kind = run.kind_at(offset)
+            if kind.client_id == client_id and kind.subscription is subscription and not kind.reason:
                 del runs[index]
                 behind = run.count - offset - 1
                 if behind:
@@ -198,10 +196,8 @@ class Account:
         if kind is None or not kind.describes(client_id, delivery, subscription, outcome, reason):
             kind = self._find_kind(client_id, delivery, subscription, outcome, reason)
             self._kind = kind
-            self._run = None
         run = self._run
-        if run is not None and run.takes(delivery, now_ns):
-            run.extend(count)
+        if run is not None and run.takes(delivery, now_ns) and run.extend(kind, count):
             return
         message = delivery.message
         run = TraceRun(

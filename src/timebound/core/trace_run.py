@@ -1,14 +1,20 @@
 """Trace records in runs: what is the same for many records stands only once.
 
 Messages that are read together are mostly alike: as a run they cost a comparison each, where a
-record of its own would cost more than the message. A run keeps no message alive: while a trace is
+record of its own would cost more than the message. Where topics take turns, only their times are
+alike, and the run lists the kind of each record. A run keeps no message alive: while a trace is
 written that would be many objects, and the collector would look at all of them again and again.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from timebound.core.message import Delivery
 from timebound.core.subscription import Subscription
+
+# From so many records of one kind on, they are a run of their own; fewer are listed.
+ALIKE_MIN: Final = 4
 
 
 class TraceKind:
@@ -74,9 +80,19 @@ class TraceKind:
 
 
 class TraceRun:
-    """Records that differ in nothing but their message id, which counts up from the first."""
+    """Records that have all times in common, and message ids that count up from the first."""
 
-    __slots__ = ("count", "kind", "message_id", "next_id", "offered_ns", "published_ns", "sent_ns", "time_ns")
+    __slots__ = (
+        "count",
+        "kind",
+        "kinds",
+        "message_id",
+        "next_id",
+        "offered_ns",
+        "published_ns",
+        "sent_ns",
+        "time_ns",
+    )
 
     def __init__(
         self,
@@ -89,6 +105,7 @@ class TraceRun:
         count: int,
     ) -> None:
         self.kind = kind
+        self.kinds: list[TraceKind] | None = None  # of each record; None = all are of `kind`
         self.time_ns = time_ns  # when the outcome was known
         self.published_ns = published_ns
         self.offered_ns = offered_ns
@@ -97,12 +114,16 @@ class TraceRun:
         self.next_id = message_id + count
         self.count = count
 
+    def kind_at(self, offset: int) -> TraceKind:
+        """The kind of a record, counted from the first."""
+        return self.kind if self.kinds is None else self.kinds[offset]
+
     def queued_ns(self) -> int:
         """From being offered until it was sent, or given up."""
         return (self.sent_ns if self.sent_ns else self.time_ns) - self.offered_ns
 
     def takes(self, delivery: Delivery, now_ns: int) -> bool:
-        """Whether a record of this kind is the next one of this run."""
+        """Whether the record of a delivery may be the next one of this run, but for its kind."""
         message = delivery.message
         return (
             message.sequence == self.next_id
@@ -112,15 +133,38 @@ class TraceRun:
             and delivery.sent_ns == self.sent_ns
         )
 
-    def extend(self, count: int) -> None:
+    def extend(self, kind: TraceKind, count: int) -> bool:
+        """Add so many records of a kind, unless they are better in a run of their own."""
+        kinds = self.kinds
+        if kinds is not None or kind is not self.kind:
+            if count >= ALIKE_MIN:
+                return False
+            if kinds is None:
+                if self.count >= ALIKE_MIN:
+                    return False
+                kinds = [self.kind] * self.count
+                self.kinds = kinds
+            for _ in range(count):
+                kinds.append(kind)
         self.next_id += count
         self.count += count
+        return True
 
     def part(self, message_id: int, count: int) -> TraceRun:
         """The same records for some of the message ids."""
-        return TraceRun(
-            self.kind, self.time_ns, self.published_ns, self.offered_ns, self.sent_ns, message_id, count
+        offset = message_id - self.message_id
+        part = TraceRun(
+            self.kind_at(offset),
+            self.time_ns,
+            self.published_ns,
+            self.offered_ns,
+            self.sent_ns,
+            message_id,
+            count,
         )
+        if self.kinds is not None:
+            part.kinds = self.kinds[offset : offset + count]
+        return part
 
 
 def count_alike(deliveries: list[Delivery], first: int) -> int:

@@ -33,10 +33,11 @@ _COMPRESSED_BYTES_MIN: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """A column of few different values: those, and for each run which of them it is."""
+    """A column of few different values: those, and which of them comes next for how many rows."""
 
     values: Any  # an array of numbers, or a list of texts
     codes: Any = None  # an array; not needed where there is only one value
+    counts: Any = None  # an array; None = one code for each run
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,7 @@ class RunsFile:
 def encode_column(kind: str, column: Coded | Rising, counts: Any, rows: int) -> Encoded:
     """The pages of a column whose runs have so many rows each, `rows` in all."""
     if isinstance(column, Coded):
-        return _encode_coded(kind, column, counts, rows, None)
+        return _encode_coded(kind, column, counts if column.counts is None else column.counts, rows, None)
     last = column.first + (counts - 1) * column.step
     bounds = int(column.first.min()), int(last.max())
     starts = _starts(column.first)

@@ -228,7 +228,7 @@ def to_columns(pack: RunPack) -> tuple[Any, list[Coded | Rising]]:
         code_of: dict[Any, int] = {}
         codes = [code_of.setdefault(FIELDS_OF_KIND[name](kind), len(code_of)) for kind in kinds]
         of_runs = np.array(codes)[numbers["kind"]] if len(code_of) > 1 else None
-        columns.append(Coded(list(code_of), of_runs))
+        columns.append(Coded(list(code_of), of_runs, numbers["kind_count"]))
     return numbers["count"], columns
 
 
@@ -243,10 +243,10 @@ def to_table(runs: list[TraceRun]) -> pa.Table:
 
     numbers, kinds = by_run(pack_runs(runs))
     counts = numbers["count"]
-    kind_of_run = numbers["kind"]
     made: dict[tuple[str, bytes], Any] = {}  # columns by what they are made of
 
-    def repeated(values: Any) -> Any:
+    def repeated(values: Any, counts: Any) -> Any:
+        # As many values have the same counts: there are more kinds than runs once a run has several.
         key = (values.dtype.str, values.tobytes())
         if key not in made:
             made[key] = pa.array(np.repeat(values, counts))
@@ -262,14 +262,14 @@ def to_table(runs: list[TraceRun]) -> pa.Table:
             ids += np.arange(len(ids))
             columns.append(pa.array(ids))
         elif name in RISING:
-            columns.append(repeated(numbers[name]))
+            columns.append(repeated(numbers[name], counts))
         elif kind == "string":
             encoded = pa.array([FIELDS_OF_KIND[name](one) for one in kinds], pa.string()).dictionary_encode()
-            indices = repeated(np.asarray(encoded.indices)[kind_of_run])
+            indices = repeated(np.asarray(encoded.indices)[numbers["kind"]], numbers["kind_count"])
             columns.append(pa.DictionaryArray.from_arrays(indices, encoded.dictionary))
         else:
             values = np.array([FIELDS_OF_KIND[name](one) for one in kinds], dtype=kind)
-            columns.append(repeated(values[kind_of_run]))
+            columns.append(repeated(values[numbers["kind"]], numbers["kind_count"]))
     return pa.Table.from_arrays(columns, schema=_written_schema())
 
 

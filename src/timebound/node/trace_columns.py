@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from timebound.core.trace_run import TraceKind
-from timebound.node.trace_pack import PACKED, RunPack
+from timebound.node.trace_pack import MIXED, PACKED, RunPack
 
 # Columns that each run has a number of its own for. They mostly grow, and readers select by them.
 RISING: Final = ("time_ns", "message_id", "published_ns", "queued_ns", "sent_ns")
@@ -31,13 +31,24 @@ FIELDS_OF_KIND: Final[dict[str, Callable[[TraceKind], Any]]] = {
 
 
 def by_run(pack: RunPack) -> tuple[dict[str, Any], list[TraceKind]]:
-    """The numbers of each run, by column, `kind` being an index into the kinds that come second."""
+    """The numbers of each run, by column, and the kinds of records.
+
+    `kind` and `kind_count` say which of them comes next and for how many records: for a run each, or
+    for a record each, where a run has several.
+    """
     import numpy as np  # here: a broker without a trace need not have it
 
     table = np.frombuffer(pack.numbers, np.int64).reshape(-1, len(PACKED))
     numbers = dict(zip(PACKED, np.ascontiguousarray(table.T), strict=True))
     ended_ns = np.where(numbers["sent_ns"] > 0, numbers["sent_ns"], numbers["time_ns"])
     numbers["queued_ns"] = ended_ns - numbers["offered_ns"]  # until it was sent, or given up
+    count = numbers["kind_count"] = numbers["count"]
+    if pack.mixed:
+        is_mixed = numbers["kind"] == MIXED
+        pieces = np.where(is_mixed, count, 1)
+        numbers["kind_count"] = np.repeat(np.where(is_mixed, 1, count), pieces)
+        numbers["kind"] = np.repeat(numbers["kind"], pieces)
+        numbers["kind"][numbers["kind"] == MIXED] = np.frombuffer(pack.mixed, np.int32)
     return numbers, list(pack.kinds)
 
 

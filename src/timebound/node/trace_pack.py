@@ -12,6 +12,7 @@ at hand.
 from __future__ import annotations
 
 import struct
+from array import array
 from typing import Final
 
 from timebound.core.trace_run import TraceKind, TraceRun
@@ -19,16 +20,18 @@ from timebound.core.trace_run import TraceKind, TraceRun
 # The numbers of a run, in the order in which they lie in memory.
 PACKED: Final = ("count", "kind", "time_ns", "message_id", "published_ns", "offered_ns", "sent_ns")
 # Native order: anything else packs byte by byte.
+MIXED: Final = -1  # in place of a kind: those of the records stand apart
 _pack: Final = struct.Struct(f"{len(PACKED)}q").pack
 
 
 class RunPack:
     """Runs one behind the other; their kinds stand beside them, each once, by number."""
 
-    __slots__ = ("kinds", "numbers", "rows", "runs")
+    __slots__ = ("kinds", "mixed", "numbers", "rows", "runs")
 
     def __init__(self) -> None:
         self.numbers = bytearray()
+        self.mixed = bytearray()  # the kind of each record of runs that have several, in 32 bits
         self.kinds: dict[TraceKind, int] = {}
         self.runs = 0
         self.rows = 0  # records that they stand for
@@ -36,11 +39,11 @@ class RunPack:
     def add(self, runs: list[TraceRun]) -> None:
         parts: list[bytes] = []
         for run in runs:
-            kind = run.kind
-            number = self.kinds.get(kind)
-            if number is None:
-                number = len(self.kinds)
-                self.kinds[kind] = number
+            if run.kinds is None:
+                number = self._number_of(run.kind)
+            else:
+                number = MIXED
+                self.mixed += array("i", [self._number_of(kind) for kind in run.kinds]).tobytes()
             self.rows += run.count
             parts.append(
                 _pack(
@@ -55,6 +58,13 @@ class RunPack:
             )
         self.numbers += b"".join(parts)
         self.runs += len(runs)
+
+    def _number_of(self, kind: TraceKind) -> int:
+        number = self.kinds.get(kind)
+        if number is None:
+            number = len(self.kinds)
+            self.kinds[kind] = number
+        return number
 
 
 def pack_runs(runs: list[TraceRun]) -> RunPack:
