@@ -57,6 +57,22 @@ def random_entry(source: random.Random, link: Link) -> Entry:
     return entry
 
 
+@pytest.mark.parametrize("name", ["fifo", "fixed", "remaining-lifetime", "eb", "worth"])
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 2**32), now_us=st.integers(0, 2_500_000), later_us=st.integers(0, 2_500_000))
+def test_a_value_that_never_grows_is_its_own_bound(name: str, seed: int, now_us: int, later_us: int) -> None:
+    source = random.Random(seed)
+    link = random_link(source)
+    entry = random_entry(source, link)
+    strategy = strategy_named(name)
+
+    until, bound, is_exact = strategy.outlook(entry, now_us * 1_000, 0.0, link)
+    later = strategy.value(entry, (now_us + later_us) * 1_000, link)
+
+    assert until == math.inf
+    assert later == bound if is_exact else later <= bound
+
+
 @every_windowed
 @settings(max_examples=400, deadline=None)
 @given(

@@ -9,6 +9,7 @@ keep order in floating point, so the bounds hold for the computed values to the 
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from timebound.core.delay import phi
@@ -39,12 +40,13 @@ class Strategy:
         raise NotImplementedError
 
     def outlook(self, entry: Entry, now_ns: int, level: float, link: Link) -> tuple[float, float, bool]:
-        """For WINDOWED values: the age up to which `value` stays at or below a bound, that bound, and
-        whether the value stands still there.
+        """The age up to which `value` stays at or below a bound, that bound, and whether the value stands
+        still there.
 
         The bound is at most `level`, or, where the value may be higher already, what it may be now.
+        A value that never grows is its own bound for ever; WINDOWED ones have to find theirs.
         """
-        raise NotImplementedError
+        return math.inf, self.value(entry, now_ns, link), self.kind == STATIC
 
     def worth(self, entry: Entry, now_ns: int, link: Link) -> float:
         """What a full queue would lose with this entry; never grows with time. The least goes."""
