@@ -243,11 +243,12 @@ def test_a_disk_that_has_no_room_for_the_end_of_a_file_costs_its_records(tmp_pat
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_more_than_may_wait_is_counted_as_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("timebound.node.trace.PENDING_RUNS_MAX", 10)
+def test_more_than_may_wait_is_counted_as_lost(tmp_path: Path) -> None:
     writer = TraceWriter(tmp_path, "n", MANY)
 
-    writer.write(runs_of(11))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("timebound.node.trace.PENDING_BYTES_MAX", 0)
+        writer.write(runs_of(11))
     writer.write(runs_of(10))
     writer.close()
 
@@ -255,12 +256,11 @@ def test_more_than_may_wait_is_counted_as_lost(tmp_path: Path, monkeypatch: pyte
     assert len(read(tmp_path)) == 10
 
 
-def test_what_was_written_waits_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("timebound.node.trace.PENDING_RUNS_MAX", 10)
+def test_what_was_written_waits_no_more(tmp_path: Path) -> None:
     writer = TraceWriter(tmp_path, "n", MANY)
-    for count in (10, 20):
-        writer.write(runs_of(10, start=count))
-        wait_until(lambda: writer._pending_runs == 0)
+    for _ in range(2):
+        writer.write(runs_of(10))
+        wait_until(lambda: writer._pending_bytes == 0)
     writer.close()
 
     assert (writer.rows_written, writer.rows_lost) == (20, 0)

@@ -54,11 +54,11 @@ some_runs = st.lists(a_run(), max_size=10)
 def test_what_comes_out_is_what_was_added(batches: list[list[TraceRun]]) -> None:
     runs = [run for batch in batches for run in batch]
     pack = RunPack()
-    for batch in batches:
-        pack.add(batch)
+    sizes = [pack.add(batch) for batch in batches]
 
     numbers, kinds = by_run(pack)
 
+    assert pack.size_bytes == sum(sizes) == len(pack.numbers) + len(pack.mixed)
     assert (pack.runs, pack.rows) == (len(runs), sum(run.count for run in runs))
     assert [kinds[number] for number in np.repeat(numbers["kind"], numbers["kind_count"])] == [
         run.kind_at(offset) for run in runs for offset in range(run.count)

@@ -42,6 +42,8 @@ class Account:
     __slots__ = (
         "_kind",
         "_kinds",
+        "_kinds_of_topics",
+        "_kinds_remembered",
         "_run",
         "dropped",
         "earned_micro",
@@ -64,7 +66,10 @@ class Account:
         self.is_tracing = False
         self.runs: list[TraceRun] = []
         self._kind: TraceKind | None = None  # of the latest record
-        self._kinds: dict[tuple[Subscription | None, str, str], TraceKind] = {}  # the latest of each
+        # Kinds that were made, by subscription and outcome, then by topic; and those of the latest record.
+        self._kinds: dict[tuple[Subscription | None, str], dict[str, TraceKind]] = {}
+        self._kinds_of_topics: dict[str, TraceKind] = {}
+        self._kinds_remembered = 0
         self._run: TraceRun | None = None  # that the latest record is in; None if it may not grow
         self.missed: list[Missed] = []
 
@@ -209,15 +214,25 @@ class Account:
     def _find_kind(
         self, client_id: str, delivery: Delivery, subscription: Subscription | None, outcome: str, reason: str
     ) -> TraceKind:
-        """One of before, where several take turns: as those who get the same messages do."""
-        kinds = self._kinds
-        key = (subscription, delivery.message.topic, outcome)
-        kind = kinds.get(key)
-        if kind is None or not kind.describes(client_id, delivery, subscription, outcome, reason):
-            if len(kinds) >= KINDS_MAX:
-                kinds.clear()
-            kind = TraceKind(client_id, delivery, subscription, outcome, reason)
-            kinds[key] = kind
+        """One of before, where several take turns: as topics do, or those who get the same messages."""
+        latest = self._kind
+        kinds = self._kinds_of_topics
+        if latest is None or latest.subscription is not subscription or latest.outcome is not outcome:
+            kinds = self._kinds.setdefault((subscription, outcome), {})
+            self._kinds_of_topics = kinds
+        topic = delivery.message.topic
+        kind = kinds.get(topic)
+        if kind is not None and kind.describes(client_id, delivery, subscription, outcome, reason):
+            return kind
+        if kind is None:
+            if self._kinds_remembered >= KINDS_MAX:
+                self._kinds_remembered = 0
+                kinds = {}
+                self._kinds_of_topics = kinds
+                self._kinds = {(subscription, outcome): kinds}
+            self._kinds_remembered += 1
+        kind = TraceKind(client_id, delivery, subscription, outcome, reason)
+        kinds[topic] = kind
         return kind
 
 

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("timebound.trace")
 
-# Runs handed over and not yet written, at most; beyond that the trace has a gap, which is counted.
-PENDING_RUNS_MAX: Final = 2_000_000
+# Runs handed over and not yet written, in bytes as they are packed: two million runs of one kind each. Beyond
+# that the trace has a gap, which is counted.
+PENDING_BYTES_MAX: Final = 112_000_000
 # Runs in one row group of a file, from which on the next begins: about a million records under a flood.
 GROUP_RUNS: Final = 32_768
 # How often records are collected and written, as one row group at least.
@@ -67,7 +68,7 @@ class TraceWriter:
         self._limits = limits
         self._lock = threading.Lock()  # over what both threads change: the next three
         self._packs: list[RunPack] = []
-        self._pending_runs = 0
+        self._pending_bytes = 0
         self.rows_lost = 0
         self._stopping = threading.Event()
         self._file: _TraceFile | None = None
@@ -83,13 +84,12 @@ class TraceWriter:
         if not runs:
             return
         with self._lock:
-            if self._pending_runs + len(runs) > PENDING_RUNS_MAX:
+            if self._pending_bytes >= PENDING_BYTES_MAX:
                 self.rows_lost += sum(run.count for run in runs)
                 return
             if not self._packs or self._packs[-1].runs >= GROUP_RUNS:
                 self._packs.append(RunPack())
-            self._packs[-1].add(runs)
-            self._pending_runs += len(runs)
+            self._pending_bytes += self._packs[-1].add(runs)
 
     def close(self) -> None:
         """Write what is waiting and put the last file in its place."""
@@ -107,7 +107,7 @@ class TraceWriter:
             for pack in packs:
                 self._write_group(pack)
                 with self._lock:
-                    self._pending_runs -= pack.runs
+                    self._pending_bytes -= pack.size_bytes
             if self._file is not None and (not is_open or self._file.is_due(self._limits)):
                 self._finish(self._file)
 

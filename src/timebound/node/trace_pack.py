@@ -12,7 +12,6 @@ at hand.
 from __future__ import annotations
 
 import struct
-from array import array
 from typing import Final
 
 from timebound.core.trace_run import TraceKind, TraceRun
@@ -27,7 +26,7 @@ _pack: Final = struct.Struct(f"{len(PACKED)}q").pack
 class RunPack:
     """Runs one behind the other; their kinds stand beside them, each once, by number."""
 
-    __slots__ = ("kinds", "mixed", "numbers", "rows", "runs")
+    __slots__ = ("kinds", "mixed", "numbers", "rows", "runs", "size_bytes")
 
     def __init__(self) -> None:
         self.numbers = bytearray()
@@ -35,15 +34,18 @@ class RunPack:
         self.kinds: dict[TraceKind, int] = {}
         self.runs = 0
         self.rows = 0  # records that they stand for
+        self.size_bytes = 0
 
-    def add(self, runs: list[TraceRun]) -> None:
+    def add(self, runs: list[TraceRun]) -> int:
+        """Pack runs; gives the bytes that they take."""
         parts: list[bytes] = []
         for run in runs:
             if run.kinds is None:
                 number = self._number_of(run.kind)
             else:
                 number = MIXED
-                self.mixed += array("i", [self._number_of(kind) for kind in run.kinds]).tobytes()
+                numbers = [self._number_of(kind) for kind in run.kinds]
+                self.mixed += struct.pack(f"{len(numbers)}i", *numbers)
             self.rows += run.count
             parts.append(
                 _pack(
@@ -58,6 +60,9 @@ class RunPack:
             )
         self.numbers += b"".join(parts)
         self.runs += len(runs)
+        added_bytes = len(self.numbers) + len(self.mixed) - self.size_bytes
+        self.size_bytes += added_bytes
+        return added_bytes
 
     def _number_of(self, kind: TraceKind) -> int:
         number = self.kinds.get(kind)
