@@ -66,8 +66,8 @@ class Account:
         self.is_tracing = False
         self.runs: list[TraceRun] = []
         self._kind: TraceKind | None = None  # of the latest record
-        # Kinds that were made, by subscription and outcome, then by topic; and those of the latest record.
-        self._kinds: dict[tuple[Subscription | None, str], dict[str, TraceKind]] = {}
+        # Kinds that were made, by session and outcome, then by topic; and those of the latest record.
+        self._kinds: dict[tuple[str, str], dict[str, TraceKind]] = {}
         self._kinds_of_topics: dict[str, TraceKind] = {}
         self._kinds_remembered = 0
         self._run: TraceRun | None = None  # that the latest record is in; None if it may not grow
@@ -217,8 +217,8 @@ class Account:
         """One of before, where several take turns: as topics do, or those who get the same messages."""
         latest = self._kind
         kinds = self._kinds_of_topics
-        if latest is None or latest.subscription is not subscription or latest.outcome is not outcome:
-            kinds = self._kinds.setdefault((subscription, outcome), {})
+        if latest is None or latest.client_id != client_id or latest.outcome is not outcome:
+            kinds = self._kinds.setdefault((client_id, outcome), {})
             self._kinds_of_topics = kinds
         topic = delivery.message.topic
         kind = kinds.get(topic)
@@ -229,7 +229,7 @@ class Account:
                 self._kinds_remembered = 0
                 kinds = {}
                 self._kinds_of_topics = kinds
-                self._kinds = {(subscription, outcome): kinds}
+                self._kinds = {(client_id, outcome): kinds}
             self._kinds_remembered += 1
         kind = TraceKind(client_id, delivery, subscription, outcome, reason)
         kinds[topic] = kind
