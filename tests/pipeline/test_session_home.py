@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from timebound.pipeline.session import _CLASSES_FIRST, _class_path, _home_without_archive
+import pyspark
+
+from timebound.pipeline.session import _CLASSES_FIRST, _class_path, _own_home
 
 
-def test_the_home_of_spark_has_all_but_the_zipped_copy_of_pyspark(tmp_path: Path) -> None:
-    home = _home_without_archive(tmp_path / "home")
+def test_the_home_of_spark_has_all_but_what_only_costs(tmp_path: Path) -> None:
+    home = _own_home(tmp_path / "home")
 
     assert (home / "bin" / "spark-submit").is_file()
-    assert any((home / "jars").glob("spark-core*.jar"))
     assert not (home / "python").exists()
+    package = {path.name for path in (Path(pyspark.__file__).parent / "jars").iterdir()}
+    [left_out] = package - {path.name for path in (home / "jars").iterdir()}
+    assert left_out.startswith("spark-mllib_")
 
 
 def test_the_files_of_most_classes_are_searched_first(tmp_path: Path) -> None:
-    home = _home_without_archive(tmp_path / "home")
+    home = _own_home(tmp_path / "home")
 
     found = [Path(path).name for path in _class_path(home / "jars").split(os.pathsep)]
 

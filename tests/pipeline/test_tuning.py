@@ -26,7 +26,7 @@ START_S = 1_000
 TRACE = (
     "node string, message_id bigint, link string, subscriber string, size_bytes int, published_ns bigint, "
     "time_ns bigint, sent_ns bigint, queued_ns bigint, allowed_ns bigint, price_micro bigint, "
-    "penalty_micro bigint, outcome string"
+    "penalty_micro bigint, outcome string, reason string"
 )
 LINKS = "node string, link string, kb double, mean_s_per_kb double, variance double"
 
@@ -44,6 +44,7 @@ def pair(**values: Any) -> dict[str, Any]:
         "price_micro": MICRO,
         "penalty_micro": 0,
         "outcome": "in_time",
+        "reason": "",
     }
     row = {**usual, **values}
     return {"time_ns": row["published_ns"] + row["queued_ns"], "sent_ns": 0, **row}
@@ -78,10 +79,18 @@ def test_pairs_arrive_when_they_were_queued_with_what_time_was_left(spark: Spark
         queued_ns=300 * MILLISECOND,
         allowed_ns=SECOND,
     )
-    rows = [waited, pair(published_ns=published_ns + 5 * SECOND), pair(node="n2")]
+    # Nothing limits it but its receiver, who went away 400 ms after it was queued.
+    left = pair(
+        published_ns=published_ns + 300 * MILLISECOND,
+        queued_ns=400 * MILLISECOND,
+        outcome="dropped",
+        reason="disconnected",
+    )
+    rows = [waited, left, pair(published_ns=published_ns + 5 * SECOND), pair(node="n2")]
 
-    [found] = observed(frame(spark, rows), Stretch("n1", START_S, START_S + 1)).collect()
+    found, gone = observed(frame(spark, rows), Stretch("n1", START_S, START_S + 1)).collect()
 
+    assert (gone["arrival_ns"], gone["allowed_ns"]) == (400 * MILLISECOND, 400 * MILLISECOND)
     assert (found["arrival_ns"], found["allowed_ns"], found["until_ns"]) == (
         300 * MILLISECOND,
         800 * MILLISECOND,

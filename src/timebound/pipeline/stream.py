@@ -22,6 +22,7 @@ from timebound.pipeline.schema import COLUMNS, normalise, trace_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
 
 LINK_TOPIC: Final = "$timebound/link/"
 ALARM_TOPIC: Final = "$timebound/alarm/"
@@ -142,9 +143,11 @@ class SampleStore:
     def __init__(self, folder: Path, batches_kept: int = BATCHES_KEPT) -> None:
         self._folder = folder
         self._batches_kept = batches_kept
+        self._schema: StructType | None = None  # asked of Spark once: each time takes hundreds of its calls
 
     def write(self, samples: DataFrame, number: int) -> None:
         """Put the samples of a batch in the place of those that it had before; the oldest batches go."""
+        self._schema = self._schema or samples.schema
         hidden = self._folder / f"_{number}"
         final = self._folder / f"batch={number}"
         samples.write.mode("overwrite").parquet(str(hidden))
@@ -156,8 +159,9 @@ class SampleStore:
 
     def read(self, spark: SparkSession) -> DataFrame:
         """All samples that are kept."""
-        empty = spark.createDataFrame([], trace_schema())
-        return spark.read.schema(links.samples(links.slots(empty)).schema).parquet(str(self._folder))
+        if self._schema is None:
+            self._schema = links.samples(links.slots(spark.createDataFrame([], trace_schema()))).schema
+        return spark.read.schema(self._schema).parquet(str(self._folder))
 
 
 def link_messages(measured: DataFrame) -> DataFrame:

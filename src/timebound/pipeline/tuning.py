@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from timebound.pipeline.cube import ended_ns
 from timebound.pipeline.sweep import Plan, Progress, run_sweep
 from timebound.pipeline.sweep_results import Point, summarise
-from timebound.records import Outcome
+from timebound.records import Outcome, Reason
 from timebound.units import SECOND
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ MICRO: Final = 1_000_000
 # What was sent in the end of a stretch must get there in the replay, too.
 _REST_NS: Final = SECOND
 _ROUNDING: Final = 1e-9
+_GONE: Final = (Reason.DISCONNECTED.value, Reason.SESSION_EXPIRED.value)
 TUNING_FIELDS: Final = (
     "node string, strategy string, weight double, runs bigint, in_time_share double, earning double, "
     "earning_deviation double, is_best boolean, observed_in_time_share double, observed_earning double, "
@@ -121,8 +122,11 @@ def observed(trace: DataFrame, stretch: Stretch) -> DataFrame:
 
     arrival_ns = ended_ns() - F.col("queued_ns")
     left_ns = F.col("allowed_ns") - (arrival_ns - F.col("published_ns"))
+    # Where the receiver went away, no strategy could have sent anything after that.
+    gone_ns = F.when(F.col("reason").isin(*_GONE), F.col("time_ns") - arrival_ns)
+    limited_ns = F.least(F.when(F.col("allowed_ns") > 0, left_ns), gone_ns)  # passes over what is null
     # One that was too late when it came still was a message to be judged: a nanosecond is never enough.
-    limit_ns = F.when(F.col("allowed_ns") > 0, F.greatest(left_ns, F.lit(1))).otherwise(F.lit(0))
+    limit_ns = F.coalesce(F.greatest(limited_ns, F.when(limited_ns.isNotNull(), F.lit(1))), F.lit(0))
     since_ns = arrival_ns - F.lit(stretch.begin_s * SECOND)
     inside = (arrival_ns >= stretch.begin_s * SECOND) & (arrival_ns < stretch.end_s * SECOND)
     chosen = trace.where((F.col("node") == stretch.node) & inside)
