@@ -160,7 +160,7 @@ def make_works() -> list[Work]:
     return [
         Work("1 to 1, QoS 0", base),
         Work("1 to 10, QoS 0", replace(base, subscribers=10)),
-        # The bad case: no two records that follow each other are alike.
+        # The bad case, not within the bar: no two records that follow each other are of one kind.
         Work("1 to 1, 1,000 topics in turn", replace(base, topics=1_000), has_bar=False),
     ]
 
