@@ -12,13 +12,17 @@ from tests.channel.doubles import LIMIT_S
 from timebound.channel import (
     TIMEOUT,
     TOGETHER,
+    Broadcast,
     ChannelBuilder,
     ChannelError,
     Consumer,
+    Dispatcher,
     Event,
     EventChannel,
     Filtering,
     Kind,
+    Lanes,
+    Reactive,
     Report,
     Subscriptions,
     Timeout,
@@ -365,6 +369,16 @@ def test_timer_only_consumer_of_a_broadcast_channel_gets_no_events(clock: Clock)
         channel.wake(5)
 
     assert [e.type for e in got.events] == [TIMEOUT]
+
+
+def test_modules_are_of_their_own_kind_and_of_no_other() -> None:
+    lanes, reactive, broadcast = Lanes(real_time=False), Reactive(), Broadcast()
+
+    assert isinstance(lanes, Dispatcher)
+    assert isinstance(reactive, Dispatcher)
+    assert not isinstance(reactive, Lanes)
+    assert isinstance(broadcast, Filtering)
+    assert not isinstance(broadcast, Subscriptions)
 
 
 def test_unknown_configuration_is_refused_with_the_known_ones() -> None:

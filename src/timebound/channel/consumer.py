@@ -7,7 +7,7 @@ timers are swapped around it. While dispatching is swapped its deliveries are he
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable
 from threading import Lock
@@ -44,7 +44,7 @@ Pending = tuple["Consumer", Event, int]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Owner(ABC):
+class Owner:
     """What a consumer needs of its channel."""
 
     @abstractmethod
@@ -61,7 +61,7 @@ class Owner(ABC):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Queue(ABC):
+class Queue:
     """Where deliveries wait in a dispatcher that runs a consumer in one thread at a time."""
 
     @abstractmethod

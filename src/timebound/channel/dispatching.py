@@ -7,7 +7,7 @@ have files of their own.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Final
 
@@ -24,7 +24,7 @@ QUEUE_MAX: Final = 10_000
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Dispatcher(ABC):
+class Dispatcher:
     """Calls consumers. One dispatcher serves one channel, from `start` to `close`."""
 
     # Whether consumers may be coroutine functions. A module of your own says so in `__init__`.
@@ -47,10 +47,10 @@ class Dispatcher(ABC):
         self._redispatch = redispatch
         self._report = report
 
-    def attach(self, consumer: Consumer) -> None:  # noqa: B027  # not every strategy has something to do
+    def attach(self, consumer: Consumer) -> None:  # not every strategy has something to do
         """Make ready for a consumer; called before any event of its own."""
 
-    def detach(self, consumer: Consumer) -> None:  # noqa: B027  # the same
+    def detach(self, consumer: Consumer) -> None:  # the same
         """Forget a consumer; its waiting deliveries are discarded when their turn comes."""
 
     @abstractmethod

@@ -7,7 +7,7 @@ leaves filtering and correlation out and repeats every event to everybody.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Final
 
 from mypy_extensions import mypyc_attr
@@ -30,7 +30,7 @@ Route = list[Link]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Filtering(ABC):
+class Filtering:
     """Decides, for one consumer, what an event of a type and source means to it."""
 
     # Whether consumers may state dependencies and predicates. A module of your own says so in `__init__`: the
