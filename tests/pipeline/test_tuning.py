@@ -86,11 +86,20 @@ def test_pairs_arrive_when_they_were_queued_with_what_time_was_left(spark: Spark
         outcome="dropped",
         reason="disconnected",
     )
-    rows = [waited, left, pair(published_ns=published_ns + 5 * SECOND), pair(node="n2")]
+    # A newer message took its place after 200 ms, when it still had 600.
+    replaced = pair(
+        published_ns=published_ns + 400 * MILLISECOND,
+        queued_ns=200 * MILLISECOND,
+        allowed_ns=800 * MILLISECOND,
+        outcome="dropped",
+        reason="replaced",
+    )
+    rows = [waited, left, replaced, pair(published_ns=published_ns + 5 * SECOND), pair(node="n2")]
 
-    found, gone = observed(frame(spark, rows), Stretch("n1", START_S, START_S + 1)).collect()
+    found, gone, old = observed(frame(spark, rows), Stretch("n1", START_S, START_S + 1)).collect()
 
     assert (gone["arrival_ns"], gone["allowed_ns"]) == (400 * MILLISECOND, 400 * MILLISECOND)
+    assert (old["arrival_ns"], old["allowed_ns"]) == (500 * MILLISECOND, 200 * MILLISECOND)
     assert (found["arrival_ns"], found["allowed_ns"], found["until_ns"]) == (
         300 * MILLISECOND,
         800 * MILLISECOND,

@@ -13,8 +13,8 @@ MICRO: Final = 1_000_000
 # Lines of one chart that can still be told apart, and bars that fit on a screen.
 LINES_MAX: Final = 8
 BARS_MAX: Final = 12
-# The strategy in use came out up to 8 % better in a replay than it was: less than this is no reason to act.
-GAIN_MIN: Final = 0.1
+# A replay is good to a few per cent; less than this is no reason to change anything.
+GAIN_MIN: Final = 0.05
 # Times are drawn as they are on the clock; a chart needs two at least.
 _POINTS_MIN: Final = 2
 # Name, seconds, and the shortest span that is told in it.

@@ -31,7 +31,8 @@ MICRO: Final = 1_000_000
 # What was sent in the end of a stretch must get there in the replay, too.
 _REST_NS: Final = SECOND
 _ROUNDING: Final = 1e-9
-_GONE: Final = (Reason.DISCONNECTED.value, Reason.SESSION_EXPIRED.value)
+# Why a message could not be sent after a moment, whatever the strategy: its receiver or its place was gone.
+_GONE: Final = (Reason.DISCONNECTED.value, Reason.SESSION_EXPIRED.value, Reason.REPLACED.value)
 TUNING_FIELDS: Final = (
     "node string, strategy string, weight double, runs bigint, in_time_share double, earning double, "
     "earning_deviation double, is_best boolean, observed_in_time_share double, observed_earning double, "
@@ -122,7 +123,6 @@ def observed(trace: DataFrame, stretch: Stretch) -> DataFrame:
 
     arrival_ns = ended_ns() - F.col("queued_ns")
     left_ns = F.col("allowed_ns") - (arrival_ns - F.col("published_ns"))
-    # Where the receiver went away, no strategy could have sent anything after that.
     gone_ns = F.when(F.col("reason").isin(*_GONE), F.col("time_ns") - arrival_ns)
     limited_ns = F.least(F.when(F.col("allowed_ns") > 0, left_ns), gone_ns)  # passes over what is null
     # One that was too late when it came still was a message to be judged: a nanosecond is never enough.
