@@ -23,6 +23,9 @@ from timebound.node.config_values import ListenerConfig
 from timebound.node.connection import Connection
 
 logger = logging.getLogger("timebound.node")
+# The library says of every client that its connection is open, but not whose.
+_library_logger = logging.getLogger("timebound.websocket")
+_library_logger.setLevel(logging.WARNING)
 
 # MQTT 5, 6: the subprotocol name; older clients ask for the second.
 SUBPROTOCOLS: Final = [Subprotocol("mqtt"), Subprotocol("mqttv3.1")]
@@ -43,7 +46,7 @@ class WebSocketAdapter:
             subprotocols=SUBPROTOCOLS,
             select_subprotocol=_select_subprotocol,
             max_size=packet_size_max,
-            logger=logging.getLogger("timebound.websocket"),
+            logger=_library_logger,
         )
 
     # --- protocol, for the event loop -----------------------------------------------
