@@ -7,6 +7,7 @@ sits at the leaves and a filter splits into conjunctions as it stands.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Final
 
 from timebound.core.predicate_attributes import Attributes, Name
@@ -48,8 +49,9 @@ class Operand(Node):
 
     __slots__ = ()
 
+    @abstractmethod
     def value(self, attributes: Attributes) -> object:
-        raise NotImplementedError
+        """What it stands for in a message; None where the message does not say."""
 
 
 class Literal(Operand):
@@ -95,12 +97,13 @@ class Condition(Node):
 
     __slots__ = ()
 
+    @abstractmethod
     def evaluate(self, attributes: Attributes) -> int:
-        raise NotImplementedError
+        """Which of the three it is for a message."""
 
+    @abstractmethod
     def opposite(self) -> Condition:
         """The condition that is TRUE where this is FALSE, and UNKNOWN where this is."""
-        raise NotImplementedError
 
 
 class Constant(Condition):

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from timebound.core.input_queues import ClientInput, InputQueue
 from timebound.core.message import Message
 from timebound.core.offers import Policer
@@ -37,21 +39,21 @@ class Publisher:
         # Of an earlier connection with this client id: its messages go first.
         self.predecessor: ClientInput[Arrival] | None = None
 
+    @abstractmethod
     def pass_through(self, now_ns: int, until_ns: int) -> int:
         """Handle what was read, without queues; nobody else has anything waiting. The packets handled.
 
         Stops at `until_ns`; `has_packets` then tells that there is more.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def take_in(self, now_ns: int) -> bool:
         """Put what was read into the input queues; False if some of it has to wait outside."""
-        raise NotImplementedError
 
+    @abstractmethod
     def has_packets(self) -> bool:
         """Whether packets that were read are not handled yet."""
-        raise NotImplementedError
 
+    @abstractmethod
     def publish_arrival(self, arrival: Arrival, now_ns: int) -> None:
         """The turn of a waiting message has come."""
-        raise NotImplementedError

@@ -7,6 +7,7 @@ scheduled, so a run is the same every time.
 from __future__ import annotations
 
 import heapq
+from abc import abstractmethod
 
 from mypy_extensions import mypyc_attr
 
@@ -17,8 +18,9 @@ class Event:
 
     __slots__ = ()
 
+    @abstractmethod
     def happen(self, now_ns: int) -> None:
-        raise NotImplementedError
+        """Its moment has come."""
 
 
 class Kernel:

@@ -10,6 +10,7 @@ keep order in floating point, so the bounds hold for the computed values to the 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Final
 
 from timebound.core.delay import phi
@@ -35,9 +36,9 @@ class Strategy:
         # leaves a full queue; otherwise the last in order does.
         self.weighs_worth = weighs_worth
 
+    @abstractmethod
     def value(self, entry: Entry, now_ns: int, link: Link) -> float:
         """The value of an entry now; the largest goes first."""
-        raise NotImplementedError
 
     def outlook(self, entry: Entry, now_ns: int, level: float, link: Link) -> tuple[float, float, bool]:
         """The age up to which `value` stays at or below a bound, that bound, and whether the value stands
