@@ -9,18 +9,17 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from timebound.core.account import KINDS_MAX, Account, pairs
+from timebound.core.account import Account, pairs
 from timebound.core.delay import link_of_rate
 from timebound.core.limits import BrokerLimits
 from timebound.core.message import RELEASED, Delivery, Message
 from timebound.core.scheduling import STRATEGY_NAMES, Scheduling
 from timebound.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL, Session
 from timebound.core.subscription import MICRO, Subscription
-from timebound.core.trace_run import TraceRun
+from timebound.core.trace_log import TraceRecord
 from timebound.records import Outcome, Reason
 from timebound.units import MILLISECOND, SECOND
 
@@ -94,100 +93,17 @@ class TestAmounts:
         for copy in copies:
             copy.subscription = subscription
             account.delivered("s", copy, 5)
-        assert [run.count for run in account.runs] == [3]
 
         account.retract("s", copies[1])
 
         assert (account.in_time, account.earned_micro) == (2, 4_000_000)
-        assert [(run.message_id, run.count) for run in account.take_runs()] == [(1, 1), (3, 1)]
-        assert account.take_runs() == []
-
-
-@pytest.mark.parametrize("change", ["sequence", "time", "published", "outcome", "queued"])
-def test_records_that_differ_in_time_are_not_one_run(change: str) -> None:
-    account = Account()
-    account.is_tracing = True
-    wanted = wants(100)
-    first, second = delivery_of(wanted, sequence=1), delivery_of(wanted, sequence=2)
-    now_ns = 7
-    if change == "sequence":
-        second.message.sequence = 5
-    elif change == "time":
-        now_ns = 8
-    elif change == "published":
-        second.message.published_ns = 3
-    elif change == "outcome":
-        second.sent_ns = SECOND
-    else:
-        second.offered_ns = 2
-
-    account.delivered("s", first, 7)
-    account.delivered("s", second, now_ns)
-
-    assert [run.count for run in account.runs] == [1, 1]
-
-
-@pytest.mark.parametrize("change", ["subscription", "payload", "qos", "topic", "link"])
-def test_records_that_differ_in_kind_are_listed_in_one_run(change: str) -> None:
-    account = Account()
-    account.is_tracing = True
-    wanted = wants(100)
-    copies = [delivery_of(wanted, sequence=sequence) for sequence in (1, 2, 3)]
-    changed(copies[1], change)
-
-    for copy in copies:
-        account.delivered("s", copy, 7)
-    [run] = account.take_runs()
-
-    assert run.count == 3
-    for offset, copy in enumerate(copies):
-        fitting = [run.kind_at(at).describes("s", copy, copy.subscription, "in_time", "") for at in range(3)]
-        assert fitting == [(at == 1) == (offset == 1) for at in range(3)]
-
-
-def test_many_of_one_kind_are_a_run_of_their_own() -> None:
-    account = Account()
-    account.is_tracing = True
-    wanted = wants(100)
-    copies = [delivery_of(wanted, sequence=sequence) for sequence in range(12)]
-    for copy in copies[6:]:
-        copy.message.topic = "other"
-
-    account.delivered_now("s", copies, 0, 7)
-
-    assert [(run.kind.topic, run.count, run.kinds) for run in account.runs] == [
-        ("t", 6, None),
-        ("other", 6, None),
-    ]
-
-
-def test_what_is_taken_back_leaves_the_kinds_of_the_others() -> None:
-    account = Account()
-    account.is_tracing = True
-    wanted = wants(100)
-    copies = [delivery_of(wanted, sequence=sequence) for sequence in range(4)]
-    for copy in copies:
-        copy.message.topic = f"t/{copy.message.sequence}"
-        account.delivered("s", copy, 5)
-
-    account.retract("s", copies[1])
-
-    records = [
-        (run.message_id + offset, run.kind_at(offset).topic)
-        for run in account.take_runs()
-        for offset in range(run.count)
-    ]
-    assert records == [(0, "t/0"), (2, "t/2"), (3, "t/3")]
+        assert [record.message_id for record in account.trace.take().records()] == [1, 3]
+        assert account.trace.take().count == 0
 
 
 CHANGES = (
     *("sequence", "subscription", "offered", "published", "payload", "topic", "publisher", "timeout"),
     *("promised", "hops", "properties", "link", "others", "qos"),
-)
-
-KIND_FIELDS = (
-    *("client_id", "subscription", "outcome", "reason", "qos", "topic", "publisher", "size_bytes"),
-    *("allowed_ns", "promised_ns", "hops", "link"),
 )
 
 
@@ -224,14 +140,15 @@ def changed(delivery: Delivery, change: str) -> None:
 
 
 def expanded(account: Account) -> list[tuple[object, ...]]:
-    """All records, one by one."""
+    """All records one by one, in what they say: whose kinds and readers they are differs between accounts."""
     return [
         (
-            *(run.time_ns, run.published_ns, run.offered_ns, run.sent_ns, run.message_id + number),
-            *(getattr(run.kind_at(number), name) for name in KIND_FIELDS),
+            *(kind.topic, kind.publisher, kind.timeout_ns, kind.promised_ns, kind.hops),
+            *(reader.client_id, reader.topic_filter, reader.price_micro, reader.penalty_micro),
+            *(reader.outcome, reader.reason, reader.qos, reader.allowed_ns, reader.link),
+            *numbers,
         )
-        for run in account.take_runs()
-        for number in range(run.count)
+        for kind, reader, *numbers in account.trace.take().records()
     ]
 
 
@@ -260,7 +177,6 @@ def test_taking_those_that_are_alike_together_is_as_taking_each(
 
     for name in ("in_time", "late", "earned_micro", "paid_micro"):
         assert getattr(together, name) == getattr(one_by_one, name)
-    # Their runs may differ: several that are alike are a run of their own if they come together.
     assert expanded(together) == expanded(one_by_one)
 
 
@@ -284,55 +200,9 @@ def test_without_a_trace_nothing_is_kept_for_one() -> None:
     account.drop("s", delivery_of(wanted), Reason.HOPELESS, 5)
 
     assert account.in_time == 3
-    assert (account.runs, account._kind, account._kinds) == ([], None, {})
-
-
-def test_kinds_that_take_turns_are_made_once() -> None:
-    account = Account()
-    account.is_tracing = True
-    readers = [Subscription(f"s{number}", "t") for number in range(3)]
-
-    for sequence in range(4):
-        for reader in readers:
-            account.delivered(reader.client_id, delivery_of(reader, sequence=sequence), sequence)
-            account.drop(reader.client_id, delivery_of(reader, sequence=sequence), Reason.HOPELESS, sequence)
-    runs = account.take_runs()
-
-    assert len({id(run.kind) for run in runs}) == 6
-    assert [(run.kind.client_id, run.kind.reason) for run in runs] == [
-        (reader.client_id, reason) for _ in range(4) for reader in readers for reason in ("", "hopeless")
-    ]
-
-
-def test_no_more_kinds_are_remembered_than_allowed() -> None:
-    account = Account()
-    account.is_tracing = True
-    for number in range(KINDS_MAX + 5):
-        wanted = Subscription(f"s{number}", "t")
-        account.delivered(wanted.client_id, delivery_of(wanted, sequence=number), number)
-
-    assert sum(len(kinds) for kinds in account._kinds.values()) == 5
-    assert len(account.take_runs()) == KINDS_MAX + 5
-
-
-def test_kinds_are_right_whatever_came_before() -> None:
-    account = Account()
-    account.is_tracing = True
-    readers = [Subscription(f"s{number}", "#") for number in range(2)]
-    expected = []
-    for number in range(300):
-        reader = readers[number // 3 % 2]
-        copy = delivery_of(reader, sequence=number * 2)
-        copy.message.topic = f"t/{number % 7}"
-        if number % 5:
-            account.delivered(reader.client_id, copy, number)
-        else:
-            account.drop(reader.client_id, copy, Reason.HOPELESS, number)
-        expected.append((reader.client_id, copy.message.topic, "in_time" if number % 5 else "dropped"))
-
-    found = [(run.kind.client_id, run.kind.topic, run.kind.outcome) for run in account.take_runs()]
-
-    assert found == expected
+    assert account.trace.is_empty()
+    batch = account.trace.take()
+    assert (batch.count, batch.kinds, batch.readers, batch.size_bytes()) == (0, [], [], 0)
 
 
 class Bookkeeper:
@@ -345,8 +215,8 @@ class Bookkeeper:
         self.paid = 0
 
     def check(self, open_count: int) -> None:
-        for run in self.account.take_runs():
-            self._add(run)
+        for record in self.account.trace.take().records():
+            self._add(record)
         account = self.account
         dropped = sum(account.dropped.values())
         assert account.matched == account.in_time + account.late + dropped + open_count
@@ -356,13 +226,13 @@ class Bookkeeper:
             assert self.rows[Outcome.DROPPED.value, reason.value] == account.dropped[reason.value], reason
         assert (self.earned, self.paid) == (account.earned_micro, account.paid_micro)
 
-    def _add(self, run: TraceRun) -> None:
-        for kind in [run.kind_at(offset) for offset in range(run.count)]:
-            self.rows[kind.outcome, kind.reason] += 1
-            if kind.subscription is not None and kind.outcome == Outcome.IN_TIME.value:
-                self.earned += kind.subscription.price_micro
-            elif kind.subscription is not None:
-                self.paid += kind.subscription.penalty_micro
+    def _add(self, record: TraceRecord) -> None:
+        reader = record.reader
+        self.rows[reader.outcome, reader.reason] += 1
+        if reader.outcome == Outcome.IN_TIME.value:
+            self.earned += reader.price_micro
+        else:
+            self.paid += reader.penalty_micro
 
 
 class World:

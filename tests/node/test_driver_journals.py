@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tests.node.doubles import Build
 
 from timebound.core.message import Message
-from timebound.core.trace_run import TraceRun
+from timebound.core.trace_log import TraceBatch
 from timebound.wire.packets import Ack, Connect, Pingreq, Publish
 from timebound.wire.properties import Properties
 
@@ -24,7 +24,7 @@ class HeldJournals:
     def write(self, messages: list[Message]) -> None:
         self.written += [message.topic for message in messages]
 
-    def write_trace(self, runs: list[TraceRun]) -> None:
+    def write_trace(self, batch: TraceBatch) -> None:
         raise AssertionError("nothing is traced")
 
     def sync(self, done: Callable[[], None]) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from timebound.core.message import Delivery, Message
-from timebound.core.trace_run import TraceKind, TraceRun
+from timebound.core.trace_log import TraceLog
 from timebound.errors import ConfigError
 from timebound.node import journal as journal_module
 from timebound.node.config_values import JournalConfig
@@ -104,9 +104,13 @@ def test_large_messages_are_written_in_several_frames(open_journals: Open) -> No
 
 def test_trace_records_go_to_a_journal_of_their_own(open_journals: Open) -> None:
     journals = open_journals(JournalConfig(name="all"), JournalConfig(name="trace", trace=True))
-    kind = TraceKind("c", Delivery(message("a"), 0, False), None, "in_time", "")
+    log = TraceLog()
+    for sequence in (7, 8):
+        delivery = Delivery(message("a"), 0, False)
+        delivery.message.sequence = sequence
+        log.add("c", delivery, None, "in_time", "", 10)
 
-    journals.write_trace([TraceRun(kind, 10, 1, 2, 3, 7, 2)])
+    journals.write_trace(log.take())
     sync(journals)
 
     assert journals.has_trace()

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.node.trace_doubles import FullDisk
 
-from timebound.node.parquet_runs import Coded, Rising, RunsFile
+from timebound.node.parquet_runs import Coded, Rising, RunsFile, encode_column
 
 FIELDS = [
     ("id", "int64"),
@@ -99,6 +99,50 @@ def test_any_number_of_different_values_fits(tmp_path: Path, different: int, row
     table = pq.ParquetFile(tmp_path / "a.parquet").read()
     assert np.array_equal(table["number"].to_numpy(), np.repeat(values - 7, counts))
     assert np.array_equal(table["time"].to_numpy(), np.repeat(values * 1_000, counts))
+
+
+@pytest.mark.parametrize("rows_of_code", [1, 2, 3, 40, 3_000])
+@pytest.mark.parametrize("different", [2, 300, 70_000])
+def test_codes_may_come_by_row_whatever_the_runs_are(
+    tmp_path: Path, different: int, rows_of_code: int
+) -> None:
+    rows = max(different, 6_000)
+    codes = np.arange(rows) // rows_of_code % different
+    codes = codes.astype(np.min_scalar_type(different - 1))
+    counts = np.array([1, 700, rows - 701])  # of the other columns
+    fields = [("number", "int64"), ("text", "string"), ("time", "int64")]
+    file = RunsFile(tmp_path / "a.parquet", fields, {}, "timebound version 1")
+    texts = [f"t/{number}" for number in range(different)]
+
+    file.write_group(
+        counts, [Coded(np.arange(different) - 7, codes), Coded(texts, codes), Rising(np.array([5, 9, 7]))]
+    )
+    file.finish()
+
+    table = pq.ParquetFile(tmp_path / "a.parquet").read()
+    assert np.array_equal(table["number"].to_numpy(), codes.astype(np.int64) - 7)
+    assert table["text"].to_pylist() == [texts[code] for code in codes]
+    assert np.array_equal(table["time"].to_numpy(), np.repeat([5, 9, 7], counts))
+
+
+@pytest.mark.parametrize("rows_of_code", [1, 2, 3, 40])
+def test_codes_by_row_are_written_like_the_same_by_run(rows_of_code: int) -> None:
+    by_run = np.arange(300, dtype=np.uint16)
+    counts = np.full(300, rows_of_code)
+    rows = 300 * rows_of_code
+    values = np.arange(300)
+
+    by_row = encode_column("int64", Coded(values, np.repeat(by_run, counts)), np.array([rows]), rows)
+
+    assert by_row == encode_column("int64", Coded(values, by_run), counts, rows)
+
+
+def test_codes_by_row_that_seldom_change_take_little_room() -> None:
+    codes = np.repeat(np.array([0, 1, 0], np.uint8), [400_000, 1, 599_999])
+
+    encoded = encode_column("int64", Coded(np.array([3, 4]), codes), np.array([1_000_000]), 1_000_000)
+
+    assert len(encoded.data) < 20
 
 
 def test_types_metadata_and_bounds_are_as_asked_for(tmp_path: Path) -> None:

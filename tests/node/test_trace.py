@@ -1,55 +1,25 @@
-"""Trace files: rows equal counters, rotation, names, bounds, and what a crash leaves."""
+"""The trace of a broker: what it counts is what a process of its own writes, whatever happens to either."""
 
 from __future__ import annotations
 
 import os
+import signal
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from tests.conftest import BrokerProcess, StartBroker
-from tests.node.trace_doubles import FullDisk
+from tests.node.trace_doubles import batch_of, parts, read
 from tests.peer import join
 
-from timebound.core.account import Account
-from timebound.core.message import Delivery, Message
-from timebound.core.subscription import Subscription
-from timebound.core.trace_run import TraceRun
-from timebound.node.trace import TraceLimits, TraceWriter, to_table, trace_schema
-from timebound.records import TRACE_FIELDS, TRACE_SCHEMA_VERSION, Reason
+from timebound.errors import ConfigError
+from timebound.node.trace import TraceLimits, TraceWriter
 from timebound.units import MILLISECOND
 from timebound.wire.packets import Ack
 
 MANY = TraceLimits(file_bytes_max=1 << 30, file_age_max_s=3_600.0, disk_bytes_max=1 << 40)
-TIMEOUT_S = 10.0
-
-
-def runs_of(count: int, *, start: int = 1) -> list[TraceRun]:
-    """Runs as the account makes them: some in time, every third dropped."""
-    account = Account()
-    account.is_tracing = True
-    wanted = Subscription("s", "t/#", 1, deadline_ns=50 * MILLISECOND, price=2.5, penalty=0.5)
-    for number in range(start, start + count):
-        message = Message(f"t/{number % 2}", b"x" * 10, 1, False, number * 1_000, "p", sequence=number)
-        delivery = Delivery(message, 1, False, subscription=wanted, offered_ns=number * 1_000)
-        if number % 3:
-            delivery.sent_ns = number * 1_000 + 7
-            account.delivered("s", delivery, number * 1_000 + 9)
-        else:
-            account.drop("s", delivery, Reason.HOPELESS, number * 1_000 + 9)
-    return account.take_runs()
-
-
-def parts(path: Path) -> list[Path]:
-    return sorted(path.glob("date=*/node=*/part-*.parquet"))
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    return [row for part in parts(path) for row in pq.ParquetFile(part).read().to_pylist()]
+TIMEOUT_S = 20.0
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -60,187 +30,48 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_the_schema_is_that_of_the_records() -> None:
-    schema = trace_schema()
-
-    assert [(field.name, str(field.type)) for field in schema] == list(TRACE_FIELDS)
-    assert schema.metadata == {b"timebound.trace.version": str(TRACE_SCHEMA_VERSION).encode()}
+def children_of(process_id: int) -> list[int]:
+    tasks = Path(f"/proc/{process_id}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
 
 
-def test_a_run_becomes_one_row_for_each_message() -> None:
-    account = Account()
-    account.is_tracing = True
-    wanted = Subscription("s", "t", price=0.1)
-    for number in (5, 6, 7):
-        message = Message("t", b"abc", 0, False, 1_000, "p", sequence=number)
-        message.promised_ns = 7_000
-        delivery = Delivery(message, 0, False, subscription=wanted, offered_ns=1_100)
-        delivery.sent_ns = 1_400
-        account.delivered("s", delivery, 1_500)
-    [run] = account.take_runs()
-
-    rows = to_table([run]).to_pylist()
-
-    assert [row["message_id"] for row in rows] == [5, 6, 7]
-    assert rows[0] == {
-        "time_ns": 1_500,
-        "message_id": 5,
-        "topic": "t",
-        "publisher": "p",
-        "subscriber": "s",
-        "topic_filter": "t",
-        "qos": 0,
-        "size_bytes": 12,
-        "published_ns": 1_000,
-        "queued_ns": 300,
-        "allowed_ns": 0,
-        "outcome": "in_time",
-        "reason": "",
-        "price_micro": 100_000,
-        "penalty_micro": 0,
-        "hop": 0,
-        "link": "s",
-        "sent_ns": 1_400,
-        "promised_ns": 7_000,
-    }
+def is_running(process_id: int) -> bool:
+    return Path(f"/proc/{process_id}/cmdline").exists()
 
 
-def test_rows_are_written_in_order_and_none_is_lost(tmp_path: Path) -> None:
+def writing_process(path: Path) -> int:
+    """The process that writes to a folder."""
+    [found] = [
+        child
+        for child in children_of(os.getpid())
+        if str(path).encode() in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+    ]
+    return found
+
+
+def test_what_is_handed_over_is_written(tmp_path: Path) -> None:
     writer = TraceWriter(tmp_path, "node1", MANY)
     for start in range(1, 1_001, 100):
-        writer.write(runs_of(100, start=start))
+        writer.write(batch_of(100, start=start))
     writer.close()
 
     rows = read(tmp_path)
 
     assert [row["message_id"] for row in rows] == list(range(1, 1_001))
-    assert Counter(row["outcome"] for row in rows) == {"in_time": 667, "dropped": 333}
     assert (writer.rows_written, writer.rows_lost) == (1_000, 0)
-    [part] = parts(tmp_path)
-    file = pq.ParquetFile(part)
-    assert [(field.name, str(field.type)) for field in file.schema_arrow] == list(TRACE_FIELDS)
-    assert file.metadata.metadata[b"timebound.trace.version"] == str(TRACE_SCHEMA_VERSION).encode()
-    assert part.parent.name == "node=node1"
-    assert part.parent.parent.name == time.strftime("date=%Y-%m-%d", time.gmtime())
+    assert {part.parent.name for part in parts(tmp_path)} == {"node=node1"}
 
 
-def test_a_file_is_closed_at_its_size(tmp_path: Path) -> None:
-    writer = TraceWriter(tmp_path, "n", TraceLimits(1_024, 3_600.0, 1 << 40))
-    for start in range(1, 5):
-        rows = len(parts(tmp_path))
-        writer.write(runs_of(1_000, start=start * 1_000))
-        wait_until(lambda rows=rows: len(parts(tmp_path)) > rows)  # type: ignore[misc]  # bound here
-
-    assert len(parts(tmp_path)) == 4
-    writer.close()
-    assert len(read(tmp_path)) == 4_000
-
-
-def test_a_file_is_closed_at_its_age(tmp_path: Path) -> None:
+def test_a_file_is_put_in_its_place_when_it_is_old_though_nothing_more_comes(tmp_path: Path) -> None:
     writer = TraceWriter(tmp_path, "n", TraceLimits(1 << 30, 0.2, 1 << 40))
-    writer.write(runs_of(3))
+    writer.write(batch_of(3))
 
     wait_until(lambda: len(parts(tmp_path)) == 1)
 
     assert len(read(tmp_path)) == 3
     writer.close()
     assert len(parts(tmp_path)) == 1
-
-
-def test_a_file_is_hidden_until_it_is_complete(tmp_path: Path) -> None:
-    writer = TraceWriter(tmp_path, "n", MANY)
-    writer.write(runs_of(3))
-    wait_until(lambda: writer.rows_written == 3)
-
-    assert parts(tmp_path) == []
-    [hidden] = tmp_path.glob("date=*/node=n/.*")
-    assert hidden.name.endswith(".tmp")
-
-    writer.close()
-    assert len(parts(tmp_path)) == 1
-    assert not hidden.exists()
-
-
-def test_the_oldest_files_go_when_all_are_too_large(tmp_path: Path) -> None:
-    writer = TraceWriter(tmp_path, "n", TraceLimits(1_024, 3_600.0, 1 << 40))
-    writer.write(runs_of(1_000))
-    wait_until(lambda: len(parts(tmp_path)) == 1)
-    size = parts(tmp_path)[0].stat().st_size
-    writer.close()
-    writer = TraceWriter(tmp_path, "n", TraceLimits(1_024, 3_600.0, 3 * size))
-    for start in range(2, 8):
-        last = parts(tmp_path)[-1]
-        writer.write(runs_of(1_000, start=start * 1_000))
-        wait_until(lambda last=last: parts(tmp_path)[-1] > last)  # type: ignore[misc]  # bound here
-    writer.close()
-
-    assert sum(part.stat().st_size for part in parts(tmp_path)) <= 3 * size
-    rows = read(tmp_path)
-    assert rows[-1]["message_id"] == 7_999
-    assert rows[0]["message_id"] > 3_000
-
-
-def test_what_an_earlier_run_left_unfinished_is_swept(tmp_path: Path) -> None:
-    folder = tmp_path / "date=2026-01-01" / "node=n"
-    folder.mkdir(parents=True)
-    (folder / ".part-1-000001.parquet.tmp").write_bytes(b"half a file")
-    other = tmp_path / "date=2026-01-01" / "node=m" / ".part-1-000001.parquet.tmp"
-    other.parent.mkdir()
-    other.write_bytes(b"another broker is writing this")
-
-    TraceWriter(tmp_path, "n", MANY).close()
-
-    assert list(folder.iterdir()) == []
-    assert other.exists()
-
-
-def test_a_disk_that_refuses_costs_records_and_not_the_broker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer = TraceWriter(tmp_path / "trace", "n", MANY)
-    (tmp_path / "trace").rmdir()
-    (tmp_path / "trace").write_text("a file where the folder was")
-    writer.write(runs_of(5))
-    wait_until(lambda: writer.rows_lost == 5)
-    (tmp_path / "trace").unlink()
-    writer.write(runs_of(7))
-    writer.close()
-
-    assert len(read(tmp_path / "trace")) == 7
-    assert (writer.rows_written, writer.rows_lost) == (7, 5)
-
-
-@pytest.mark.parametrize(("refusals", "saved"), [(1, 3), (2, 0)])
-def test_a_disk_that_is_full_costs_no_records_but_those_it_has_no_room_for(
-    tmp_path: Path, refusals: int, saved: int
-) -> None:
-    writer = TraceWriter(tmp_path, "n", MANY)
-    writer.write(runs_of(3))
-    wait_until(lambda: writer.rows_written == 3)
-    assert writer._file is not None
-    FullDisk.under(writer._file._file, refusals=refusals)
-
-    writer.write(runs_of(5))
-    wait_until(lambda: writer.rows_lost > 0)
-    writer.write(runs_of(7))
-    writer.close()
-
-    assert len(read(tmp_path)) == saved + 7
-    assert (writer.rows_written, writer.rows_lost) == (saved + 7, 8 - saved)
-    assert not list(tmp_path.rglob(".*"))
-
-
-def test_a_disk_that_has_no_room_for_the_end_of_a_file_costs_its_records(tmp_path: Path) -> None:
-    writer = TraceWriter(tmp_path, "n", MANY)
-    writer.write(runs_of(3))
-    wait_until(lambda: writer.rows_written == 3)
-    assert writer._file is not None
-    FullDisk.under(writer._file._file, refusals=1)
-
-    writer.close()
-
-    assert (writer.rows_written, writer.rows_lost) == (0, 3)
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert (writer.rows_written, writer.rows_lost) == (3, 0)
 
 
 def test_more_than_may_wait_is_counted_as_lost(tmp_path: Path) -> None:
@@ -248,8 +79,8 @@ def test_more_than_may_wait_is_counted_as_lost(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("timebound.node.trace.PENDING_BYTES_MAX", 0)
-        writer.write(runs_of(11))
-    writer.write(runs_of(10))
+        writer.write(batch_of(11))
+    writer.write(batch_of(10))
     writer.close()
 
     assert (writer.rows_written, writer.rows_lost) == (10, 11)
@@ -259,24 +90,63 @@ def test_more_than_may_wait_is_counted_as_lost(tmp_path: Path) -> None:
 def test_what_was_written_waits_no_more(tmp_path: Path) -> None:
     writer = TraceWriter(tmp_path, "n", MANY)
     for _ in range(2):
-        writer.write(runs_of(10))
+        writer.write(batch_of(10))
         wait_until(lambda: writer._pending_bytes == 0)
     writer.close()
 
     assert (writer.rows_written, writer.rows_lost) == (20, 0)
 
 
-def test_runs_that_wait_are_written_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("timebound.node.trace.GROUP_RUNS", 5)
-    writer = TraceWriter(tmp_path, "n", MANY)
-    for start in (1, 5, 9, 13):
-        writer.write(runs_of(4, start=start))
+def test_a_disk_that_refuses_is_told_of_and_costs_records_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trace = tmp_path / "trace"
+    writer = TraceWriter(trace, "n", MANY)
+    writer.write(batch_of(2))
+    wait_until(lambda: writer.rows_written == 2)
+    trace.rename(tmp_path / "gone")
+    trace.write_text("a file where the folder was")
+    writer.write(batch_of(5))
     writer.close()
 
-    [part] = parts(tmp_path)
+    # The file is open, so that it takes the records; but it has no place to go any more.
+    assert (writer.rows_written, writer.rows_lost) == (0, 7)
+    assert "trace lost 7 records" in caplog.text
 
-    assert pq.ParquetFile(part).num_row_groups >= 2
-    assert [row["message_id"] for row in read(tmp_path)] == list(range(1, 17))
+
+def test_a_process_that_ends_by_itself_costs_what_is_not_in_a_complete_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = TraceLimits(1_024, 3_600.0, 1 << 40)
+    writer = TraceWriter(tmp_path, "n", limits)
+    writer.write(batch_of(1_000))
+    wait_until(lambda: writer.rows_written == 1_000)
+    assert len(parts(tmp_path)) == 1
+    writer.write(batch_of(3, start=2_000))
+    wait_until(lambda: writer.rows_written == 1_003)
+
+    os.kill(writing_process(tmp_path), signal.SIGKILL)
+    writer.write(batch_of(5, start=3_000))
+    wait_until(lambda: writer.rows_lost == 8)
+    writer.write(batch_of(7, start=4_000))
+    writer.close()
+
+    ids = [row["message_id"] for row in read(tmp_path)]
+    assert ids == [*range(1, 1_001), *range(4_000, 4_007)]
+    assert (writer.rows_written, writer.rows_lost) == (1_007, 8)
+    assert "trace lost 8 records: the process that writes it ended with code -9" in caplog.text
+    assert not list(tmp_path.rglob(".*"))
+
+
+def test_a_missing_package_is_named_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+    with pytest.raises(ConfigError, match=r"tracing needs the package numpy; .*timebound\[trace\]"):
+        TraceWriter(tmp_path / "trace", "n", MANY)
+
+    assert not (tmp_path / "trace").exists()
 
 
 CONFIG = """
@@ -347,7 +217,7 @@ def test_messages_within_a_contract_carry_what_was_promised(start_broker: StartB
     assert all(row["published_ns"] <= row["sent_ns"] <= row["time_ns"] for row in rows)
 
 
-def test_a_killed_broker_leaves_nothing_that_cannot_be_read(start_broker: StartBroker) -> None:
+def test_the_trace_of_a_killed_broker_is_brought_to_its_end(start_broker: StartBroker) -> None:
     process = start_broker(CONFIG)
     trace = process.folder / "trace"
     with join(process.port) as peer:
@@ -356,11 +226,32 @@ def test_a_killed_broker_leaves_nothing_that_cannot_be_read(start_broker: StartB
         peer.expect_publish("t", b"x")
         wait_until(lambda: any(trace.glob("date=*/node=*/.*")))
     process.kill()
-    assert parts(trace) == []
-    os.rename(trace, process.folder / "kept")
 
-    config = CONFIG.replace('"trace"', f'"{process.folder / "kept"}"')
-    second = start_broker(config)
-    second.stop()
+    wait_until(lambda: len(parts(trace)) == 1)
 
-    assert [path for path in (process.folder / "kept").rglob("*") if path.is_file()] == []
+    assert [row["topic"] for row in read(trace)] == ["t"]
+    assert not list(trace.glob("date=*/node=*/.*"))
+
+
+def test_who_stops_all_processes_of_a_broker_loses_no_records(start_broker: StartBroker) -> None:
+    process = start_broker(CONFIG)
+    with join(process.port) as peer:
+        peer.subscribe("t")
+        peer.publish("t", b"x")
+        peer.expect_publish("t", b"x")
+    [writing] = children_of(process.process.pid)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        os.kill(writing, number)
+
+    assert process.stop() == 0
+    assert len(read(process.folder / "trace")) == 1
+    assert not is_running(writing)
+
+
+def test_a_broker_leaves_the_work_on_its_trace_to_another_process(start_broker: StartBroker) -> None:
+    process = start_broker(CONFIG)
+
+    loaded = Path(f"/proc/{process.process.pid}/maps").read_text()
+
+    assert "numpy" not in loaded
+    assert "pyarrow" not in loaded

@@ -1,12 +1,45 @@
-"""What stands under a trace in place of a disk."""
+"""Records for traces, what was written of them, and what stands in place of a disk."""
 
 from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
+from timebound.core.account import Account
+from timebound.core.message import Delivery, Message
+from timebound.core.subscription import Subscription
+from timebound.core.trace_log import TraceBatch
 from timebound.node.parquet_runs import RunsFile
+from timebound.records import Reason
+from timebound.units import MILLISECOND
+
+
+def batch_of(count: int, *, start: int = 1) -> TraceBatch:
+    """Records as the account makes them: some in time, every third dropped."""
+    account = Account()
+    account.is_tracing = True
+    wanted = Subscription("s", "t/#", 1, deadline_ns=50 * MILLISECOND, price=2.5, penalty=0.5)
+    for number in range(start, start + count):
+        message = Message(f"t/{number % 2}", b"x" * 10, 1, False, number * 1_000, "p", sequence=number)
+        delivery = Delivery(message, 1, False, subscription=wanted, offered_ns=number * 1_000)
+        if number % 3:
+            delivery.sent_ns = number * 1_000 + 7
+            account.delivered("s", delivery, number * 1_000 + 9)
+        else:
+            account.drop("s", delivery, Reason.HOPELESS, number * 1_000 + 9)
+    return account.trace.take()
+
+
+def parts(path: Path) -> list[Path]:
+    return sorted(path.glob("date=*/node=*/part-*.parquet"))
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [row for part in parts(path) for row in pq.ParquetFile(part).read().to_pylist()]
 
 
 class FullDisk:

@@ -16,7 +16,7 @@ from timebound.core.account import Account
 from timebound.core.message import Delivery, Message
 from timebound.core.subscription import Subscription
 from timebound.errors import ConfigError
-from timebound.node.trace import to_table
+from timebound.node.trace_columns import to_table
 from timebound.pipeline import batch
 from timebound.pipeline.batch import Summary, last_summary, prepare, run
 from timebound.pipeline.cube import cube
@@ -201,7 +201,7 @@ def test_bills_equal_the_counters_of_the_broker(
             account.drop(subscription.client_id, delivery, reason, published_ns + took_ns)
     place = tmp_path_factory.mktemp("bills") / "date=2027-01-15" / "node=n"
     place.mkdir(parents=True)
-    pq.write_table(to_table(account.take_runs()), place / "part-1.parquet")
+    pq.write_table(to_table(account.trace.take()), place / "part-1.parquet")
 
     judged = with_faults(read_trace(spark, place, ["part-1.parquet"]))
     lines = bills(cube(good(judged))).collect()

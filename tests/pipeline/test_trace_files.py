@@ -1,4 +1,4 @@
-"""Trace files as a broker writes them, run by run: Spark reads every way in which they may be encoded."""
+"""Trace files as a broker writes them: Spark reads every way in which they may be encoded."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from tests.pipeline.traces import SPARK_TIMEOUT_S, START
 
+from timebound.core.account import Account
 from timebound.core.message import Delivery, Message
 from timebound.core.subscription import Subscription
-from timebound.core.trace_run import TraceKind, TraceRun
+from timebound.core.trace_log import TraceBatch
 from timebound.node.trace import TraceLimits, TraceWriter
 from timebound.pipeline.io import read_trace, trace_files
 
@@ -20,28 +21,33 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(SPARK_TIMEOU
 LIMITS = TraceLimits(file_bytes_max=1 << 30, file_age_max_s=3_600.0, disk_bytes_max=1 << 40)
 
 
-def runs_of(subscribers: int, rows_of_run: int) -> list[TraceRun]:
+def batch_of(subscribers: int, rows_of_run: int) -> TraceBatch:
     """A message after the other to all subscribers, so many read at once."""
-    kinds = []
-    for number in range(subscribers):
-        wanted = Subscription(f"s{number}", f"t/{number}")
-        delivery = Delivery(Message("t", b"x", 0, False, START, "p"), 0, False, subscription=wanted)
-        kinds.append(TraceKind(wanted.client_id, delivery, wanted, "in_time", ""))
-    return [
-        TraceRun(kind, time_ns + 2, time_ns, time_ns + 1, time_ns + 2, batch * rows_of_run, rows_of_run)
-        for batch in range(3)
-        for time_ns in [START + batch * 1_000_003]
-        for kind in kinds
-    ]
+    account = Account()
+    account.is_tracing = True
+    subscriptions = [Subscription(f"s{number}", f"t/{number}") for number in range(subscribers)]
+    for batch in range(3):
+        published_ns = START + batch * 1_000_003
+        messages = [
+            Message("t", b"x", 0, False, published_ns, "p", sequence=batch * rows_of_run + number)
+            for number in range(rows_of_run)
+        ]
+        for wanted in subscriptions:
+            copies = [
+                Delivery(one, 0, False, subscription=wanted, offered_ns=published_ns + 1) for one in messages
+            ]
+            for copy in copies:
+                copy.sent_ns = published_ns + 2
+            account.delivered_now(wanted.client_id, copies, 0, published_ns + 2)
+    return account.trace.take()
 
 
 @pytest.mark.parametrize(("subscribers", "rows_of_run"), [(1, 70), (300, 1), (300, 70)])
 def test_spark_reads_what_the_runs_stand_for(
     spark: SparkSession, tmp_path: Path, subscribers: int, rows_of_run: int
 ) -> None:
-    runs = runs_of(subscribers, rows_of_run)
     writer = TraceWriter(tmp_path, "n", LIMITS)
-    writer.write(runs)
+    writer.write(batch_of(subscribers, rows_of_run))
     writer.close()
 
     [files] = trace_files(tmp_path).values()
@@ -49,10 +55,12 @@ def test_spark_reads_what_the_runs_stand_for(
     found = frame.select("message_id", "time_ns", "published_ns", "subscriber", "qos", "hop").collect()
 
     assert [tuple(row) for row in found] == [
-        (run.message_id + number, run.time_ns, run.published_ns, run.kind.client_id, 0, 0)
-        for run in runs
-        for number in range(run.count)
+        (batch * rows_of_run + number, published_ns + 2, published_ns, f"s{subscriber}", 0, 0)
+        for batch in range(3)
+        for published_ns in [START + batch * 1_000_003]
+        for subscriber in range(subscribers)
+        for number in range(rows_of_run)
     ]
-    last_ns = runs[-1].time_ns
+    last_ns = START + 2 * 1_000_003 + 2
     assert frame.where(F.col("time_ns") >= last_ns).count() == subscribers * rows_of_run
     assert frame.where(F.col("time_ns") > last_ns).count() == 0

@@ -12,14 +12,12 @@ from typing import Final
 
 from timebound.core.message import Delivery, Message
 from timebound.core.subscription import Subscription
-from timebound.core.trace_run import TraceKind, TraceRun, count_alike
+from timebound.core.trace_log import TraceLog
 from timebound.records import Outcome, Reason
 
 IN_TIME: Final = Outcome.IN_TIME.value
 LATE: Final = Outcome.LATE.value
 DROPPED: Final = Outcome.DROPPED.value
-# Kinds of records that are remembered, some megabytes of them; beyond, all are forgotten and made again.
-KINDS_MAX: Final = 10_000
 
 
 class Missed:
@@ -37,14 +35,9 @@ class Missed:
 
 
 class Account:
-    """Totals of all pairs since start, the rows of a trace, and what was missed."""
+    """Totals of all pairs since start, their trace, and what was missed."""
 
     __slots__ = (
-        "_kind",
-        "_kinds",
-        "_kinds_of_topics",
-        "_kinds_remembered",
-        "_run",
         "dropped",
         "earned_micro",
         "in_time",
@@ -53,7 +46,7 @@ class Account:
         "matched",
         "missed",
         "paid_micro",
-        "runs",
+        "trace",
     )
 
     def __init__(self) -> None:
@@ -64,60 +57,57 @@ class Account:
         self.earned_micro = 0
         self.paid_micro = 0
         self.is_tracing = False
-        self.runs: list[TraceRun] = []
-        self._kind: TraceKind | None = None  # of the latest record
-        # Kinds that were made, by session and outcome, then by topic; and those of the latest record.
-        self._kinds: dict[tuple[str, str], dict[str, TraceKind]] = {}
-        self._kinds_of_topics: dict[str, TraceKind] = {}
-        self._kinds_remembered = 0
-        self._run: TraceRun | None = None  # that the latest record is in; None if it may not grow
+        self.trace = TraceLog()
         self.missed: list[Missed] = []
 
-    def delivered(self, client_id: str, delivery: Delivery, now_ns: int, count: int = 1) -> None:
-        """A copy has reached its session, and so many more as `count_alike` has found to be alike.
-
-        `sent_ns` says when they left.
-        """
-        subscription = delivery.subscription
+    def delivered(self, client_id: str, delivery: Delivery, now_ns: int) -> None:
+        """A copy has reached its session; `sent_ns` says when it left."""
         message = delivery.message
-        if (
-            subscription is not None
-            and not delivery.others
-            and not subscription.deadline_ns
-            and not message.timeout_ns
-        ):
-            self.in_time += count
-            self.earned_micro += subscription.price_micro * count
-            if self.is_tracing:
-                self._trace(client_id, delivery, subscription, IN_TIME, "", now_ns, count)
-            return
         for one in pairs(delivery):
             allowed_ns = message.allowed_ns(one)
             if allowed_ns and delivery.sent_ns - message.published_ns > allowed_ns:
-                self.late += count
-                self.paid_micro += one.penalty_micro * count if one is not None else 0
+                self.late += 1
+                self.paid_micro += one.penalty_micro if one is not None else 0
                 outcome = LATE
             else:
-                self.in_time += count
-                self.earned_micro += one.price_micro * count if one is not None else 0
+                self.in_time += 1
+                self.earned_micro += one.price_micro if one is not None else 0
                 outcome = IN_TIME
             if self.is_tracing:
-                self._trace(client_id, delivery, one, outcome, "", now_ns, count)
+                self.trace.add(client_id, delivery, one, outcome, "", now_ns)
 
     def delivered_now(self, client_id: str, deliveries: list[Delivery], first: int, now_ns: int) -> None:
-        """Those from `first` on were sent now; those of QoS 0 have thereby reached their session.
+        """Those from `first` on were sent now; those of QoS 0 have thereby reached their session."""
+        index = first
+        while index < len(deliveries):
+            begin = index
+            index = self._count_untimed(deliveries, index)
+            if index == begin:
+                delivery = deliveries[index]
+                if delivery.qos == 0:
+                    self.delivered(client_id, delivery, now_ns)
+                index += 1
+            elif self.is_tracing:
+                self.trace.add_untimed(client_id, deliveries, begin, index, IN_TIME, now_ns)
 
-        For a trace, those that are alike are taken together: one by one that takes twice the time.
-        """
+    def _count_untimed(self, deliveries: list[Delivery], first: int) -> int:
+        """Count copies of QoS 0 that nothing limits, from `first` on; gives where others begin."""
         index = first
         while index < len(deliveries):
             delivery = deliveries[index]
-            count = 1
-            if delivery.qos == 0:
-                if self.is_tracing:
-                    count = count_alike(deliveries, index)
-                self.delivered(client_id, delivery, now_ns, count)
-            index += count
+            subscription = delivery.subscription
+            if (
+                delivery.qos
+                or subscription is None
+                or delivery.others
+                or subscription.deadline_ns
+                or delivery.message.timeout_ns
+            ):
+                break
+            self.earned_micro += subscription.price_micro
+            index += 1
+        self.in_time += index - first
+        return index
 
     def drop(self, client_id: str, delivery: Delivery, reason: Reason, now_ns: int) -> None:
         """A copy will never reach its session."""
@@ -127,7 +117,7 @@ class Account:
                 self.paid_micro += one.penalty_micro
             self.missed.append(Missed(client_id, delivery.message, one, reason))
             if self.is_tracing:
-                self._trace(client_id, delivery, one, DROPPED, reason.value, now_ns, 1)
+                self.trace.add(client_id, delivery, one, DROPPED, reason.value, now_ns)
 
     def drop_under_way(
         self,
@@ -157,83 +147,7 @@ class Account:
                 self.in_time -= 1
                 self.earned_micro -= one.price_micro if one is not None else 0
             if self.is_tracing:
-                self._untrace(client_id, message.sequence, one)
-
-    def take_runs(self) -> list[TraceRun]:
-        """The trace since the last call."""
-        runs = self.runs
-        self.runs = []
-        self._run = None
-        return runs
-
-    def _untrace(self, client_id: str, message_id: int, subscription: Subscription | None) -> None:
-        """Take the latest such record out of its run: what is behind it becomes a run of its own."""
-        self._run = None
-        runs = self.runs
-        index = len(runs)
-        while index > 0:
-            index -= 1
-            run = runs[index]
-            offset = message_id - run.message_id
-            if not 0 <= offset < run.count:
-                continue
-            kind = run.kind_at(offset)
-            if kind.client_id == client_id and kind.subscription is subscription and not kind.reason:
-                del runs[index]
-                behind = run.count - offset - 1
-                if behind:
-                    runs.insert(index, run.part(message_id + 1, behind))
-                if offset:
-                    runs.insert(index, run.part(run.message_id, offset))
-                return
-
-    def _trace(
-        self,
-        client_id: str,
-        delivery: Delivery,
-        subscription: Subscription | None,
-        outcome: str,
-        reason: str,
-        now_ns: int,
-        count: int,
-    ) -> None:
-        kind = self._kind
-        if kind is None or not kind.describes(client_id, delivery, subscription, outcome, reason):
-            kind = self._find_kind(client_id, delivery, subscription, outcome, reason)
-            self._kind = kind
-        run = self._run
-        if run is not None and run.takes(delivery, now_ns) and run.extend(kind, count):
-            return
-        message = delivery.message
-        run = TraceRun(
-            kind, now_ns, message.published_ns, delivery.offered_ns, delivery.sent_ns, message.sequence, count
-        )
-        self._run = run
-        self.runs.append(run)
-
-    def _find_kind(
-        self, client_id: str, delivery: Delivery, subscription: Subscription | None, outcome: str, reason: str
-    ) -> TraceKind:
-        """One of before, where several take turns: as topics do, or those who get the same messages."""
-        latest = self._kind
-        kinds = self._kinds_of_topics
-        if latest is None or latest.client_id != client_id or latest.outcome is not outcome:
-            kinds = self._kinds.setdefault((client_id, outcome), {})
-            self._kinds_of_topics = kinds
-        topic = delivery.message.topic
-        kind = kinds.get(topic)
-        if kind is not None and kind.describes(client_id, delivery, subscription, outcome, reason):
-            return kind
-        if kind is None:
-            if self._kinds_remembered >= KINDS_MAX:
-                self._kinds_remembered = 0
-                kinds = {}
-                self._kinds_of_topics = kinds
-                self._kinds = {(client_id, outcome): kinds}
-            self._kinds_remembered += 1
-        kind = TraceKind(client_id, delivery, subscription, outcome, reason)
-        kinds[topic] = kind
-        return kind
+                self.trace.remove(client_id, message.sequence, one)
 
 
 def pairs(delivery: Delivery) -> list[Subscription | None]:

@@ -91,6 +91,7 @@ class Distribution:
         if message.retain:
             self._retain(message)
         route = self._index.match(message.topic)
+        message.trace_hint = route.trace_hint
         if not route.is_simple:
             return self._route_selectively(route, message, now_ns)
         count = 0

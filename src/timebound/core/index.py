@@ -13,6 +13,7 @@ from timebound.core.content_index import ContentIndex
 from timebound.core.predicate import Attributes
 from timebound.core.subscription import Subscription
 from timebound.core.topic import has_wildcard, split_share
+from timebound.core.trace_kind import TraceHint
 
 # Routes kept at most; a publisher that invents topics must not fill the memory. At about
 # 300 bytes a route this is some 30 MB; when it is full, the cache starts over.
@@ -82,12 +83,13 @@ class Route:
     `is_simple` says that `plain` alone is the answer and names no session twice.
     """
 
-    __slots__ = ("contents", "groups", "is_simple", "needs_attributes", "plain")
+    __slots__ = ("contents", "groups", "is_simple", "needs_attributes", "plain", "trace_hint")
 
     def __init__(self, leaves: list[Leaf]) -> None:
         self.plain: list[Subscription] = []
         self.contents: list[ContentIndex] = []
         self.groups: list[SharedGroup] = []
+        self.trace_hint = TraceHint()
         for leaf in leaves:
             self.plain.extend(leaf.plain.values())
             self.groups.extend(leaf.groups.values())

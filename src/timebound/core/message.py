@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from timebound.core.subscription import NO_USER_PROPERTIES, Subscription, UserProperties
+from timebound.core.trace_kind import TraceHint
 
 # States of a delivery. QoS 0 never leaves QUEUED; QoS 1 ends from SENT; QoS 2 from RELEASED.
 QUEUED: Final = 0  # waits in the session's queue
@@ -42,6 +43,7 @@ class Message:
         "stored_copies",
         "timeout_ns",
         "topic",
+        "trace_hint",
         "user_properties",
     )
 
@@ -77,6 +79,7 @@ class Message:
         self.stored_copies = 0  # deliveries of it that are in storage
         self.frame_v4 = b""
         self.frame_v5 = b""
+        self.trace_hint: TraceHint | None = None  # for the trace, once it was routed
 
     def is_expired(self, now_ns: int) -> bool:
         return 0 < self.expires_ns <= now_ns

@@ -10,6 +10,7 @@ from typing import Final
 
 from timebound.core.correlation import Correlator, Dependency
 from timebound.core.predicate import Predicate
+from timebound.core.trace_kind import TraceReader
 
 UserProperties = tuple[tuple[str, str], ...]
 NO_USER_PROPERTIES: Final[UserProperties] = ()
@@ -43,6 +44,7 @@ class Subscription:
         "retain_as_published",
         "retain_handling",
         "topic_filter",
+        "trace_reader",
         "user_properties",
         "watchdog_ns",
     )
@@ -87,3 +89,4 @@ class Subscription:
         self.dependency = dependency  # what it waits for (`waits.py`); None: every message at once
         self.watchdog_ns = watchdog_ns
         self.correlator: Correlator | None = None  # the wait under way, while subscribed
+        self.trace_reader: TraceReader | None = None  # for the trace: of its latest record

@@ -19,7 +19,7 @@ from timebound.core.broker import Broker
 from timebound.core.durability import Batch
 from timebound.core.effects import StoreOrder
 from timebound.core.message import Message
-from timebound.core.trace_run import TraceRun
+from timebound.core.trace_log import TraceBatch
 from timebound.node.config_values import InputConfig, Limits
 from timebound.node.input import Input
 from timebound.node.mesh import Mesh
@@ -48,7 +48,7 @@ class BatchStorage(Protocol):
 class TraceSink(Protocol):
     """What the driver needs of a trace."""
 
-    def write(self, runs: list[TraceRun]) -> None: ...
+    def write(self, batch: TraceBatch) -> None: ...
 
 
 class JournalSink(Protocol):
@@ -56,7 +56,7 @@ class JournalSink(Protocol):
 
     def write(self, messages: list[Message]) -> None: ...
 
-    def write_trace(self, runs: list[TraceRun]) -> None: ...
+    def write_trace(self, batch: TraceBatch) -> None: ...
 
     def sync(self, done: Callable[[], None]) -> None: ...
 
@@ -179,7 +179,7 @@ class Driver:
         batch = broker.take_batch()
         if batch is not None:
             self._store(batch)
-        if broker.account.runs:
+        if not broker.account.trace.is_empty():
             self._hand_over_trace()
         if broker.has_ready():
             self.schedule()
@@ -216,11 +216,11 @@ class Driver:
         self.turn()
 
     def _hand_over_trace(self) -> None:
-        runs = self.broker.account.take_runs()
+        batch = self.broker.account.trace.take()
         if self.trace is not None:
-            self.trace.write(runs)
+            self.trace.write(batch)
         if self.journals is not None:
-            self.journals.write_trace(runs)
+            self.journals.write_trace(batch)
 
     def wait_stored(self, done: Callable[[], None]) -> None:
         """Have `done` called, in some thread, when all that was decided so far is on disk."""

@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Final
 
 from timebound.core.message import Message
-from timebound.core.trace_run import TraceRun
+from timebound.core.trace_log import TraceBatch
 from timebound.errors import ConfigError
 from timebound.node.config_values import JournalConfig
 from timebound.node.journal_columns import Intake, Packs
 from timebound.node.journal_log import JournalLog
+from timebound.node.trace_pack import TracePack, TracePacks
 
 logger = logging.getLogger("timebound.journal")
 
@@ -36,7 +37,7 @@ TIDY_S: Final = 1.0
 # What may wait for the disk before publishers have to; the second bounds memory for large messages.
 PENDING_MESSAGES_MAX: Final = 100_000
 PENDING_BYTES_MAX: Final = 256 * 1024 * 1024
-PENDING_RUNS_MAX: Final = 500_000
+PENDING_RECORDS_MAX: Final = 2_000_000
 # Packs that are made to last at a time: what is on disk makes room for more.
 COMMIT_PACKS: Final = 3
 RETRY_S_MIN: Final = 0.1
@@ -65,12 +66,12 @@ class _Load:
 
     def __init__(self, journals: list[Journal]) -> None:
         self.packed = [Packs(journal.log.part_bytes_max) for journal in journals]  # for those of messages
-        self.runs: list[TraceRun] = []
-        self.traced = 0  # journals of the trace that have the runs
+        self.records: list[TracePack] = []  # for those of the trace, when it is being written
+        self.traced = 0  # so many of these have them
         self.waiting: list[Done] = []
 
     def is_empty(self) -> bool:
-        return not (self.runs or self.waiting or any(one.packs for one in self.packed))
+        return not (self.waiting or any(one.packs for one in self.packed))
 
 
 class Journals:
@@ -83,8 +84,9 @@ class Journals:
         self._intake = Intake(self.topic_filters())
         self._lock = threading.Lock()  # over which load is being filled
         self._load = _Load(self._of_messages)
+        self._records = TracePacks()
         self._rows_out = self._bytes_out = 0  # the intake has what came in; each is counted by one thread
-        self._runs_in = self._runs_out = 0
+        self._records_in = self._records_out = 0
         self._is_failing = False
         self._is_awake = False
         self._woken = threading.Event()
@@ -132,12 +134,12 @@ class Journals:
             self._intake.deal(messages, self._load.packed, is_lossy=is_lossy)
         self._wake()
 
-    def write_trace(self, runs: list[TraceRun]) -> None:
+    def write_trace(self, batch: TraceBatch) -> None:
         """Hand over trace records; returns at once."""
         if self._of_trace:
-            self._runs_in += len(runs)
+            self._records_in += batch.count
             with self._lock:
-                self._load.runs += runs
+                self._records.add(batch)
             self._wake()
 
     def sync(self, done: Done) -> None:
@@ -171,13 +173,13 @@ class Journals:
         return (
             self._intake.rows_in - self._rows_out > PENDING_MESSAGES_MAX
             or self._intake.bytes_in - self._bytes_out > PENDING_BYTES_MAX
-            or self._runs_in - self._runs_out > PENDING_RUNS_MAX
+            or self._records_in - self._records_out > PENDING_RECORDS_MAX
         )
 
     # --- the writing thread -----------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._stopping.is_set() or not self._load.is_empty():
+        while not self._stopping.is_set() or not self._load.is_empty() or self._records.packs:
             self._woken.wait(TIDY_S)
             self._hurried.wait(COLLECT_S)
             self._woken.clear()
@@ -185,6 +187,7 @@ class Journals:
             self._is_awake = False  # after the events: what is handed over from here on wakes again
             with self._lock:
                 load, self._load = self._load, _Load(self._of_messages)
+                load.records = self._records.take()
             if not self._write_until_done(load):
                 return
             for done in load.waiting:
@@ -223,13 +226,16 @@ class Journals:
                 raise
         for journal in self._of_trace[load.traced :]:
             try:
-                _append_runs(journal, load.runs)
+                _append_records(journal, load.records)
                 journal.log.commit(time.time_ns())
             except OSError:
                 journal.log.roll_back()
                 raise
             load.traced += 1
-        self._runs_out += len(load.runs)
+        for pack in load.records:
+            self._records_out += pack.count
+            with self._lock:
+                self._records.give_back(pack)
 
     def _write_packs(self, journal: Journal, packed: Packs) -> None:
         """Write some packs: until rows are lost, or a part of the log is full, as parts stay small."""
@@ -263,11 +269,11 @@ class Journals:
                     logger.error("journal %s cannot be tidied up: %s", journal.name, error)
 
 
-def _append_runs(journal: Journal, runs: list[TraceRun]) -> None:
-    from timebound.node.journal_rows import encode_runs
+def _append_records(journal: Journal, packs: list[TracePack]) -> None:
+    from timebound.node.journal_rows import encode_records
 
-    if runs:
-        journal.log.append(encode_runs(runs), time.time_ns())
+    for pack in packs:
+        journal.log.append(encode_records(pack.batch()), time.time_ns())
 
 
 def require_pyarrow(what: str) -> None:

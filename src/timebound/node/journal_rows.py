@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from timebound.core.predicate import Attributes, Predicate
 from timebound.core.topic import matches
-from timebound.core.trace_run import TraceRun
+from timebound.core.trace_log import TraceBatch
 from timebound.node.journal_columns import QOS_MASK, RETAIN_BIT, Pack
-from timebound.node.trace import to_table, trace_schema
+from timebound.node.trace_columns import to_table, trace_schema
 from timebound.records import JOURNAL_FIELDS
 
 _PROPERTIES: Final = pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))
@@ -126,8 +126,8 @@ def _encode_properties(pack: Pack) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(ends), entries, type=_PROPERTIES)
 
 
-def encode_runs(runs: list[TraceRun]) -> pa.RecordBatch:
-    table = to_table(runs).cast(record_schema()).combine_chunks()
+def encode_records(batch: TraceBatch) -> pa.RecordBatch:
+    table = to_table(batch).cast(record_schema()).combine_chunks()
     return table.to_batches()[0]
 
 

@@ -11,7 +11,7 @@ format would allow any number of bits: numpy lays them out, and compression take
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -37,7 +37,7 @@ class Coded:
 
     values: Any  # an array of numbers, or a list of texts
     codes: Any = None  # an array; not needed where there is only one value
-    counts: Any = None  # an array; None = one code for each run
+    counts: Any = None  # an array; None = one code for each run, or one for each row
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,8 @@ class RunsFile:
         self._write(meta.MAGIC)
         self.size_bytes = len(meta.MAGIC)
 
-    def write_group(
-        self, counts: Any, columns: Sequence[Coded | Rising], pause: Callable[[], None] = lambda: None
-    ) -> None:
+    def write_group(self, counts: Any, columns: Sequence[Coded | Rising]) -> None:
         """Add a row group; `counts` are the rows of each run, at least one each, as an array.
-
-        `pause` is called between columns.
 
         Raises:
             OSError: it could not be written. The file is as before.
@@ -99,7 +95,6 @@ class RunsFile:
             chunk = self._add_pages(pages, name, kind, encoded, rows, offset)
             chunks.append(chunk)
             offset += chunk.stored_bytes
-            pause()
         try:
             self._write(b"".join(pages))
         except OSError:
@@ -109,6 +104,9 @@ class RunsFile:
         self.size_bytes = offset
         self.rows += rows
         self._groups.append(meta.row_group(chunks, rows))
+
+    def fileno(self) -> int:
+        return self._file.fileno()
 
     def finish(self) -> None:
         """Write what makes it a whole file, and close it.
@@ -198,12 +196,13 @@ def _encode_coded(
 def _repeated(codes: Any, counts: Any, rows: int, width: int) -> bytes:
     """Codes of so many bytes: each with how often it stands, or where that is seldom, one by one."""
     starts = _starts(codes)
+    is_by_row = len(codes) == rows
     if len(starts) * ROWS_PER_RUN_MIN > rows:
         groups = -(-rows // 8)
         each = np.zeros(groups * 8, f"<u{width}")
-        each[:rows] = np.repeat(codes, counts)
+        each[:rows] = codes if is_by_row else np.repeat(codes, counts)
         return varint(groups << 1 | 1) + each.tobytes()
-    repeats = np.add.reduceat(counts, starts)
+    repeats = np.diff(starts, append=rows) if is_by_row else np.add.reduceat(counts, starts)
     # A count takes as many bytes as the largest: leading zeros, seven bits a byte, change nothing.
     count_bytes = -(-(int(repeats.max()) << 1).bit_length() // 7)
     parts = np.empty((len(starts), count_bytes + width), np.uint8)

@@ -1,78 +1,89 @@
-"""Runs of trace records on their way to the writing thread, packed as plain numbers.
+"""Trace records on their way from the event loop to the threads that write them.
 
-Runs that waited as objects would cost the event loop more than making them does: the writing thread reads
-them number by number, and the loop stands still as long, because only one of them has the interpreter's
-lock. Numbers in one piece of memory are read by numpy as they are. Packing costs the loop 0.2 µs a run,
-and a run that is let go in the turn in which it was made leaves its memory, still in the cache, to the next.
-
-This is all that the event loop does for a trace beside making the runs; it is compiled where a compiler is
-at hand.
+They stay the numbers that the broker's log has made of them (`core/trace_log.py`), which numpy reads as they
+lie. As objects they would be read one by one, and the event loop would stand still as long, because only one
+thread has the interpreter's lock.
 """
 
 from __future__ import annotations
 
-import struct
 from typing import Final
 
-from timebound.core.trace_run import TraceKind, TraceRun
+from librt.strings import BytesWriter
 
-# The numbers of a run, in the order in which they lie in memory.
-PACKED: Final = ("count", "kind", "time_ns", "message_id", "published_ns", "offered_ns", "sent_ns")
-# Native order: anything else packs byte by byte.
-MIXED: Final = -1  # in place of a kind: those of the records stand apart
-_pack: Final = struct.Struct(f"{len(PACKED)}q").pack
+from timebound.core.trace_kind import TraceKind, TraceReader
+from timebound.core.trace_log import TraceBatch
+
+PACK_BYTES: Final = 1 << 21  # from which on the next one begins: 130,000 records that all differ
+SPARE_MAX: Final = 8
 
 
-class RunPack:
-    """Runs one behind the other; their kinds stand beside them, each once, by number."""
+class TracePack:
+    """Batches one behind the other, all with kinds and readers of the same tables."""
 
-    __slots__ = ("kinds", "mixed", "numbers", "rows", "runs", "size_bytes")
+    __slots__ = ("_rows", "_runs", "count", "kinds", "readers", "size_bytes")
+
+    def __init__(self, kinds: list[TraceKind], readers: list[TraceReader]) -> None:
+        self.count = 0  # of records
+        self.size_bytes = 0
+        self.kinds = kinds
+        self.readers = readers
+        self._runs = BytesWriter()
+        self._rows = BytesWriter()
+
+    def add(self, batch: TraceBatch) -> None:
+        self.count += batch.count
+        self.size_bytes += batch.size_bytes()
+        self._runs.write(batch.runs)
+        self._rows.write(batch.rows)
+
+    def batch(self) -> TraceBatch:
+        """All records as one batch, which does not change any more."""
+        runs, rows = self._runs.getvalue(), self._rows.getvalue()
+        return TraceBatch(self.count, self.kinds, self.readers, runs, rows)
+
+    def clear(self, kinds: list[TraceKind], readers: list[TraceReader]) -> None:
+        """Begin again with the same memory."""
+        self.count = 0
+        self.size_bytes = 0
+        self.kinds = kinds
+        self.readers = readers
+        self._runs.truncate(0)
+        self._rows.truncate(0)
+
+
+class TracePacks:
+    """Packs that wait to be written, and those whose memory waits to be used again.
+
+    Memory that is new each time costs the event loop more than filling it does: the system hands it out page
+    by page, and each page takes as long as some messages.
+    """
+
+    __slots__ = ("_spare", "packs")
 
     def __init__(self) -> None:
-        self.numbers = bytearray()
-        self.mixed = bytearray()  # the kind of each record of runs that have several, in 32 bits
-        self.kinds: dict[TraceKind, int] = {}
-        self.runs = 0
-        self.rows = 0  # records that they stand for
-        self.size_bytes = 0
+        self.packs: list[TracePack] = []
+        self._spare: list[TracePack] = []
 
-    def add(self, runs: list[TraceRun]) -> int:
-        """Pack runs; gives the bytes that they take."""
-        parts: list[bytes] = []
-        for run in runs:
-            if run.kinds is None:
-                number = self._number_of(run.kind)
+    def add(self, batch: TraceBatch) -> None:
+        """Put a batch behind those before it, in another pack if that is large or has other tables."""
+        packs = self.packs
+        if not packs or packs[-1].kinds is not batch.kinds or packs[-1].size_bytes >= PACK_BYTES:
+            if self._spare:
+                pack = self._spare.pop()
+                pack.clear(batch.kinds, batch.readers)
             else:
-                number = MIXED
-                numbers = [self._number_of(kind) for kind in run.kinds]
-                self.mixed += struct.pack(f"{len(numbers)}i", *numbers)
-            self.rows += run.count
-            parts.append(
-                _pack(
-                    run.count,
-                    number,
-                    run.time_ns,
-                    run.message_id,
-                    run.published_ns,
-                    run.offered_ns,
-                    run.sent_ns,
-                )
-            )
-        self.numbers += b"".join(parts)
-        self.runs += len(runs)
-        added_bytes = len(self.numbers) + len(self.mixed) - self.size_bytes
-        self.size_bytes += added_bytes
-        return added_bytes
+                pack = TracePack(batch.kinds, batch.readers)
+            packs.append(pack)
+        packs[-1].add(batch)
 
-    def _number_of(self, kind: TraceKind) -> int:
-        number = self.kinds.get(kind)
-        if number is None:
-            number = len(self.kinds)
-            self.kinds[kind] = number
-        return number
+    def take(self) -> list[TracePack]:
+        """Those that wait now."""
+        packs = self.packs
+        self.packs = []
+        return packs
 
-
-def pack_runs(runs: list[TraceRun]) -> RunPack:
-    pack = RunPack()
-    pack.add(runs)
-    return pack
+    def give_back(self, pack: TracePack) -> None:
+        """A pack that was written; nothing that was made of it may need its memory any more."""
+        if len(self._spare) < SPARE_MAX:
+            self._spare.append(pack)

@@ -1,0 +1,82 @@
+"""What many trace records have in common: it stands once, and records say its number.
+
+A record is made of a message's part, which all who get that message share, and a reader's part, which all
+messages share that one subscription gets on the same terms.
+"""
+
+from __future__ import annotations
+
+
+class TraceKind:
+    """Of messages: where they come from, and what they were given to arrive."""
+
+    __slots__ = ("hops", "kinds", "number", "promised_ns", "publisher", "timeout_ns", "topic")
+
+    def __init__(
+        self,
+        kinds: list[TraceKind],
+        topic: str,
+        publisher: str,
+        timeout_ns: int,
+        promised_ns: int,
+        hops: int,
+    ) -> None:
+        self.kinds = kinds  # among which it has its number
+        self.number = len(kinds)
+        self.topic = topic
+        self.publisher = publisher
+        self.timeout_ns = timeout_ns
+        self.promised_ns = promised_ns
+        self.hops = hops
+
+
+class TraceHint:
+    """The kind that the latest message of a topic was of: likely also that of the next one."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self) -> None:
+        self.kind: TraceKind | None = None
+
+
+class TraceReader:
+    """Of pairs: whose they are, on what terms, and what became of them."""
+
+    __slots__ = (
+        "allowed_ns",
+        "client_id",
+        "link",
+        "number",
+        "outcome",
+        "penalty_micro",
+        "price_micro",
+        "qos",
+        "readers",
+        "reason",
+        "topic_filter",
+    )
+
+    def __init__(
+        self,
+        readers: list[TraceReader],
+        client_id: str,
+        topic_filter: str,
+        price_micro: int,
+        penalty_micro: int,
+        outcome: str,
+        reason: str,
+        qos: int,
+        allowed_ns: int,
+        link: str,
+    ) -> None:
+        self.readers = readers  # among which it has its number
+        self.number = len(readers)
+        self.client_id = client_id
+        self.topic_filter = topic_filter
+        self.price_micro = price_micro
+        self.penalty_micro = penalty_micro
+        self.outcome = outcome
+        self.reason = reason
+        self.qos = qos
+        self.allowed_ns = allowed_ns
+        self.link = link
