@@ -364,6 +364,23 @@ def test_what_is_taken_back_leaves_the_kinds_and_sizes_of_the_others() -> None:
     ] == [(0, "t/0", 11), (2, "t/2", 31), (3, "t/3", 41)]
 
 
+def test_of_messages_without_an_id_as_many_are_taken_back_as_said_and_none_that_was_dropped() -> None:
+    account = tracing()
+    wanted = Subscription("s", "t")
+    copies = [copy_of(wanted, 0) for _ in range(4)]
+    for time_ns, copy in enumerate(copies[:3]):
+        account.delivered("s", copy, time_ns)
+    account.drop("s", copies[3], Reason.HOPELESS, 3)
+
+    account.retract("s", copies[2])
+    account.retract("s", copies[1])
+
+    assert [(record.time_ns, record.reader.reason) for record in account.trace.take().records()] == [
+        (0, ""),
+        (3, "hopeless"),
+    ]
+
+
 def test_what_was_taken_back_does_not_concern_later_records() -> None:
     account = tracing()
     wanted = Subscription("s", "t")

@@ -138,6 +138,37 @@ def test_a_process_that_ends_by_itself_costs_what_is_not_in_a_complete_file(
     assert not list(tmp_path.rglob(".*"))
 
 
+def test_a_process_that_cannot_be_started_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = TraceWriter(tmp_path, "n", MANY)
+    os.kill(writing_process(tmp_path), signal.SIGKILL)
+    program = writer._command[0]
+    writer._command[0] = str(tmp_path / "nothing")
+    writer.write(batch_of(3))
+    wait_until(lambda: writer.rows_lost == 3)
+    writer.write(batch_of(5))
+    wait_until(lambda: writer.rows_lost == 8)
+    writer._command[0] = program
+    writer.write(batch_of(7))
+    writer.close()
+
+    assert (writer.rows_written, writer.rows_lost) == (7, 8)
+    assert len(read(tmp_path)) == 7
+    assert "trace lost 5 records: the process that writes it cannot be started" in caplog.text
+
+
+def test_a_process_that_is_killed_at_the_end_costs_what_it_had(tmp_path: Path) -> None:
+    writer = TraceWriter(tmp_path, "n", MANY)
+    writer.write(batch_of(3))
+    wait_until(lambda: writer.rows_written == 3)
+
+    os.kill(writing_process(tmp_path), signal.SIGKILL)
+    writer.close()
+
+    assert (writer.rows_written, writer.rows_lost) == (0, 3)
+
+
 def test_a_missing_package_is_named_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,7 +271,7 @@ def test_who_stops_all_processes_of_a_broker_loses_no_records(start_broker: Star
         peer.publish("t", b"x")
         peer.expect_publish("t", b"x")
     [writing] = children_of(process.process.pid)
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         os.kill(writing, number)
 
     assert process.stop() == 0

@@ -308,7 +308,7 @@ class TraceConfig:
     file_age_max_s: float = setting(
         "duration",
         60.0,
-        "a file is closed at this age; until then readers do not see it, and a crash loses it",
+        "a file is closed at this age; until then readers do not see it, and a loss of power loses it",
         minimum=1,
     )
     disk_bytes_max: int = setting(

@@ -31,6 +31,8 @@ logger = logging.getLogger("timebound.trace")
 PENDING_BYTES_MAX: Final = 112_000_000
 # How often records are collected and sent on, as one row group of a file at least.
 COLLECT_S: Final = 0.5
+# What a terminal or a supervisor tells all processes of a broker.
+_NOT_FOR_IT: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _PIPE_BYTES: Final = 1 << 20  # in one go from one process to the other
 
 
@@ -103,9 +105,11 @@ class TraceWriter:
             self._end(self._child)
 
     def _send(self, pack: TracePack) -> None:
-        if self._child is None:
-            self._child = _Child(self._command)
-        child = self._child
+        try:
+            child = self._child = self._child or _Child(self._command)
+        except OSError as error:
+            self._lose(pack.count, f"the process that writes it cannot be started: {error}")
+            return
         lost_before = child.answer.lost
         try:
             child.write(pack.batch())
@@ -119,29 +123,33 @@ class TraceWriter:
         """Account for what a process that ended by itself leaves behind; the next records start another."""
         self._child = None
         code = child.end()
-        lost = child.sent - child.answer.kept - child.answer.lost
         self._kept_before += child.answer.kept
-        with self._lock:
-            self.rows_lost += lost
-        logger.error("trace lost %d records: the process that writes it ended with code %d", lost, code)
+        lost = child.sent - child.answer.kept - child.answer.lost
+        self._lose(lost, f"the process that writes it ended with code {code}")
 
     def _end(self, child: _Child) -> None:
         lost_before = child.answer.lost
         code = child.end()
         lost = child.sent - child.answer.kept - lost_before
-        with self._lock:
-            self.rows_lost += lost
         child.answer.written = child.answer.kept
         if code:
-            logger.error("trace lost %d records: the process that writes it ended with code %d", lost, code)
+            self._lose(lost, f"the process that writes it ended with code {code}")
+        else:
+            with self._lock:
+                self.rows_lost += lost  # of which it has told
+
+    def _lose(self, rows: int, why: str) -> None:
+        with self._lock:
+            self.rows_lost += rows
+        logger.error("trace lost %d records: %s", rows, why)
 
 
 class _Child:
     """The process that writes, and what it has said."""
 
     def __init__(self, command: list[str]) -> None:
-        # Whoever stops the broker may tell all its processes. This one ends after it: it inherits the mask.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+        # It ends after the broker: it inherits the mask.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_FOR_IT)
         try:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
