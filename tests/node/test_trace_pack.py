@@ -111,6 +111,18 @@ def test_a_batch_stays_whole_however_large() -> None:
     assert pack.size_bytes > 2 * PACK_BYTES
 
 
+def test_nothing_makes_no_pack() -> None:
+    log = TraceLog()
+    wanted = Subscription("s", "t")
+    add(log, 1)
+    log.remove("s", 1, wanted)
+    packs = TracePacks()
+
+    packs.add(log.take())
+
+    assert packs.take() == []
+
+
 def test_taken_packs_are_not_added_to() -> None:
     log = TraceLog()
     packs = TracePacks()

@@ -67,6 +67,8 @@ class TracePacks:
 
     def add(self, batch: TraceBatch) -> None:
         """Put a batch behind those before it, in another pack if that is large or has other tables."""
+        if batch.count == 0:
+            return  # all that came was taken back
         packs = self.packs
         if not packs or packs[-1].kinds is not batch.kinds or packs[-1].size_bytes >= PACK_BYTES:
             if self._spare:
