@@ -5,6 +5,7 @@ The property drives an account as a broker does, against a plain list of records
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -236,6 +237,20 @@ def test_what_knows_kinds_and_readers_of_old_tables_gets_new_ones(is_together: b
     assert [record.kind.topic for record in old.records()][:2] == ["t/0", "t/1"]
     assert new.kinds is not old.kinds
     assert new.readers is not old.readers
+
+
+def test_what_knows_a_kind_or_a_reader_keeps_no_old_table_alive() -> None:
+    account = tracing()
+    wanted, hint = Subscription("s", "t"), TraceHint()
+    account.delivered_now("s", [copy_of(wanted, 1, hint=hint)], 0, 7)
+    fill_tables(account.trace)
+
+    old = account.trace.take()
+
+    assert hint.kind in old.kinds
+    assert wanted.trace_reader in old.readers
+    # One of the batch, and one of the call.
+    assert (sys.getrefcount(old.kinds), sys.getrefcount(old.readers)) == (2, 2)
 
 
 def test_a_message_of_another_kind_than_the_latest_of_its_topic_has_its_own() -> None:

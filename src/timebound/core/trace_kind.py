@@ -7,22 +7,29 @@ messages share that one subscription gets on the same terms.
 from __future__ import annotations
 
 
+class TraceEpoch:
+    """How long numbers count: those of another epoch are forgotten. What knows one keeps no table alive."""
+
+    __slots__ = ()
+
+
 class TraceKind:
     """Of messages: where they come from, and what they were given to arrive."""
 
-    __slots__ = ("hops", "kinds", "number", "promised_ns", "publisher", "timeout_ns", "topic")
+    __slots__ = ("epoch", "hops", "number", "promised_ns", "publisher", "timeout_ns", "topic")
 
     def __init__(
         self,
-        kinds: list[TraceKind],
+        epoch: TraceEpoch,
+        number: int,
         topic: str,
         publisher: str,
         timeout_ns: int,
         promised_ns: int,
         hops: int,
     ) -> None:
-        self.kinds = kinds  # among which it has its number
-        self.number = len(kinds)
+        self.epoch = epoch
+        self.number = number
         self.topic = topic
         self.publisher = publisher
         self.timeout_ns = timeout_ns
@@ -45,20 +52,21 @@ class TraceReader:
     __slots__ = (
         "allowed_ns",
         "client_id",
+        "epoch",
         "link",
         "number",
         "outcome",
         "penalty_micro",
         "price_micro",
         "qos",
-        "readers",
         "reason",
         "topic_filter",
     )
 
     def __init__(
         self,
-        readers: list[TraceReader],
+        epoch: TraceEpoch,
+        number: int,
         client_id: str,
         topic_filter: str,
         price_micro: int,
@@ -69,8 +77,8 @@ class TraceReader:
         allowed_ns: int,
         link: str,
     ) -> None:
-        self.readers = readers  # among which it has its number
-        self.number = len(readers)
+        self.epoch = epoch
+        self.number = number
         self.client_id = client_id
         self.topic_filter = topic_filter
         self.price_micro = price_micro

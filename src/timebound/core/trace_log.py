@@ -17,7 +17,7 @@ from librt.strings import BytesWriter, write_i32_le, write_i64_le
 
 from timebound.core.message import Delivery, Message
 from timebound.core.subscription import Subscription
-from timebound.core.trace_kind import TraceKind, TraceReader
+from timebound.core.trace_kind import TraceEpoch, TraceKind, TraceReader
 
 # What stands in the buffers, in this order: for each record, and for each run.
 ROW_FIELDS: Final = ("alike", "kind", "reader", "size_bytes")
@@ -84,6 +84,7 @@ class TraceLog:
 
     __slots__ = (
         "_count",
+        "_epoch",
         "_first_id",
         "_kind_of",
         "_kinds",
@@ -111,6 +112,7 @@ class TraceLog:
         self._published_ns = 0
         self._offered_ns = 0
         self._sent_ns = 0
+        self._epoch = TraceEpoch()
         self._kinds: list[TraceKind] = []
         self._readers: list[TraceReader] = []
         self._kind_of: dict[_KindKey, TraceKind] = {}
@@ -146,7 +148,7 @@ class TraceLog:
             reader = subscription.trace_reader if subscription is not None else None
             if (
                 reader is None
-                or reader.readers is not self._readers
+                or reader.epoch is not self._epoch
                 or reader.outcome is not outcome
                 or reader.allowed_ns
                 or reader.qos
@@ -177,6 +179,7 @@ class TraceLog:
             batch = _without(batch, self._removed)
             self._removed = []
         if len(self._kinds) + len(self._readers) > KINDS_MAX:
+            self._epoch = TraceEpoch()
             self._kinds = []
             self._readers = []
             self._kind_of = {}
@@ -205,7 +208,7 @@ class TraceLog:
         kind = hint.kind if hint is not None else None
         if (
             kind is None
-            or kind.kinds is not self._kinds
+            or kind.epoch is not self._epoch
             or kind.publisher != message.publisher
             or kind.timeout_ns != message.timeout_ns
             or kind.promised_ns != message.promised_ns
@@ -236,7 +239,7 @@ class TraceLog:
         key = (message.topic, message.publisher, message.timeout_ns, message.promised_ns, message.hops)
         kind = self._kind_of.get(key)
         if kind is None:
-            kind = TraceKind(self._kinds, *key)
+            kind = TraceKind(self._epoch, len(self._kinds), *key)
             self._kinds.append(kind)
             self._kind_of[key] = kind
         return kind
@@ -257,7 +260,7 @@ class TraceLog:
         key = (client_id, topic_filter, price_micro, penalty_micro, outcome, reason, qos, allowed_ns, link)
         reader = self._reader_of.get(key)
         if reader is None:
-            reader = TraceReader(self._readers, *key)
+            reader = TraceReader(self._epoch, len(self._readers), *key)
             self._readers.append(reader)
             self._reader_of[key] = reader
         if subscription is not None:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from timebound.core.trace_kind import TraceKind, TraceReader
+from timebound.core.trace_kind import TraceEpoch, TraceKind, TraceReader
 from timebound.core.trace_log import TraceBatch
 
 _HEAD: Final = Struct("<4q")
@@ -95,6 +95,7 @@ class FrameReader:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._epoch = TraceEpoch()
         self._kinds: list[TraceKind] = []
         self._readers: list[TraceReader] = []
 
@@ -113,12 +114,13 @@ class FrameReader:
 
     def _take_over(self, tables: Tables) -> None:
         if tables.is_new:
+            self._epoch = TraceEpoch()
             self._kinds = []
             self._readers = []
         for kind in tables.kinds:
-            self._kinds.append(TraceKind(self._kinds, *kind))
+            self._kinds.append(TraceKind(self._epoch, len(self._kinds), *kind))
         for reader in tables.readers:
-            self._readers.append(TraceReader(self._readers, *reader))
+            self._readers.append(TraceReader(self._epoch, len(self._readers), *reader))
 
 
 def send_answer(descriptor: int, answer: Answer) -> None:
