@@ -156,7 +156,7 @@ class _Child:
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        with contextlib.suppress(OSError):  # if it may not be that large
+        with contextlib.suppress(AttributeError, OSError):  # where a pipe cannot be that large
             fcntl.fcntl(self._input(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._frames = FrameWriter(self._input().fileno())
         self.sent = 0  # records
