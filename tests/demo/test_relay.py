@@ -118,6 +118,42 @@ def test_an_idle_link_delays_a_message_by_its_sending_time_only(server: socket.s
     assert 0.0009 <= min(took) < 0.01
 
 
+class SlowWriter:
+    """A socket whose sender is held up for a while behind what it has sent, as a busy machine does it."""
+
+    def __init__(self, inner: socket.socket, pause_s: float) -> None:
+        self._inner = inner
+        self._pause_s = pause_s
+        self.called_s: list[float] = []
+        self.free_s: list[float] = []  # when the sender could go on
+
+    def send(self, content: bytes) -> int:
+        self.called_s.append(time.monotonic())
+        count = self._inner.send(content)
+        time.sleep(self._pause_s)
+        self.free_s.append(time.monotonic())
+        return count
+
+
+def test_a_message_starts_no_sooner_than_it_comes(server: socket.socket) -> None:
+    with ShapingRelay(server.getsockname()[1], RATE) as relay:
+        client, accepted = connect(relay, server)
+        with client, accepted:
+            accepted.sendall(b"x")
+            read(client, 1)
+            [shaped] = [flow for flow in relay._flows if flow.is_shaped]
+            inner = shaped.writer
+            writer = SlowWriter(inner, pause_s=0.02)
+            shaped.writer = writer  # type: ignore[assignment]  # what is used of it
+            for _ in range(2):
+                accepted.sendall(b"x" * 200)
+                read(client, 200)
+            shaped.writer = inner
+
+    # The second came while the relay was held up, which found it only then.
+    assert writer.called_s[1] - writer.free_s[0] > 0.0009
+
+
 def test_little_is_taken_ahead_of_the_link(server: socket.socket) -> None:
     with ShapingRelay(server.getsockname()[1], 1_000) as relay:
         client, accepted = connect(relay, server)

@@ -150,7 +150,7 @@ class ShapingRelay:
     def _pass_on(self, flow: _Flow) -> None:
         """The piece has arrived; the next one starts at once if it is here, else when it comes."""
         now_s = time.monotonic()
-        start_s = max(flow.due_s, now_s - CATCH_UP_S) if _is_waiting(flow.reader) else now_s
+        next_s = max(flow.due_s, now_s - CATCH_UP_S) if _is_waiting(flow.reader) else None
         try:
             count = flow.writer.send(flow.pending)
         except BlockingIOError:
@@ -163,7 +163,10 @@ class ShapingRelay:
         flow.pending = flow.pending[count:]
         if flow.pending:
             flow.due_s = now_s + RETRY_S
-        elif not self._take(flow, start_s) and flow in self._flows:
+            return
+        # What was not here yet has come since, after who knows how long: it starts now.
+        start_s = time.monotonic() if next_s is None else next_s
+        if not self._take(flow, start_s) and flow in self._flows:
             self._selector.register(flow.reader, selectors.EVENT_READ, flow)
 
     def _end(self, flow: _Flow) -> None:
