@@ -226,14 +226,15 @@ def run_round(work: Work, loads: list[tuple[Broker, SteadyLoad]], number: int, t
         side.cpu_ns.append(cpu_ns / max(received, 1))
 
 
-def account_ns(*, is_tracing: bool) -> float:
+def account_ns(*, is_tracing: bool, topics: int = 1) -> float:
     """Processor time that the account takes for one delivery of a batch, records packed if there are any."""
-    subscription = Subscription("reader", "topic")
-    hint = TraceHint()
+    subscription = Subscription("reader", "#")
+    hints = [TraceHint() for _ in range(topics)]
     deliveries = []
     for number in range(BATCH):
-        message = Message("topic", bytes(64), 0, False, 1, "publisher", sequence=number)
-        message.trace_hint = hint
+        topic = number % topics
+        message = Message(f"topic/{topic:02}", bytes(64), 0, False, 1, "publisher", sequence=number)
+        message.trace_hint = hints[topic]
         deliveries.append(Delivery(message, 0, False, subscription=subscription))
     account = Account()
     account.is_tracing = is_tracing
@@ -304,10 +305,11 @@ def main() -> int:
     console = Console(stderr=True)
     trace_bytes = measure(works, arguments.starts, arguments.rounds, arguments.turn, console)
     plain_ns, traced_ns = account_ns(is_tracing=False), account_ns(is_tracing=True)
+    in_turn_ns = account_ns(is_tracing=True, topics=BATCH)
     if arguments.json:
         found = {
             "compiled": is_compiled(),
-            "account_ns": {PLAIN: plain_ns, TRACED: traced_ns},
+            "account_ns": {PLAIN: plain_ns, TRACED: traced_ns, "topics in turn": in_turn_ns},
             "trace_bytes": trace_bytes,
             "works": [as_json(work) for work in works],
         }
@@ -317,7 +319,8 @@ def main() -> int:
         console = Console(width=width)
         console.print(table_of(works, arguments.starts * arguments.rounds))
         console.print(
-            f"account of a delivery: {plain_ns:.1f} ns without a trace, {traced_ns:.1f} ns with one"
+            f"account of a delivery: {plain_ns:.1f} ns without a trace, {traced_ns:.1f} ns with one, "
+            f"{in_turn_ns:.1f} ns where topics take turns"
         )
     return int(arguments.check and any(work.ratio().median < RATIO_MIN for work in works))
 

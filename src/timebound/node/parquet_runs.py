@@ -3,7 +3,7 @@
 Rows that are alike but for a number that counts up are one run. A library that writes Parquet is given
 rows, and looks at each of them in each column; but the format itself has words for "this value, so
 often" and "each one more than the last", so a run need not become rows at all. Measured in a broker
-under full load, in runs of 32: 40 to 80 ns a row of this thread's time in place of 110 to 260.
+under full load, in runs of 32: 40 to 80 ns a row in place of 110 to 260.
 
 Pages are one for each column and row group, because they are small. Numbers take whole bytes where the
 format would allow any number of bits: numpy lays them out, and compression takes the rest away.

@@ -66,7 +66,7 @@ class TracePacks:
         self._spare: list[TracePack] = []
 
     def add(self, batch: TraceBatch) -> None:
-        """Put a batch behind those before it, in another pack if that is large or has other tables."""
+        """Put a batch behind those before it; in another pack if the last is large or has other tables."""
         if batch.count == 0:
             return  # all that came was taken back
         packs = self.packs
