@@ -2,6 +2,7 @@
 #
 #   make run      a broker on 127.0.0.1:1883
 #   make test     the whole test suite, with `make check` first
+#   make test-slow  what takes longer: long torture, full grids, soak
 #   make check    formatter, linter, strict types
 #   make demo     an overloaded broker, its trace, Spark, and a report to read (a few minutes)
 #   make bench    the same work against this broker and others that are installed
@@ -23,7 +24,7 @@ BENCH_PACKAGES := nats-server
 # Where Python is told to keep no bytecode, every broker that a test starts would compile its sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test check demo bench install test-compiled test-plain format packages bench-packages clean
+.PHONY: run test check demo bench install test-compiled test-plain test-slow format packages bench-packages clean
 
 run: install
 	@exec $(BIN)/timebound serve
@@ -88,6 +89,10 @@ test-compiled: $(STAMPS)/package $(STAMPS)/test packages
 # The same sources as plain Python: what the compiler could change.
 test-plain: $(STAMPS)/test packages
 	PYTHONPATH=src $(PYTEST) $(TWO_AT_A_TIME) tests/wire tests/core tests/node
+
+# What takes too long for every change: one at a time, since these measure time on real links.
+test-slow: $(STAMPS)/package $(STAMPS)/test packages
+	$(PYTEST) -m slow
 
 # The whole story from nothing; the last line printed is the path of the finished report.
 demo: $(STAMPS)/package $(STAMPS)/spark

@@ -59,6 +59,7 @@ class Kind:
     program: str = ""
     mqtt_versions: tuple[int, ...] = (4, 5)
     is_compiled: bool = False
+    packages: str = ""  # the folder that Timebound is imported from; empty = as this process does
 
 
 class RunningBroker:
@@ -189,8 +190,9 @@ def running(kind: Kind, *, window: int = 1000) -> Iterator[RunningBroker]:
 
 def _command(kind: Kind, port: int, folder: Path, window: int) -> tuple[list[str], dict[str, str]]:
     # Not the folder we were started in: the broker has its own, so a relative search path would fail.
-    environment = os.environ | {"PYTHONPATH": str(Path(timebound.__file__).parent.parent)}
-    if kind.name in ("timebound", "timebound-pure"):
+    packages = kind.packages or str(Path(timebound.__file__).parent.parent)
+    environment = os.environ | {"PYTHONPATH": packages}
+    if kind.name.startswith("timebound"):
         if kind.name == "timebound-pure":
             # A copy without compiled modules, wherever a build may have left some.
             sources = folder / "src"

@@ -1,0 +1,159 @@
+"""Two builds of this broker in turn: processor time per message, as a ratio with its interval.
+
+    python -m pip install --no-deps --no-build-isolation --target BEFORE .     # in the older checkout
+    python benchmarks/before_after.py BEFORE [--rounds 9] [--only qos0-1to1,flood,storage] [--check]
+
+Every round runs every work on both builds, whoever was second last time first. A work's ratio is
+that of the build this program imports against BEFORE, within a round; what is shown is the median
+of the rounds and a 95 % interval of it (bootstrap over rounds). With --check the exit code is 1
+where a median is above 1.05.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from brokers import Kind, RunningBroker, find_kinds, running
+from compare import make_works
+
+import timebound
+from timebound.bench.handshake import open_connections
+from timebound.bench.load import run_load
+from timebound.bench.options import LoadOptions
+from timebound.wire.codec import Decoder, encode
+from timebound.wire.packets import Pingreq, Pingresp, Publish
+
+RATIO_MAX: Final = 1.05
+RESAMPLES: Final = 2_000
+FLOOD_MESSAGES: Final = 1_000_000
+FLOOD_CHUNK: Final = 500
+STORAGE_SECONDS: Final = 0.3
+
+Measure = Callable[[Kind], dict[str, float]]
+
+
+def measure_works(kind: Kind, *, duration_s: float, names: list[str]) -> dict[str, float]:
+    """Microseconds of the broker per message, for each work of `compare.py`."""
+    found = {}
+    works = make_works(mqtt_version=4, duration_s=duration_s, warmup_s=0.5, window=1000)
+    with running(kind) as broker:
+        for work in works:
+            if work.name in names:
+                before_s = broker.cpu_s()
+                result = run_load(replace(work.options, port=broker.port))
+                found[work.name] = (broker.cpu_s() - before_s) * 1e6 / (result.sent + result.received)
+    return found
+
+
+def measure_flood(kind: Kind) -> dict[str, float]:
+    """Microseconds of the broker per message that nobody subscribes to, from one client and from four."""
+    with running(kind) as broker:
+        return {f"flood-{count}": flood_cost_us(broker, count) for count in (1, 4)}
+
+
+def flood_cost_us(broker: RunningBroker, publishers: int) -> float:
+    connections = open_connections(
+        LoadOptions(port=broker.port), [f"flood-{number}" for number in range(publishers)]
+    )
+    data = encode(Publish("noise/flood", b"x" * 64), 5) * FLOOD_CHUNK
+    before_s = broker.cpu_s()
+    for _ in range(FLOOD_MESSAGES // FLOOD_CHUNK // publishers):
+        for connection in connections:
+            connection.sock.sendall(data)
+    for connection in connections:
+        connection.sock.sendall(encode(Pingreq(), 5))
+        wait_pong(connection.sock.recv)
+        connection.sock.close()
+    return (broker.cpu_s() - before_s) * 1e6 / FLOOD_MESSAGES
+
+
+def wait_pong(receive: Callable[[int], bytes]) -> None:
+    """Wait until everything sent before the ping has been taken in."""
+    decoder = Decoder(5, is_server=False)
+    while not any(isinstance(packet, Pingresp) for packet in decoder.feed(receive(65_536))):
+        pass
+
+
+def measure_storage(kind: Kind) -> dict[str, float]:
+    """Microseconds of processor time per order for storage, by `storage.py` in a process of its own."""
+    program = Path(__file__).with_name("storage.py")
+    done = subprocess.run(
+        [sys.executable, str(program), "--json", "--seconds", str(STORAGE_SECONDS)],
+        env=os.environ | {"PYTHONPATH": kind.packages},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    costs: dict[str, float] = json.loads(done.stdout)
+    return costs
+
+
+def interval(ratios: list[float]) -> tuple[float, float, float]:
+    """Return the median and the ends of its 95 % interval."""
+    draw = random.Random(1)
+    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
+    return statistics.median(ratios), medians[RESAMPLES // 40], medians[-RESAMPLES // 40]
+
+
+def measures(only: list[str], duration_s: float) -> Iterator[Measure]:
+    names = [work.name for work in make_works(mqtt_version=4, duration_s=1.0, warmup_s=0.5, window=1000)]
+    unknown = [name for name in only if name not in [*names, "flood", "storage"]]
+    if unknown:
+        raise SystemExit(f"unknown work {unknown[0]!r}; expected one of {', '.join(names)}, flood, storage")
+    wanted = [name for name in names if not only or name in only]
+    if wanted:
+        yield lambda kind: measure_works(kind, duration_s=duration_s, names=wanted)
+    if not only or "flood" in only:
+        yield measure_flood
+    if not only or "storage" in only:
+        yield measure_storage
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("before", help="folder with the older build")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--duration", type=float, default=2.0, help="measured seconds of each work")
+    parser.add_argument("--only", default="", help="works, with commas")
+    parser.add_argument(
+        "--check", action="store_true", help=f"exit with 1 where a median is above {RATIO_MAX}"
+    )
+    given = parser.parse_args()
+    after = str(Path(timebound.__file__).parent.parent)
+    (ours,) = find_kinds(["timebound"])
+    kinds = [
+        replace(ours, name="timebound-before", packages=given.before),
+        replace(ours, name="timebound-after", packages=after),
+    ]
+    only = [name for name in given.only.split(",") if name]
+    costs: dict[str, list[dict[str, float]]] = {kind.name: [] for kind in kinds}
+    for number in range(given.rounds):
+        for kind in kinds if number % 2 else reversed(kinds):
+            found: dict[str, float] = {}
+            for measure in measures(only, given.duration):
+                found |= measure(kind)
+            costs[kind.name].append(found)
+        print(f"round {number + 1} of {given.rounds} done", file=sys.stderr)
+    before, now = costs["timebound-before"], costs["timebound-after"]
+    print(f"{'processor time per message':<32} {'before µs':>9} {'after µs':>9} {'ratio':>6}  95 % interval")
+    is_met = True
+    for name in before[0]:
+        middle, low, high = interval([new[name] / old[name] for new, old in zip(now, before, strict=True)])
+        old_us, new_us = (statistics.median(row[name] for row in rows) for rows in (before, now))
+        print(f"{name:<32} {old_us:>9.2f} {new_us:>9.2f} {middle:>6.3f}  {low:.3f} to {high:.3f}")
+        is_met = is_met and middle <= RATIO_MAX
+    return 1 if given.check and not is_met else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
