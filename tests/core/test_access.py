@@ -101,13 +101,16 @@ rules = st.builds(
 
 def decide(rule_list: list[AccessRule], user: str, action: str, topic: str) -> bool:
     """First match wins, one topic at a time."""
+    openings = ("$timebound/control/", "$timebound/advertise/", "$timebound/link/", "$timebound/alarm/")
+    if action == "publish" and topic.startswith(("$SYS/", "$timebound/")) and not topic.startswith(openings):
+        return False
     for rule in rule_list:
         if rule.user in ("*", user) and rule.action in ("all", action) and matches(rule.topic_filter, topic):
             return rule.allow
     if action == "subscribe" and matches("$SYS/#", topic):
         return True
     if action == "publish" and topic.startswith("$"):
-        return topic.startswith("$timebound/")
+        return not rule_list if topic.startswith(openings) else False
     return not rule_list
 
 
@@ -164,6 +167,28 @@ def test_with_rules_everything_else_is_denied_but_reading_sys() -> None:
     assert not access.may_subscribe("v", "c", "$timebound/#")
 
 
+def test_findings_and_requests_need_a_rule_once_there_are_any() -> None:
+    topics = ["$timebound/control/weight", "$timebound/link/c", "$timebound/alarm/n/c"]
+    free = AccessList([])
+    ruled = AccessList(parse_access_rules("allow user root all $timebound/#"))
+
+    for topic in topics:
+        assert free.may_publish("", "c", topic)
+        assert ruled.may_publish("root", "c", topic)
+        assert not ruled.may_publish("u", "c", topic)
+    assert ruled.may_publish("u", "c", "$timebound/advertise/a")
+
+
+@pytest.mark.parametrize(
+    "topic", ["$SYS", "$SYS/x", "$timebound", "$timebound/", "$timebound/drops/a", "$timebound/mesh/news"]
+)
+def test_no_rule_opens_the_brokers_own_topics(topic: str) -> None:
+    rules = "allow anyone all #\nallow anyone all $SYS/#\nallow anyone all $timebound/#"
+
+    assert not AccessList(parse_access_rules(rules)).may_publish("root", "c", topic)
+    assert not AccessList([]).may_publish("root", "c", topic)
+
+
 def test_server_topics_can_be_opened_and_closed_by_rules() -> None:
     access = AccessList(
         parse_access_rules(
@@ -171,7 +196,6 @@ def test_server_topics_can_be_opened_and_closed_by_rules() -> None:
         )
     )
 
-    assert access.may_publish("root", "c", "$SYS/x")
     assert not access.may_publish("root", "c", "$timebound/advertise/a")
     assert not access.may_subscribe("root", "c", "$SYS/#")
     assert access.may_subscribe("v", "c", "$SYS/load")

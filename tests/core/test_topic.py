@@ -7,7 +7,16 @@ import re
 import pytest
 from hypothesis import given, settings
 
-from timebound.core.topic import check_filter, has_wildcard, level_count, matches, split_share
+from timebound.core.topic import (
+    FINDINGS,
+    REQUESTS,
+    check_filter,
+    has_wildcard,
+    level_count,
+    matches,
+    reserved_fault,
+    split_share,
+)
 from timebound.errors import FilterError
 
 from .topic_strategies import FILTERS, SHARED_FILTERS, TOPICS, selects
@@ -108,3 +117,26 @@ def test_a_valid_filter_splits_into_group_and_filter(topic_filter: str) -> None:
     assert (f"$share/{group}/{inner}" if group else inner) == topic_filter
     assert has_wildcard(inner) == any(level in ("+", "#") for level in inner.split("/"))
     assert level_count(inner) == len(inner.split("/"))
+
+
+@pytest.mark.parametrize(
+    ("topic", "openings", "is_reserved"),
+    [
+        ("a/b", (), False),
+        ("$other/x", (), False),
+        ("$SYSTEM/x", (), False),
+        ("$timeboundish", (), False),
+        ("$SYS", (), True),
+        ("$SYS/broker/uptime", REQUESTS + FINDINGS, True),
+        ("$timebound/control/weight", (), True),
+        ("$timebound/control/weight", REQUESTS, False),
+        ("$timebound/control/weight", FINDINGS, True),
+        ("$timebound/alarm/n/l", REQUESTS, True),
+        ("$timebound/alarm/n/l", FINDINGS, False),
+        ("$timebound/controlled", REQUESTS, True),
+    ],
+)
+def test_own_topics_are_reserved_but_for_the_openings(
+    topic: str, openings: tuple[str, ...], is_reserved: bool
+) -> None:
+    assert bool(reserved_fault(topic, openings)) is is_reserved

@@ -249,6 +249,33 @@ def test_nobody_publishes_to_the_brokers_topics(broker: BrokerProcess) -> None:
             assert puback(peer, topic).reason_code == NOT_AUTHORIZED
 
 
+OWN_TOPICS = [
+    f"$timebound/{end}" for end in ("drops/a", "missed/a", "watchdog", "every", "mesh/news", "trace")
+]
+OWN_TOPICS += ["$timebound", "$SYS/broker/version"]
+
+
+def test_no_rule_lets_anybody_speak_for_the_broker(start_broker: StartBroker) -> None:
+    allow = "".join(
+        f'[[acl]]\nuser = "*"\nfilter = "{topic_filter}"\n'
+        for topic_filter in ("#", "$timebound/#", "$SYS/#")
+    )
+    broker = start_broker(allow)
+    with join(broker.port) as watcher, join(broker.port) as forger:
+        watcher.subscribe("$timebound/#")
+        for topic in OWN_TOPICS:
+            assert puback(forger, topic).reason_code in (0x90, NOT_AUTHORIZED), topic
+        for topic in (*OWN_TOPICS, "$timebound/control/strategy", "$timebound/link/x"):
+            for version in (5, 4):
+                with Peer(broker.port, version) as peer:
+                    refused = peer.connect("w", will=Will(topic, b"forged"))
+                    assert refused.reason_code in (0x90, 0x88), topic
+                    if version == 5:
+                        reason = f"will: {topic!r} is a topic of the broker's own"
+                        assert refused.properties.reason_string == reason
+        watcher.expect_silence()
+
+
 # --- sessions belong to users ---------------------------------------------------------
 
 

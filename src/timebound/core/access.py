@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from timebound.core.topic import FINDINGS, REQUESTS, reserved_fault
 from timebound.errors import ConfigError, FilterError
 
 PUBLISH: Final = "publish"
@@ -30,6 +31,7 @@ CACHED_TOPIC_LENGTH_MAX: Final = 256
 CACHED_CLIENTS_MAX: Final = 1_024
 
 _SHARE_PREFIX: Final = "$share/"
+_OPENINGS: Final = REQUESTS + FINDINGS
 
 
 class AccessRule:
@@ -200,6 +202,8 @@ class ClientAccess:
         return _default_subscribe(asked, self._has_rules)
 
     def _decide_publish(self, topic: str) -> bool:
+        if reserved_fault(topic, _OPENINGS):
+            return False
         asked = _Pattern(topic)
         for rule in self._publish_rules:
             if rule.pattern.covers(asked):
@@ -241,14 +245,12 @@ _SYS: Final = _Pattern("$SYS/#")
 
 
 def _default_publish(topic: str, has_rules: bool) -> bool:
-    # What begins with $ belongs to the server (MQTT 5, 4.7.2). `$timebound/` is how clients
-    # speak to it, and each request there is checked by what it asks for; changing how the
-    # broker works, or what it believes of a client's link, needs a rule as soon as there are any.
-    if topic[:1] == "$":
-        if topic.startswith(("$timebound/control/", "$timebound/link/")):
-            return not has_rules
-        return topic.startswith("$timebound/")
-    return not has_rules
+    # What begins with $ belongs to the server (MQTT 5, 4.7.2), but for requests and findings. To
+    # advertise a flow is checked by its topic; changing how the broker works, or what it believes
+    # of a client's link, needs a rule as soon as there are any.
+    if topic[:1] == "$" and not topic.startswith(_OPENINGS):
+        return False
+    return not has_rules or topic.startswith("$timebound/advertise/")
 
 
 def _default_subscribe(asked: _Pattern, has_rules: bool) -> bool:

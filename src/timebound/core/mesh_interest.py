@@ -12,10 +12,10 @@ from typing import Final
 from timebound.core.index import SubscriptionIndex
 from timebound.core.mesh_table import MeshSubscription
 from timebound.core.subscription import Subscription
-from timebound.core.topic import split_share
+from timebound.core.topic import OWN_LEVELS, split_share
 
 # Topics of a broker itself; nobody elsewhere publishes to them.
-_OWN_TOPICS: Final = ("$SYS/", "$timebound/")
+_OWN_TOPICS: Final = tuple([level + "/" for level in OWN_LEVELS])
 
 
 class WatchedIndex(SubscriptionIndex):

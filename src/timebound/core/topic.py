@@ -11,6 +11,12 @@ from typing import Final
 from timebound.errors import FilterError
 
 SHARE_PREFIX: Final = "$share/"
+# First levels of the broker's own topics: figures, notices, and requests to it.
+OWN_LEVELS: Final = ("$SYS", "$timebound")
+# What clients may publish there nevertheless, each way in its own part: requests come by PUBLISH and
+# are carried out, never passed on; what a job finds out about links comes as rows over Flight.
+REQUESTS: Final = ("$timebound/control/", "$timebound/advertise/", "$timebound/link/")
+FINDINGS: Final = ("$timebound/link/", "$timebound/alarm/")
 
 
 def check_filter(topic_filter: str) -> None:
@@ -66,6 +72,17 @@ def split_share(topic_filter: str) -> tuple[str, str]:
         return "", topic_filter
     parts = topic_filter.split("/", 2)
     return parts[1], parts[2]
+
+
+def reserved_fault(topic: str, openings: tuple[str, ...] = ()) -> str:
+    """Why a topic is the broker's own and no client may publish to it; empty if one may.
+
+    No access rule changes that: whoever could publish there could forge the broker's word.
+    """
+    if topic[:1] != "$" or topic.partition("/")[0] not in OWN_LEVELS or topic.startswith(openings):
+        return ""
+    expected = f"; expected one of {', '.join(openings)}" if openings else ""
+    return f"{topic!r} is a topic of the broker's own{expected}"
 
 
 def has_wildcard(topic_filter: str) -> bool:

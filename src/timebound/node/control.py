@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from timebound.core.scheduling import Scheduling
 from timebound.core.session import Session
+from timebound.core.topic import REQUESTS, reserved_fault
 from timebound.errors import ProtocolError
 from timebound.node import input_requests, link_models
 from timebound.records import Reason
@@ -38,6 +39,9 @@ def handle(connection: Connection, session: Session, packet: Publish, topic: str
     Raises:
         ProtocolError: with the reason code and text to refuse it with.
     """
+    fault = reserved_fault(topic, REQUESTS)
+    if fault:
+        raise ProtocolError(ReasonCode.TOPIC_NAME_INVALID, fault)
     if not session.access.may_publish(topic):
         raise ProtocolError(ReasonCode.NOT_AUTHORIZED, f"not_authorized: publishing to {topic!r}")
     answer = ""

@@ -24,6 +24,7 @@ import pyarrow.flight as fl
 
 from timebound.core.access import ClientAccess
 from timebound.core.message import Message
+from timebound.core.topic import FINDINGS, reserved_fault
 from timebound.errors import ProtocolError, StorageError
 from timebound.node import requests
 from timebound.node.config_values import Limits
@@ -49,7 +50,6 @@ QUERY_LENGTH_MAX: Final = 256
 # One publishes at a time for one query; different ones may share a lock by chance.
 LOCKS: Final = 64
 _NAME: Final = re.compile(r"[0-9a-f]{32}")
-_REQUESTS: Final = ("$timebound/control/", "$timebound/advertise/")
 
 
 class Publishing:
@@ -348,6 +348,6 @@ def _topic_fault(topic: str, limits: Limits) -> str:
         return "topic is empty"
     if "+" in topic or "#" in topic or "\0" in topic:
         return f"topic {topic!r} has a wildcard or a null character"
-    if topic.startswith(_REQUESTS):
-        return f"{topic!r} is a request of a client to its broker, and needs an MQTT connection"
-    return requests.topic_fault(topic, limits.topic_length_max, limits.topic_levels_max)
+    return reserved_fault(topic, FINDINGS) or requests.topic_fault(
+        topic, limits.topic_length_max, limits.topic_levels_max
+    )

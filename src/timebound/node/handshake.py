@@ -18,6 +18,7 @@ from timebound.core.access import AccessList
 from timebound.core.delay import link_of_rate
 from timebound.core.effects import Will
 from timebound.core.session import START_DELAY
+from timebound.core.topic import reserved_fault
 from timebound.errors import ConfigError, ProtocolError
 from timebound.node import requests
 from timebound.node.config_values import NEVER_S, Config, Limits, ListenerConfig
@@ -233,7 +234,10 @@ def _accept(packet: Connect, door: Door, user: str) -> Accepted | Refused:
     client_id = packet.client_id or f"auto-{secrets.token_hex(10)}"
     will = packet.will
     if will is not None:
-        fault = requests.topic_fault(will.topic, door.limits.topic_length_max, door.limits.topic_levels_max)
+        # A request is carried out for a client that is there, so a will can be none.
+        fault = reserved_fault(will.topic) or requests.topic_fault(
+            will.topic, door.limits.topic_length_max, door.limits.topic_levels_max
+        )
         if fault:
             return Refused(ReasonCode.TOPIC_NAME_INVALID, f"will: {fault}")
         if not door.access.for_client(user, client_id).may_publish(will.topic):
