@@ -22,4 +22,4 @@ async def build() -> AsyncIterator[Build]:
     yield make
     for house in houses:
         house.driver.stop()
-        house.checkers.shutdown()
+        house.logins.shutdown()

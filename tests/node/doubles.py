@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from timebound.core.access import AccessList
 from timebound.core.broker import Broker
@@ -14,6 +13,7 @@ from timebound.node.config_values import Config, Limits, ListenerConfig
 from timebound.node.connection import Connection
 from timebound.node.driver import Driver
 from timebound.node.handshake import Door
+from timebound.node.logins import Logins
 from timebound.node.passwords import PasswordFile
 from timebound.wire.codec import Decoder, encode
 from timebound.wire.packets import Packet
@@ -86,9 +86,9 @@ class House:
         self.storage = HeldStorage()
         self.broker = Broker(BrokerLimits(), AccessList([]), is_durable)
         self.driver = Driver(self.broker, self.storage, limits, asyncio.get_running_loop())
-        self.checkers = ThreadPoolExecutor(1)
+        self.logins = Logins(asyncio.get_running_loop(), 1)
         config = Config(limits=limits)
-        self.door = Door(ListenerConfig(), config, self.driver, AccessList([]), passwords, self.checkers)
+        self.door = Door(ListenerConfig(), config, self.driver, AccessList([]), passwords, self.logins)
 
     def open(self, *packets: Packet) -> tuple[Connection, RecordingTransport]:
         transport = RecordingTransport()

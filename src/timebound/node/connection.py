@@ -452,7 +452,7 @@ class Connection(Attachment):
         if decision is None:
             self.state = DECIDING
             self._stop_reading(STOP_PASSWORD)
-            decide_with_password(packet, self.door, self._on_decided)
+            decide_with_password(packet, self.door, self.peer, self._on_decided)
         elif isinstance(decision, Accepted):
             self._accept(packet, decision, now_ns)
         elif isinstance(decision, Refused):

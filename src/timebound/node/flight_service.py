@@ -30,7 +30,9 @@ from timebound.node.config_values import Config, FlightConfig
 from timebound.node.flight_publish import Publishing
 from timebound.node.journal import Journal, Journals
 from timebound.node.journal_rows import Selection, check_comparison, gap_row, serve_rows
+from timebound.node.logins import Logins
 from timebound.node.passwords import PasswordFile
+from timebound.wire.reasons import ReasonCode
 
 logger = logging.getLogger("timebound.flight")
 
@@ -52,6 +54,7 @@ class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
         config: Config,
         access: AccessList,
         passwords: PasswordFile | None,
+        logins: Logins,
         journals: Journals | None,
         publishing: Publishing,
     ) -> None:
@@ -68,7 +71,9 @@ class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
         flight = config.flight
         try:
             super().__init__(
-                location=_location(flight), middleware={_LOGIN: _Logins(config, passwords)}, **_tls(flight)
+                location=_location(flight),
+                middleware={_LOGIN: _LoginMaker(config, passwords, logins)},
+                **_tls(flight),
             )
         except pa.ArrowException as error:
             raise OSError(f"cannot listen on {flight.host}:{flight.port}: {error}") from error
@@ -206,12 +211,13 @@ class _Login(fl.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no types
         self.user = user
 
 
-class _Logins(fl.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
+class _LoginMaker(fl.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
     """Finds out who calls, by HTTP Basic authentication in each call."""
 
-    def __init__(self, config: Config, passwords: PasswordFile | None) -> None:
+    def __init__(self, config: Config, passwords: PasswordFile | None, logins: Logins) -> None:
         self._config = config
         self._passwords = passwords
+        self._logins = logins
 
     def start_call(self, info: Any, headers: dict[str, list[str]]) -> _Login:
         given = headers.get("authorization", [])
@@ -226,10 +232,13 @@ class _Logins(fl.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has 
                 # As MQTT listeners do: the name is not proven, so access rules must not see it.
                 return _Login(anonymous)
             raise fl.FlightUnauthenticatedError("no password file is configured")
-        with contextlib.suppress(ConfigError):
-            self._passwords.reload_if_changed()
-        if not self._passwords.check(user, password):
-            raise fl.FlightUnauthenticatedError("bad user name or password")
+        if not self._passwords.check_nowait(user, password):
+            # The caller's address is not known yet: all calls take their turns as one.
+            code, reason = self._logins.ask_from_thread(CLIENT_ID, self._passwords, user, password)
+            if code == ReasonCode.BAD_USER_NAME_OR_PASSWORD:
+                raise fl.FlightUnauthenticatedError(reason)
+            if code != ReasonCode.SUCCESS:
+                raise fl.FlightUnavailableError(reason)
         return _Login(user)
 
 

@@ -6,12 +6,8 @@ tens of milliseconds by design, so it runs in a thread and the answer comes back
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
 import secrets
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from timebound.core.access import AccessList
@@ -19,10 +15,11 @@ from timebound.core.delay import link_of_rate
 from timebound.core.effects import Will
 from timebound.core.session import START_DELAY
 from timebound.core.topic import reserved_fault
-from timebound.errors import ConfigError, ProtocolError
+from timebound.errors import ProtocolError
 from timebound.node import requests
 from timebound.node.config_values import NEVER_S, Config, Limits, ListenerConfig
 from timebound.node.driver import Driver
+from timebound.node.logins import Logins, Question
 from timebound.node.passwords import PasswordFile
 from timebound.node.scheduling_config import scheduling_of
 from timebound.node.translate import to_will
@@ -30,8 +27,6 @@ from timebound.wire.codec import encode
 from timebound.wire.packets import Connack, Connect
 from timebound.wire.properties import Properties
 from timebound.wire.reasons import CONNACK_CODES, ReasonCode
-
-logger = logging.getLogger("timebound.node")
 
 # A client id is a key of sessions, logs and records; nothing legitimate is longer.
 CLIENT_ID_LENGTH_MAX: Final = 1_024
@@ -112,7 +107,7 @@ class Door:
         driver: Driver,
         access: AccessList,
         passwords: PasswordFile | None,
-        checkers: ThreadPoolExecutor,
+        logins: Logins,
     ) -> None:
         self.name = listener.label
         self.listener = listener
@@ -121,7 +116,7 @@ class Door:
         self.driver = driver
         self.access = access
         self.passwords = passwords
-        self.checkers = checkers
+        self.logins = logins
         self.scheduling = scheduling_of(listener)
         rate = listener.link_bytes_per_second
         self.delay = link_of_rate(rate) if rate else START_DELAY
@@ -129,7 +124,7 @@ class Door:
 
     def enter(self, peer: str) -> bool:
         """Count a new connection; False if there are too many to even wait for its CONNECT."""
-        address = peer.rpartition(":")[0]
+        address = address_of(peer)
         count = self._by_address.get(address, 0) + 1
         self._by_address[address] = count
         limit = self.limits.connections_per_address_max
@@ -140,12 +135,17 @@ class Door:
         return len(self.driver.connections) < 2 * self.limits.connections_max
 
     def leave(self, peer: str) -> None:
-        address = peer.rpartition(":")[0]
+        address = address_of(peer)
         count = self._by_address.get(address, 0) - 1
         if count > 0:
             self._by_address[address] = count
         else:
             self._by_address.pop(address, None)
+
+
+def address_of(peer: str) -> str:
+    """The address of a peer without its port."""
+    return peer.rpartition(":")[0]
 
 
 def decide(packet: Connect, door: Door, transport: Any) -> Accepted | Refused | None:
@@ -171,36 +171,22 @@ def decide(packet: Connect, door: Door, transport: Any) -> Accepted | Refused | 
 
 
 def decide_with_password(
-    packet: Connect, door: Door, answer: Callable[[Connect, Accepted | Refused], None]
+    packet: Connect, door: Door, peer: str, answer: Callable[[Connect, Accepted | Refused], None]
 ) -> None:
-    """Check the password in a thread, then call `answer` on the loop."""
-    loop = asyncio.get_running_loop()
+    """Have the password checked in a thread, then call `answer` on the loop."""
     passwords = door.passwords
     name = packet.username
     assert passwords is not None
     assert name is not None
-    password = packet.password or b""
 
-    def check() -> bool:
-        # A file that has become unreadable is reported by the patrol; the users known before stay.
-        with contextlib.suppress(ConfigError):
-            passwords.reload_if_changed()
-        return passwords.check(name, password)
-
-    def finish(future: asyncio.Future[bool]) -> None:
-        if future.cancelled():
-            return
-        error = future.exception()
-        if error is not None:
-            logger.error("could not check the password of %r: %s", name, error)
-            answer(packet, Refused(ReasonCode.SERVER_UNAVAILABLE, "the password could not be checked"))
-        elif not future.result():
-            answer(packet, Refused(ReasonCode.BAD_USER_NAME_OR_PASSWORD, "bad user name or password"))
+    def finish(code: int, reason: str) -> None:
+        if code != ReasonCode.SUCCESS:
+            answer(packet, Refused(code, reason))
         else:
             # Others may have come in meanwhile and taken the last place.
             answer(packet, _check_form(packet, door) or _accept(packet, door, name))
 
-    loop.run_in_executor(door.checkers, check).add_done_callback(finish)
+    door.logins.ask(address_of(peer), Question(passwords, name, packet.password or b"", finish))
 
 
 def _check_form(packet: Connect, door: Door) -> Refused | None:

@@ -17,7 +17,6 @@ import resource
 import socket
 import ssl
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from timebound.core.access import AccessList
@@ -32,6 +31,7 @@ from timebound.node.connection import Connection
 from timebound.node.driver import PATROL_INTERVAL_S, Driver
 from timebound.node.handshake import Door
 from timebound.node.journal import Journals, require_pyarrow
+from timebound.node.logins import Logins
 from timebound.node.mesh import join_mesh
 from timebound.node.metrics import MetricsServer
 from timebound.node.neighbour_dial import Dialler
@@ -52,8 +52,6 @@ logger = logging.getLogger("timebound.node")
 BACKLOG: Final = 4_096
 # How long stop waits for clients to take their DISCONNECT.
 STOP_TIMEOUT_S: Final = 2.0
-# Passwords checked at the same time; each takes tens of milliseconds of a core and 32 MB.
-PASSWORD_THREADS: Final = 2
 
 
 class Server:
@@ -67,7 +65,7 @@ class Server:
         self._contexts: list[ssl.SSLContext | None] = []
         self._doors: list[Door] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._checkers = ThreadPoolExecutor(PASSWORD_THREADS, thread_name_prefix="timebound-password")
+        self._logins: Logins | None = None
         self._passwords: PasswordFile | None = None
         self._trace: TraceWriter | None = None
         self._metrics: MetricsServer | None = None
@@ -89,6 +87,7 @@ class Server:
             self._passwords = PasswordFile.load(security.password_file)
         self._contexts = [_tls_context(listener.tls) for listener in self.config.listeners]
         loop = asyncio.get_running_loop()
+        self._logins = logins = Logins(loop)
         if self._is_persistent:
             data = self.config.data
             self._storage = Storage.open(
@@ -106,12 +105,12 @@ class Server:
             self._open_journals(broker, self.driver)
             broker.restore(self._storage.load(now_ns), now_ns)
             for listener, context in zip(self.config.listeners, self._contexts, strict=True):
-                door = Door(listener, self.config, self.driver, access, self._passwords, self._checkers)
+                door = Door(listener, self.config, self.driver, access, self._passwords, logins)
                 self._doors.append(door)
                 self.driver.doors.append(door)
                 await self._listen(listener, context, door)
             await self._open_account(broker)
-            self._open_flight(self.driver, access)
+            self._open_flight(self.driver, access, logins)
         except BaseException:
             await self.stop()
             raise
@@ -159,7 +158,7 @@ class Server:
         broker.keep_topics(self._journals.topic_filters())
         broker.account.is_tracing |= self._journals.has_trace()
 
-    def _open_flight(self, driver: Driver, access: AccessList) -> None:
+    def _open_flight(self, driver: Driver, access: AccessList, logins: Logins) -> None:
         """Serve journals, and take rows to publish; last, as it begins at once."""
         if not self.config.flight_enabled:
             return
@@ -176,7 +175,9 @@ class Server:
             self.config.limits,
             self.config.flight.staged_bytes_max,
         )
-        self._flight = FlightService(self.config, access, self._passwords, self._journals, self._publishing)
+        self._flight = FlightService(
+            self.config, access, self._passwords, logins, self._journals, self._publishing
+        )
 
     def flight_url(self) -> str:
         """Where journals are served; empty if they are not."""
@@ -211,6 +212,8 @@ class Server:
         for _, server in self._listeners:
             server.close()
         self._listeners.clear()
+        if self._logins is not None:
+            self._logins.shutdown()
         if self._flight is not None:
             # Calls that are publishing wait for the loop, so it goes on meanwhile.
             await asyncio.to_thread(self._flight.stop)
@@ -225,7 +228,6 @@ class Server:
             self._metrics.close()
         if self._trace is not None:
             await asyncio.to_thread(self._trace.close)
-        self._checkers.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._storage.close)
         if self._publishing is not None:
             self._publishing.close()
