@@ -92,11 +92,14 @@ def serve(
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Directory of the stored sessions and messages.")] = None,
     memory: Annotated[bool, typer.Option("--memory", help="Store nothing: all is lost at stop.")] = False,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Start although the database lacks acknowledged messages.")
+    ] = False,
 ) -> None:
     """Run the broker until Ctrl-C."""
     from timebound.node.serve import run
 
-    sys.exit(run(config, host, port, data, is_persistent=not memory))
+    sys.exit(run(config, host, port, data, is_persistent=not memory, accept_loss=accept_loss))
 
 
 @app.command(rich_help_panel=RUN, epilog="Example:  timebound check timebound.toml")

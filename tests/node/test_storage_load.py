@@ -133,7 +133,7 @@ def test_rows_without_owner_are_removed_at_opening(tmp_path: Path) -> None:
 
 def test_sequence_max_counts_retained_messages_and_wills(tmp_path: Path) -> None:
     store(tmp_path, [PutRetained(message(40)), PutWill(Will("a", message(41), 5))])
-    execute(tmp_path, "DELETE FROM counter")
+    execute(tmp_path, "DELETE FROM counter WHERE name = 'sequence_max'")
 
     assert load(tmp_path).sequence_max == 41
 

@@ -29,7 +29,13 @@ WRONG = 2
 
 
 def run(
-    config_path: Path | None, host: str | None, port: int | None, data: Path | None, *, is_persistent: bool
+    config_path: Path | None,
+    host: str | None,
+    port: int | None,
+    data: Path | None,
+    *,
+    is_persistent: bool,
+    accept_loss: bool = False,
 ) -> int:
     """Serve until SIGINT or SIGTERM; gives the exit code."""
     try:
@@ -40,7 +46,7 @@ def run(
         return WRONG
     _set_up_log(config.log)
     try:
-        uvloop.run(_serve(config, is_persistent))
+        uvloop.run(_serve(config, is_persistent, accept_loss))
     except (ConfigError, StorageError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return WRONG if isinstance(error, ConfigError) else FAILED
@@ -59,8 +65,8 @@ def _override(config: Config, host: str | None, port: int | None, data: Path | N
     return config
 
 
-async def _serve(config: Config, is_persistent: bool) -> None:
-    server = Server(config, is_persistent=is_persistent)
+async def _serve(config: Config, is_persistent: bool, accept_loss: bool) -> None:
+    server = Server(config, is_persistent=is_persistent, accept_loss=accept_loss)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, stopping.set)

@@ -57,9 +57,10 @@ STOP_TIMEOUT_S: Final = 2.0
 class Server:
     """One broker, from start to stop."""
 
-    def __init__(self, config: Config, *, is_persistent: bool = True) -> None:
+    def __init__(self, config: Config, *, is_persistent: bool = True, accept_loss: bool = False) -> None:
         self.config = config
         self._is_persistent = is_persistent
+        self._accept_loss = accept_loss
         self._storage: Storage | NoStorage = NoStorage()
         self._listeners: list[tuple[ListenerConfig, asyncio.Server]] = []
         self._contexts: list[ssl.SSLContext | None] = []
@@ -91,7 +92,11 @@ class Server:
         if self._is_persistent:
             data = self.config.data
             self._storage = Storage.open(
-                data.path, to_subscription, on_error=_on_storage_error, fsync=data.fsync
+                data.path,
+                to_subscription,
+                on_error=_on_storage_error,
+                fsync=data.fsync,
+                accept_loss=self._accept_loss,
             )
         try:
             index = WatchedIndex() if self.config.neighbours else None

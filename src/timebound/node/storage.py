@@ -6,7 +6,7 @@ the busier the broker, the more turns share one sync. A write that fails stays f
 is tried again: `done` is the promise that orders are on disk, and it is never made early.
 
 Files, versions and checks are in storage_schema, orders to SQL in storage_plan, reading in
-storage_load.
+storage_load, and what tells a loss in storage_commits.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Final
 
 from timebound.core.effects import Snapshot, StoreOrder
 from timebound.errors import StorageError
+from timebound.node.storage_commits import Commits, check_loss
 from timebound.node.storage_load import MakeSubscription, read_snapshot, sweep
 from timebound.node.storage_plan import Marks, WritePlan
 from timebound.node.storage_schema import (
@@ -63,6 +64,7 @@ class Storage:
         connection: sqlite3.Connection,
         lock: int,
         marks: Marks,
+        commits: Commits,
         make_subscription: MakeSubscription,
         on_error: OnError | None,
     ) -> None:
@@ -71,6 +73,7 @@ class Storage:
         self._connection_lock = threading.Lock()  # the worker writes, load reads
         self._directory_lock = lock
         self._marks = marks
+        self._commits = commits
         self._make_subscription = make_subscription
         self._on_error = on_error
         self._batches: deque[Batch] = deque()
@@ -91,12 +94,14 @@ class Storage:
         *,
         on_error: OnError | None = None,
         fsync: bool = True,
+        accept_loss: bool = False,
         migrations: Sequence[Migration] = MIGRATIONS,
     ) -> Storage:
         """Open the data directory, and make what is missing; no other broker can use it until close.
 
         With `fsync` false a commit is not forced to the device: it survives the end of the process,
-        but a power cut may take the last commits (never the file's consistency).
+        but a power cut may take the last commits (never the file's consistency). With `accept_loss`
+        a database that lacks acknowledged commits is used nevertheless.
 
         Raises: StorageError when directory or database cannot be used; nothing was changed then.
         """
@@ -104,20 +109,22 @@ class Storage:
         lock = lock_directory(path)
         file = path / DATABASE_NAME
         try:
+            check_loss(path, is_accepted=accept_loss)
             connection = open_database(path, fsync=fsync, migrations=migrations)
             try:
                 sweep(connection)
                 marks = Marks.read(connection)
+                commits = Commits.open(path, connection, fsync=fsync)
             except BaseException:
                 connection.close()
                 raise
-        except sqlite3.Error as exc:
+        except (sqlite3.Error, OSError) as exc:
             os.close(lock)
             raise storage_error(exc, file) from exc
         except BaseException:
             os.close(lock)
             raise
-        return cls(file, connection, lock, marks, make_subscription, on_error)
+        return cls(file, connection, lock, marks, commits, make_subscription, on_error)
 
     def __enter__(self) -> Storage:
         return self
@@ -190,6 +197,7 @@ class Storage:
             # Nothing is lost: the log stays beside the database and is read at the next start.
             log.warning("log of '%s' is left beside it: %s", self._file, exc)
         self._connection.close()
+        self._commits.close()
         os.close(self._directory_lock)
 
     def _run(self) -> None:
@@ -231,12 +239,14 @@ class Storage:
         connection.execute("BEGIN IMMEDIATE")
         try:
             plan.execute(connection)
+            self._commits.execute(connection)
             connection.execute("COMMIT")
         except BaseException:
             # SQLite rolls back by itself on some errors, a full disk among them.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+        self._commits.settle()
 
     def _finish(self, group: list[Batch]) -> None:
         if self._failures:

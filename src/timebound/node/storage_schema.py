@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import secrets
 import sqlite3
 import struct
 import threading
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 DATABASE_NAME: Final = "timebound.db"
 LOCK_NAME: Final = "timebound.lock"
 APPLICATION_ID: Final = 0x54426E64  # "TBnd", in the header of every database of ours
+IDENTITY: Final = "identity"  # the counter that tells one database from another, see storage_commits
 MAGIC: Final = b"SQLite format 3\x00"
 HEADER: Final = struct.Struct(">16s44xI4xI28x")  # magic, user_version at 60, application_id at 68
 
@@ -139,6 +141,11 @@ def open_database(
     return connection
 
 
+def new_identity() -> int:
+    """A number that no other database has; never 0, which stands for none."""
+    return secrets.randbits(62) + 1
+
+
 def storage_error(exc: Exception, file: Path) -> StorageError:
     """Say what an error of SQLite or of the system means for whoever runs the broker."""
     if not isinstance(exc, sqlite3.Error):
@@ -245,6 +252,7 @@ def _create(file: Path, migrations: Sequence[Migration]) -> None:
     try:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         _apply(connection, 0, migrations)
+        connection.execute("INSERT INTO counter (name, value) VALUES (?, ?)", (IDENTITY, new_identity()))
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     finally:
         connection.close()
