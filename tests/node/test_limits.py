@@ -215,5 +215,5 @@ def test_every_refusal_is_logged(limited: BrokerProcess) -> None:
         peer.send_bytes(b"\x00\x00")
         peer.expect_disconnect(0x81)
 
-    limited.wait_logged("refused a subscription of 'noisy': topic filter 'a/#/b'")
+    limited.wait_logged("was refused: subscription: topic filter 'a/#/b'")
     limited.wait_logged("closing 'noisy'")

@@ -219,27 +219,27 @@ class Broker:
 
     # --- messages in ----------------------------------------------------------------
 
-    def publish(self, session: Session, message: Message, packet_id: int, now_ns: int) -> None:
-        """A client published; the answer, where its QoS asks for one, becomes a reply."""
+    def publish(self, session: Session, message: Message, packet_id: int, now_ns: int) -> bool:
+        """A client published; the answer, where its QoS asks for one, becomes a reply. False: not allowed."""
         self.counters.messages_received += 1
         qos = message.qos
         if qos == 0:
-            if session.access.may_publish(message.topic):
-                self._distribution.route(message, now_ns)
-            else:
+            if not session.access.may_publish(message.topic):
                 self._refuse()
-            return
+                return False
+            self._distribution.route(message, now_ns)
+            return True
         mark = self._durability.mark()
         if qos == 2 and packet_id in session.inbound:
             # MQTT 5, 4.3.3: sent again before it was released; it was routed the first time.
             self._durability.reply(session, Reply(PUBREC, packet_id), mark)
-            return
+            return True
         kind = PUBACK if qos == 1 else PUBREC
         if not session.access.may_publish(message.topic):
             self._refuse()
             reason = f"{Reason.NOT_AUTHORIZED.value}: publishing to {message.topic!r} is not allowed"
             self._durability.reply(session, Reply(kind, packet_id, NOT_AUTHORIZED, reason), mark)
-            return
+            return False
         count = self._distribution.route(message, now_ns)
         if qos == 2:
             session.inbound[packet_id] = True
@@ -252,6 +252,7 @@ class Broker:
                 f"{Reason.QUOTA.value}: delivered, but not retained; the retained messages are at their limit"
             )
         self._durability.reply(session, Reply(kind, packet_id, reason_code, reason), mark)
+        return True
 
     def route(self, message: Message, now_ns: int) -> int:
         """Give out a message of the broker's own, such as `$SYS`; the count of sessions it matched."""

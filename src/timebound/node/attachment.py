@@ -12,7 +12,7 @@ from typing import Any, Final
 from timebound.core.session import Session
 from timebound.errors import ProtocolError
 from timebound.node.driver import Driver
-from timebound.node.handshake import Door, Refused
+from timebound.node.handshake import Door, Refused, address_of
 from timebound.node.link import LinkMeter
 from timebound.node.link_models import told_delay
 from timebound.node.neighbour_link import NeighbourLink
@@ -68,6 +68,8 @@ class Attachment(Publisher):
         self.decoder = Decoder(is_server=True, packet_size_max=driver.limits.packet_size_max)
         self._transport: Any = None
         self._is_lost = False  # the transport is gone, but not all it brought is taken in
+        self._lost_reason = ""
+        self._opened_ns = 0
         self._is_paused = False
         self._stops = 0
         self._silence_max_ns = int(driver.limits.connect_timeout_s * SECOND)
@@ -217,8 +219,12 @@ class Attachment(Publisher):
         """End the connection from this side; an MQTT 5 client is told why."""
         if self.state == CLOSED:
             return
-        log = logger.info if reason_code in (0, reasons.ReasonCode.SERVER_SHUTTING_DOWN) else logger.warning
-        log("closing %s (%s): %s", self.name(), self.peer, reason)
+        if self.state != OPEN:
+            self.note_refused(reason)
+        elif reason_code in (0, reasons.ReasonCode.SERVER_SHUTTING_DOWN):
+            logger.info("closing %s: %s", self._described(), reason)
+        else:
+            logger.warning("closing %s: %s (0x%02x)", self._described(), reason, reason_code)
         self._write_answers()
         if self._is_greeted:
             if self.version == 5:
@@ -249,8 +255,11 @@ class Attachment(Publisher):
         if self.outgoing.fits(frame):
             self._write(frame)
 
-    def end(self, keep_will: bool) -> None:
-        """The client said goodbye."""
+    def end(self, reason_code: int) -> None:
+        """The client said goodbye; it takes its will back by reason code 0 only."""
+        keep_will = reason_code != reasons.ReasonCode.NORMAL_DISCONNECTION
+        how = f"{reasons.describe(reason_code)} (0x{reason_code:02x})" if keep_will else "normally"
+        logger.info("%s disconnected: %s", self._described(), how)
         self._write_answers()
         self._leave(keep_will)
         self._finish()
@@ -265,6 +274,21 @@ class Attachment(Publisher):
         if self.neighbour is not None:
             return f"broker {self.neighbour.name!r}"
         return repr(self.session.client_id) if self.session is not None else "a client not yet connected"
+
+    def note(self, reason: str) -> None:
+        """Log what the client was refused; many of one kind become one line."""
+        name = self.name()
+        self.driver.notices.note(name, f"{name} ({self.peer}) was refused", reason, self.driver.now_ns())
+
+    def note_refused(self, reason: str) -> None:
+        """Log that the connection is turned away; many of one address become one line."""
+        start = f"refused {self.peer} on {self.door.name}"
+        self.driver.notices.note(address_of(self.peer), start, reason, self.driver.now_ns())
+
+    def _described(self) -> str:
+        """For logs: who it is and for how long."""
+        opened_s = (self.driver.now_ns() - self._opened_ns) / SECOND
+        return f"{self.name()} ({self.peer}) after {opened_s:.1f} s"
 
     def patrol(self, now_ns: int) -> None:
         """Called about once a second: is the client still there?"""
@@ -304,6 +328,8 @@ class Attachment(Publisher):
     def _vanish(self) -> None:
         """The transport is gone, and all it brought is taken in."""
         self._is_lost = False
+        if self.state == OPEN:
+            logger.info("%s disconnected without DISCONNECT: %s", self._described(), self._lost_reason)
         self.driver.remove(self.number)
         if self.peer:
             self.door.leave(self.peer)

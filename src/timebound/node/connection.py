@@ -95,7 +95,7 @@ class Connection(Attachment):
         address = transport.get_extra_info("peername")
         self.peer = f"{address[0]}:{address[1]}" if address else "?"
         if not self.door.enter(self.peer):
-            logger.warning("refused %s on %s: too many connections", self.peer, self.door.name)
+            self.note_refused("too many connections")
             self.broker.counters.connections_refused += 1
             self.state = CLOSED
             transport.abort()
@@ -148,6 +148,7 @@ class Connection(Attachment):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._lost_reason = str(exc) if exc is not None else "the connection ended"
         if self.session is not None and (self._packets or self.client_input.waiting > 0):
             # What the client said counts, and before its will; its place among the others too.
             self._is_lost = True
@@ -327,7 +328,8 @@ class Connection(Attachment):
         self._publish(arrival.session, arrival.message, arrival.packet_id, now_ns)
 
     def _publish(self, session: Session, message: Message, packet_id: int, now_ns: int) -> None:
-        self.broker.publish(session, message, packet_id, now_ns)
+        if not self.broker.publish(session, message, packet_id, now_ns):
+            self.note(f"{Reason.NOT_AUTHORIZED.value}: publishing to {message.topic!r} is not allowed")
         if (
             message.qos == 2
             and len(session.inbound) > self.driver.limits.inflight_max
@@ -433,6 +435,7 @@ class Connection(Attachment):
         if packet.qos == 0 or self.session is None:
             self.close(reason_code, text)
             return
+        self.note(text)
         self.broker.refuse_publish(self.session, packet.qos, packet.packet_id, reason_code, text)
 
     def _is_within_rate(self, count: int, now_ns: int) -> bool:
@@ -494,6 +497,7 @@ class Connection(Attachment):
         self.input.join(session.client_id, self)
         self.state = OPEN
         self._last_heard_ns = now_ns
+        self._opened_ns = now_ns
         self.driver.authenticated += 1
         self.connect_expiry_s = accepted.expiry_interval_s
         self.request_problem_information = accepted.wants_reasons
@@ -510,12 +514,13 @@ class Connection(Attachment):
         self.neighbour = link
         self.state = OPEN
         self._last_heard_ns = now_ns
+        self._opened_ns = now_ns
         self._silence_max_ns = silence_max_ns
         self._is_greeted = True
         self._write(connack)
 
     def turn_away(self, refused: Refused) -> None:
-        logger.warning("refused %s on %s: %s", self.peer, self.door.name, refused.reason)
+        self.note_refused(refused.reason)
         self.broker.counters.connections_refused += 1
         self._write_refusal(refused, self.version)
         self._finish()

@@ -23,6 +23,7 @@ from timebound.core.trace_log import TraceBatch
 from timebound.node.config_values import InputConfig, Limits
 from timebound.node.input import Input
 from timebound.node.mesh import Mesh
+from timebound.node.notices import Notices
 from timebound.units import SECOND
 
 logger = logging.getLogger("timebound.node")
@@ -98,6 +99,7 @@ class Driver:
         self.trace: TraceSink | None = None
         self.journals: JournalSink | None = None
         self.mesh: Mesh | None = None
+        self.notices = Notices()
         self.doors: list[Any] = []  # of all listeners; `handshake.Door`, which knows the driver
         self._storage = storage
         self._syncing = 0  # batches that wait for the journals before they go to the storage
@@ -298,6 +300,7 @@ class Driver:
         for alert in self.broker.counters.alerts:
             logger.warning("%s", alert)
         self.broker.counters.alerts.clear()
+        self.notices.patrol(now_ns)
         self.input.patrol()
         self.turn()
 

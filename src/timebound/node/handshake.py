@@ -221,9 +221,10 @@ def _accept(packet: Connect, door: Door, user: str) -> Accepted | Refused:
     will = packet.will
     if will is not None:
         # A request is carried out for a client that is there, so a will can be none.
-        fault = reserved_fault(will.topic) or requests.topic_fault(
-            will.topic, door.limits.topic_length_max, door.limits.topic_levels_max
-        )
+        fault = reserved_fault(will.topic)
+        if fault:
+            return Refused(ReasonCode.NOT_AUTHORIZED, f"not_authorized: will: {fault}")
+        fault = requests.topic_fault(will.topic, door.limits.topic_length_max, door.limits.topic_levels_max)
         if fault:
             return Refused(ReasonCode.TOPIC_NAME_INVALID, f"will: {fault}")
         if not door.access.for_client(user, client_id).may_publish(will.topic):

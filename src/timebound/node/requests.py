@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from timebound.core.session import Session
@@ -26,8 +25,6 @@ from timebound.wire.reasons import ReasonCode
 
 if TYPE_CHECKING:
     from timebound.node.connection import Connection
-
-logger = logging.getLogger("timebound.node")
 
 # Of one packet; enough for the reasons of several filters.
 REASON_STRING_LENGTH_MAX: Final = 1_024
@@ -85,7 +82,7 @@ def _subscribe(connection: Connection, session: Session, packet: Subscribe, now_
             if code >= 0x80:
                 reasons.append(_refusal(code, entry.topic_filter))
     for reason in reasons:
-        logger.warning("refused a subscription of %r: %s", session.client_id, reason)
+        connection.note(f"subscription: {reason}")
     _answer(connection, session, Suback(packet.packet_id, codes), reasons, mark)
 
 
@@ -176,4 +173,4 @@ def _disconnect(connection: Connection, session: Session, packet: Disconnect) ->
             )
             return
         session.expiry_interval_s = min(expiry_interval_s, connection.driver.limits.session_expiry_max_s)
-    connection.end(keep_will=packet.reason_code != ReasonCode.NORMAL_DISCONNECTION)
+    connection.end(packet.reason_code)

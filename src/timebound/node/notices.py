@@ -1,0 +1,68 @@
+"""Log lines about what clients are refused, so that a flood of refusals is no flood of lines.
+
+The first line about somebody and a reason is written at once. What follows is counted, and the last of it
+is written with the count some seconds later. Clients and reasons are told apart up to a limit, beyond
+which they are one.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from timebound.units import SECOND
+
+logger = logging.getLogger("timebound.node")
+
+INTERVAL_NS: Final = 10 * SECOND
+# Together 200 lines a second at the worst: from 100 clients that look for trouble in 20 ways each.
+SUBJECTS_MAX: Final = 100
+REASONS_MAX: Final = 20
+_OTHERS: Final = ""
+
+
+class _Counted:
+    __slots__ = ("count", "line", "until_ns")
+
+    def __init__(self, until_ns: int) -> None:
+        self.until_ns = until_ns
+        self.count = 0  # since the last line
+        self.line = ""  # the last of them
+
+
+class Notices:
+    """What was refused to whom, and when it is logged."""
+
+    def __init__(self) -> None:
+        self._subjects: dict[str, dict[str, _Counted]] = {}
+
+    def note(self, subject: str, start: str, reason: str, now_ns: int) -> None:
+        """Log `start: reason` about somebody, now or as one of many."""
+        line = f"{start}: {reason}"
+        if subject not in self._subjects and len(self._subjects) >= SUBJECTS_MAX:
+            subject = _OTHERS
+        reasons = self._subjects.setdefault(subject, {})
+        if reason not in reasons and len(reasons) >= REASONS_MAX:
+            reason = _OTHERS
+        found = reasons.get(reason)
+        if found is None:
+            reasons[reason] = _Counted(now_ns + INTERVAL_NS)
+            logger.warning("%s", line)
+        else:
+            found.count += 1
+            found.line = line
+
+    def patrol(self, now_ns: int) -> None:
+        """Log what has added up; called about once a second."""
+        for subject, reasons in list(self._subjects.items()):
+            for reason, found in list(reasons.items()):
+                if found.until_ns > now_ns:
+                    continue
+                if found.count == 0:
+                    del reasons[reason]
+                    continue
+                logger.warning("%s (%d such in %d s)", found.line, found.count, INTERVAL_NS // SECOND)
+                found.count = 0
+                found.until_ns = now_ns + INTERVAL_NS
+            if not reasons:
+                del self._subjects[subject]

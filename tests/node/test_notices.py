@@ -1,0 +1,160 @@
+"""What the log says of refusals and of connections that end, and that a flood of them is none there."""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+
+import pytest
+from tests.conftest import BrokerProcess, StartBroker
+from tests.peer import Peer, join
+
+from timebound.node.notices import INTERVAL_NS, REASONS_MAX, SUBJECTS_MAX, Notices
+from timebound.wire.packets import Ack, Disconnect
+
+RULES = '[[acl]]\nuser = "*"\nfilter = "open/#"\n'
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> BrokerProcess:
+    return BrokerProcess(tmp_path_factory.mktemp("notices"), RULES)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stopped(guarded: BrokerProcess) -> object:
+    yield
+    guarded.check()
+    guarded.stop()
+
+
+def lines(broker: BrokerProcess, *texts: str) -> list[str]:
+    return [line for line in broker.log().splitlines() if all(text in line for text in texts)]
+
+
+# --- rate -------------------------------------------------------------------------------
+
+
+def test_first_notice_is_logged_at_once_and_the_rest_as_a_count(caplog: pytest.LogCaptureFixture) -> None:
+    notices = Notices()
+    for number in range(100):
+        notices.note("a", f"a ({number})", "too many", 1)
+    notices.note("a", "a (1)", "too long", 1)
+    notices.note("b", "b (1)", "too many", 1)
+    notices.patrol(INTERVAL_NS)
+    assert caplog.messages == ["a (0): too many", "a (1): too long", "b (1): too many"]
+
+    notices.patrol(1 + INTERVAL_NS)
+    notices.patrol(1 + 2 * INTERVAL_NS)
+    notices.note("a", "a (5)", "too many", 1 + 2 * INTERVAL_NS)
+
+    assert caplog.messages[3:] == ["a (99): too many (99 such in 10 s)", "a (5): too many"]
+
+
+def test_beyond_the_limit_clients_share_their_lines(caplog: pytest.LogCaptureFixture) -> None:
+    notices = Notices()
+    for number in range(5 * SUBJECTS_MAX):
+        notices.note(f"c{number}", f"c{number}", "too many", 1)
+
+    notices.patrol(1 + INTERVAL_NS)
+
+    assert len(caplog.messages) == SUBJECTS_MAX + 2
+    assert caplog.messages[-1] == f"c499: too many ({4 * SUBJECTS_MAX - 1} such in 10 s)"
+
+
+def test_beyond_the_limit_reasons_of_a_client_share_their_lines(caplog: pytest.LogCaptureFixture) -> None:
+    notices = Notices()
+    for number in range(5 * REASONS_MAX):
+        notices.note("c", "c", f"topic {number}", 1)
+
+    notices.patrol(1 + INTERVAL_NS)
+
+    assert len(caplog.messages) == REASONS_MAX + 2
+    assert caplog.messages[-1] == f"c: topic 99 ({4 * REASONS_MAX - 1} such in 10 s)"
+
+
+# --- what is logged -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_denied_publishes_are_logged_once_with_client_address_and_topic(
+    guarded: BrokerProcess, qos: int
+) -> None:
+    name = f"denied-{qos}"
+    with join(guarded.port, name) as peer:
+        for _ in range(200):
+            peer.publish("secret/a", b"1", qos)
+            if qos:
+                assert peer.expect(Ack).reason_code == 0x87
+        peer.expect_silence()
+
+        address = f"127.0.0.1:{peer.socket.getsockname()[1]}"
+        text = f"'{name}' ({address}) was refused: not_authorized: publishing to 'secret/a' is not allowed"
+        guarded.wait_logged(text)
+    assert len(lines(guarded, f"'{name}'", "was refused")) == 1
+
+
+def test_denied_subscriptions_are_logged(guarded: BrokerProcess) -> None:
+    with join(guarded.port, "reader") as peer:
+        for _ in range(20):
+            assert peer.subscribe("secret/#").reason_codes == [0x87]
+
+    guarded.wait_logged("was refused: subscription: not_authorized: subscribing to 'secret/#' is not allowed")
+    assert len(lines(guarded, "'reader'", "was refused")) == 1
+
+
+def test_refused_requests_are_logged(guarded: BrokerProcess) -> None:
+    with join(guarded.port, "asker") as peer:
+        peer.publish("$timebound/control/strategy", b"edf", 1)
+        assert peer.expect(Ack).reason_code == 0x87
+
+    guarded.wait_logged("was refused: not_authorized: publishing to '$timebound/control/strategy'")
+
+
+def test_refused_connects_are_logged_once_for_an_address(start_broker: StartBroker) -> None:
+    broker = start_broker("[limits]\nsessions_max = 1\n")
+    with join(broker.port, "only"):
+        for number in range(20):
+            with Peer(broker.port) as peer:
+                assert peer.connect(f"more-{number}").reason_code == 0x97
+
+    broker.wait_logged("sessions_max (1) is reached")
+    assert len(lines(broker, "refused 127.0.0.1:")) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "goodbye", "expected"),
+    [
+        ("polite", Disconnect(0), "disconnected: normally"),
+        ("willing", Disconnect(4), r"disconnected: disconnect with will message \(0x04\)"),
+        ("ended", None, "disconnected without DISCONNECT: the connection ended"),
+    ],
+)
+def test_disconnects_are_logged_with_duration_and_reason(
+    guarded: BrokerProcess, name: str, goodbye: Disconnect | None, expected: str
+) -> None:
+    with join(guarded.port, name) as peer:
+        if goodbye is not None:
+            peer.send(goodbye)
+            assert peer.receive() is None
+
+    guarded.wait_logged(f"'{name}' (127.0.0.1:")
+    guarded.wait_logged(expected.partition("\\")[0])
+    [line] = lines(guarded, f"'{name}'", "disconnected")
+    assert re.search(rf"'{name}' \(127\.0\.0\.1:\d+\) after \d+\.\d s {expected}", line)
+
+
+def test_a_reset_is_logged_with_what_the_system_says(guarded: BrokerProcess) -> None:
+    with join(guarded.port, "reset") as peer:
+        peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    guarded.wait_logged("'reset' (127.0.0.1:")
+    guarded.wait_logged("reset by peer")
+
+
+def test_what_the_broker_closes_is_logged_with_its_reason_code(guarded: BrokerProcess) -> None:
+    with join(guarded.port, "twice") as first, join(guarded.port, "twice"):
+        assert first.expect_disconnect(0x8E)
+
+    [line] = lines(guarded, "closing 'twice'")
+    assert re.search(r" after \d+\.\d s: client id 'twice' connected again \(0x8e\)", line)
