@@ -314,6 +314,10 @@ def test_where_selects_among_retained_messages_and_shared_members(broker: Broker
         ("price", "cheap", ["'price'", "'cheap'"]),
         ("price", "-1", ["'price'", "'-1'"]),
         ("penalty", "1e9", ["'penalty'", "'1e9'"]),
+        ("latency", "10ms", ["'latency'", "'10ms'", "not supported"]),
+        ("bandwidth", "1000", ["'bandwidth'", "'1000'"]),
+        ("period", "1s", ["'period'", "'1s'"]),
+        ("reserve", "latency < 10ms", ["'reserve'", "'latency < 10ms'"]),
     ],
 )
 def test_malformed_term_of_a_subscription_is_refused_by_name(

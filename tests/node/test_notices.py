@@ -11,7 +11,7 @@ from tests.conftest import BrokerProcess, StartBroker
 from tests.peer import Peer, join
 
 from timebound.node.notices import INTERVAL_NS, REASONS_MAX, SUBJECTS_MAX, Notices
-from timebound.wire.packets import Ack, Disconnect
+from timebound.wire.packets import Ack, Disconnect, Publish
 
 RULES = '[[acl]]\nuser = "*"\nfilter = "open/#"\n'
 
@@ -158,3 +158,30 @@ def test_what_the_broker_closes_is_logged_with_its_reason_code(guarded: BrokerPr
 
     [line] = lines(guarded, "closing 'twice'")
     assert re.search(r" after \d+\.\d s: client id 'twice' connected again \(0x8e\)", line)
+
+
+# --- names of properties that are almost ours ----------------------------------------------
+
+
+def test_a_near_miss_on_subscribe_is_granted_answered_and_logged(guarded: BrokerProcess) -> None:
+    with join(guarded.port, "speller") as peer:
+        suback = peer.subscribe("open/a", user_properties=[("deadlin", "1s"), ("note", "mine")])
+        assert suback.reason_codes == [0]
+        hint = "unknown property 'deadlin'; did you mean 'deadline'?"
+        assert suback.properties.reason_string == hint
+        guarded.wait_logged(f"subscription: {hint}")
+        assert peer.subscribe("open/b", user_properties=[("note", "mine")]).properties.reason_string is None
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_near_miss_on_publish_is_delivered_and_logged_once(guarded: BrokerProcess, qos: int) -> None:
+    with join(guarded.port, f"speller-{qos}") as peer:
+        peer.subscribe("open/near")
+        for _ in range(3):
+            peer.publish("open/near", b"1", qos, user_properties=[("time-out", "1s"), ("colour", "red")])
+            received = [peer.receive() for _ in range(1 + qos)]
+            [message] = [packet for packet in received if isinstance(packet, Publish)]
+            assert message.user_properties == (("time-out", "1s"), ("colour", "red"))
+
+        guarded.wait_logged("message to 'open/near': unknown property 'time-out'; did you mean 'timeout'?")
+    assert len(lines(guarded, f"'speller-{qos}'", "time-out")) == 1

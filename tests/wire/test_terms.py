@@ -15,6 +15,9 @@ from timebound.wire.terms import (
     DEFAULT_SUBSCRIBE_TERMS,
     parse_publish_terms,
     parse_subscribe_terms,
+    publish_hint,
+    refuse_reserved_terms,
+    subscribe_hints,
 )
 
 
@@ -133,3 +136,55 @@ def _reason_of(parse: Callable[[list[tuple[str, str]]], object], pairs: list[tup
     except ProtocolError as error:
         return error.reason_code
     return 0
+
+
+@pytest.mark.parametrize(
+    ("name", "term"),
+    [
+        ("deadlin", "deadline"),
+        ("deadlnie", "deadline"),
+        ("dead-line", "deadline"),
+        ("Deadline", "deadline"),
+        ("prise", "price"),
+        ("wheree", "where"),
+        ("watch_dog", "watchdog"),
+    ],
+)
+def test_almost_a_term_of_subscribe_is_named(name: str, term: str) -> None:
+    assert subscribe_hints([(name, "1")]) == [f"unknown property {name!r}; did you mean {term!r}?"]
+
+
+def test_names_of_the_application_and_terms_give_no_hint() -> None:
+    terms = ["where", "deadline", "price", "keep", "within", "every"]
+
+    assert subscribe_hints([(name, "1") for name in [*terms, "note", "", "temperature", "x" * 60_000]]) == []
+
+
+def test_term_of_publish_on_a_subscribe_is_named() -> None:
+    assert subscribe_hints([("timeout", "1s")]) == [
+        "property 'timeout' is a term of PUBLISH, not of SUBSCRIBE"
+    ]
+
+
+def test_hints_of_one_packet_are_few() -> None:
+    assert len(subscribe_hints([("deadlin", "1")] * 64)) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "term"), [("time-out", "timeout"), ("timeot", "timeout"), ("prioirty", "priority")]
+)
+def test_almost_a_term_of_publish_is_named(name: str, term: str) -> None:
+    assert publish_hint(name) == f"unknown property {name!r}; did you mean {term!r}?"
+
+
+@pytest.mark.parametrize("name", ["timeout", "priority", "price", "deadline", "time", ""])
+def test_attributes_of_a_message_give_no_hint(name: str) -> None:
+    assert publish_hint(name) == ""
+
+
+@pytest.mark.parametrize("name", ["latency", "bandwidth", "period", "reserve"])
+def test_reserved_terms_are_refused_by_name(name: str) -> None:
+    with pytest.raises(ProtocolError, match=f"property '{name}' is '5'") as caught:
+        refuse_reserved_terms([("where", "a = 1"), (name, "5")])
+
+    assert caught.value.reason_code == 0x83

@@ -280,6 +280,11 @@ class Attachment(Publisher):
         name = self.name()
         self.driver.notices.note(name, f"{name} ({self.peer}) was refused", reason, self.driver.now_ns())
 
+    def hint(self, text: str) -> None:
+        """Log what the client may have got wrong, though it was granted; many become one line."""
+        name = self.name()
+        self.driver.notices.note(name, f"{name} ({self.peer})", text, self.driver.now_ns())
+
     def note_refused(self, reason: str) -> None:
         """Log that the connection is turned away; many of one address become one line."""
         start = f"refused {self.peer} on {self.door.name}"

@@ -41,6 +41,7 @@ from timebound.records import Reason
 from timebound.units import SECOND
 from timebound.wire import reasons
 from timebound.wire.packets import Ack, Connect, Packet, Pingreq, Publish
+from timebound.wire.terms import publish_hint
 
 logger = logging.getLogger("timebound.node")
 
@@ -59,6 +60,10 @@ TAKEN_IN_MAX: Final = 64
 
 # Where several publishers are read in one turn, less of each: together they should fit the cache.
 SHARED_READ_BYTES: Final = 32 * 1024
+
+# Names of properties that a client's messages are looked through for mistakes in them: its programs have
+# few, and one that makes them up is not worth the time.
+NAMES_SEEN_MAX: Final = 64
 
 _READ_BUFFER: Final = memoryview(bytearray(READ_BYTES_MAX))
 _SHARED_READ_BUFFER: Final = _READ_BUFFER[:SHARED_READ_BYTES]
@@ -82,6 +87,8 @@ class Connection(Attachment):
         self._topic_unchecked_max = min(
             driver.limits.topic_length_max // 4, driver.limits.topic_levels_max - 1
         )
+        self._names_seen: set[str] = set()  # of properties
+        self._names_unseen = NAMES_SEEN_MAX
         self._rate_max = driver.limits.packets_per_second_max
         self._rate_window = 0
         self._rate_count = 0
@@ -380,6 +387,8 @@ class Connection(Attachment):
                 text = "too many user properties"
                 self._refuse_publish(packet, reasons.ReasonCode.QUOTA_EXCEEDED, text, Reason.QUOTA)
                 return None
+            if self._names_unseen and packet.user_properties:
+                self._look_at_names(packet, topic)
             try:
                 message = to_message(packet, topic, session.client_id, self._arrived_ns)
             except ProtocolError as error:
@@ -397,6 +406,16 @@ class Connection(Attachment):
             else:
                 message.frame_v4 = packet.frame
         return message
+
+    def _look_at_names(self, packet: Publish, topic: str) -> None:
+        """Log a property whose name is almost one of ours, the first time that this client gives it."""
+        for name, _ in packet.user_properties:
+            if name not in self._names_seen and self._names_unseen:
+                self._names_unseen -= 1
+                self._names_seen.add(name)
+                text = publish_hint(name)
+                if text:
+                    self.hint(f"message to {topic!r}: {text}")
 
     def _on_request(self, session: Session, packet: Publish, topic: str, now_ns: int) -> None:
         try:

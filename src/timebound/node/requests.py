@@ -22,6 +22,7 @@ from timebound.wire.packets import (
     Unsubscribe,
 )
 from timebound.wire.reasons import ReasonCode
+from timebound.wire.terms import refuse_reserved_terms, subscribe_hints
 
 if TYPE_CHECKING:
     from timebound.node.connection import Connection
@@ -83,7 +84,10 @@ def _subscribe(connection: Connection, session: Session, packet: Subscribe, now_
                 reasons.append(_refusal(code, entry.topic_filter))
     for reason in reasons:
         connection.note(f"subscription: {reason}")
-    _answer(connection, session, Suback(packet.packet_id, codes), reasons, mark)
+    hints = subscribe_hints(packet.properties.user_properties)
+    for hint in hints:
+        connection.hint(f"subscription: {hint}")
+    _answer(connection, session, Suback(packet.packet_id, codes), reasons + hints, mark)
 
 
 def _answer(
@@ -118,6 +122,7 @@ def _make_subscription(
     if fault:
         raise ProtocolError(ReasonCode.TOPIC_FILTER_INVALID, fault)
     user_properties = tuple(packet.properties.user_properties)
+    refuse_reserved_terms(user_properties)
     for name, value in user_properties:
         if name == "where" and len(value) > limits.filter_length_max:
             raise ProtocolError(

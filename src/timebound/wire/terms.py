@@ -29,6 +29,12 @@ _SUBSCRIBE_TERMS: Final = frozenset(
         "every",
     )
 )
+_PUBLISH_TERMS: Final = frozenset(("timeout", "priority"))
+# Terms of a SUBSCRIBE that promise a path with guarantees, which cannot be had yet.
+RESERVED_TERMS: Final = frozenset(("latency", "bandwidth", "period", "reserve"))
+# Names of an application's own are not compared beyond these.
+_NAME_LENGTH_MAX: Final = 16
+_HINTS_MAX: Final = 4
 _REASON: Final = 0x83  # implementation specific error: the rule is ours, not MQTT's
 _SHOWN_VALUE_MAX: Final = 60
 
@@ -156,6 +162,65 @@ def parse_subscribe_terms(user_properties: UserProperties) -> SubscribeTerms:
     terms.is_ordered = _choice("ordered", seen.get("ordered", "false"), "true", "false")
     terms.notify_missed = _choice("notify", seen.get("notify", "none"), "missed", "none")
     return terms
+
+
+def refuse_reserved_terms(user_properties: UserProperties) -> None:
+    """Refuse what a SUBSCRIBE must not ask for yet, rather than grant it and do nothing.
+
+    Raises:
+        ProtocolError: 0x83, with the property and its value.
+    """
+    for name, value in user_properties:
+        if name in RESERVED_TERMS:
+            raise ProtocolError(
+                _REASON, f"property {name!r} is {_shown(value)}; reservations are not supported, leave it out"
+            )
+
+
+def subscribe_hints(user_properties: UserProperties) -> list[str]:
+    """What in the names of a SUBSCRIBE's properties looks like a mistake; others may be the application's."""
+    hints: list[str] = []
+    for name, _ in user_properties:
+        if name in _PUBLISH_TERMS:
+            hints.append(f"property {name!r} is a term of PUBLISH, not of SUBSCRIBE")
+        elif name not in _SUBSCRIBE_TERMS:
+            hint = _near_miss(name, _SUBSCRIBE_TERMS)
+            if hint:
+                hints.append(hint)
+        if len(hints) == _HINTS_MAX:
+            break
+    return hints
+
+
+def publish_hint(name: str) -> str:
+    """Whether the name of a PUBLISH's property looks like a mistake; empty if it does not."""
+    return "" if name in _PUBLISH_TERMS else _near_miss(name, _PUBLISH_TERMS)
+
+
+def _near_miss(name: str, terms: frozenset[str]) -> str:
+    if len(name) > _NAME_LENGTH_MAX:
+        return ""
+    plain = name.lower().replace("-", "").replace("_", "")
+    for term in sorted(terms):
+        if _is_one_edit(plain, term):
+            return f"unknown property {name!r}; did you mean {term!r}?"
+    return ""
+
+
+def _is_one_edit(word: str, term: str) -> bool:
+    """Whether at most one letter is wrong, missing or too many, or two are exchanged."""
+    start = 0
+    shorter = min(len(word), len(term))
+    while start < shorter and word[start] == term[start]:
+        start += 1
+    end = 0
+    while end < shorter - start and word[-1 - end] == term[-1 - end]:
+        end += 1
+    rest = word[start : len(word) - end]
+    expected = term[start : len(term) - end]
+    if len(rest) <= 1 and len(expected) <= 1:
+        return True
+    return len(rest) == 2 and len(expected) == 2 and rest[0] == expected[1] and rest[1] == expected[0]
 
 
 def _timer(name: str, value: str) -> int:
