@@ -5,6 +5,8 @@ Clauses are those of MQTT 5.0 unless a test is for version 4, where they are tho
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 from tests.conftest import BrokerProcess, StartBroker
 from tests.peer import Peer, join, props
@@ -150,6 +152,31 @@ def test_malformed_connect_is_answered_with_its_reason(broker: BrokerProcess) ->
         assert connack.reason_code == 0x81
         assert "reserved bit" in (connack.properties.reason_string or "")
         assert peer.receive() is None
+
+
+@pytest.mark.parametrize(
+    ("clause", "flags_and_rest"),
+    [
+        ("MQTT-3.1.2-3", "03 0000 0001 61"),  # the reserved bit
+        ("MQTT-3.1.2-13", "0a 0000 0001 61"),  # a will's QoS without a will
+        ("MQTT-3.1.2-15", "22 0000 0001 61"),  # a will's retain without a will
+        ("MQTT-3.1.2-14", "1e 0000 0001 61 0001 77 0000"),  # QoS 3
+        ("MQTT-3.1.2-22", "42 0000 0001 61 0001 70"),  # a password without a user name
+        ("MQTT-3.1.2-9", "06 0000 0001 61"),  # a will flag without a will
+        ("MQTT-3.1.3-4", "02 0000 0001 ff"),  # a client id that is not UTF-8
+        ("MQTT-3.1.4-1", "02 0000 0001 61 00"),  # more than there should be
+    ],
+)
+@pytest.mark.parametrize(("name", "level"), [("0004 4d515454", "04"), ("0006 4d5149736470", "03")])
+def test_malformed_connect_of_version_4_is_closed_without_connack(
+    broker: BrokerProcess, clause: str, flags_and_rest: str, name: str, level: str
+) -> None:
+    """[MQTT-3.1.4-1] of 3.1.1"""
+    body = bytes.fromhex(name + level + flags_and_rest)
+    with Peer(broker.port, 4) as peer:
+        peer.send_bytes(bytes([0x10, len(body)]) + body)
+
+        assert peer.expect_closed() == []
 
 
 def test_server_keep_alive_and_session_expiry_are_capped_and_said(start_broker: StartBroker) -> None:
@@ -401,6 +428,17 @@ def test_clean_session_of_version_4_forgets_and_keeps(broker: BrokerProcess) -> 
             present.append(peer.connect("tidy", clean=clean).session_present)
 
     assert present == [False, True, False, False]
+
+
+def test_version_3_is_not_told_of_a_present_session(broker: BrokerProcess) -> None:
+    """MQTT 3.1, 3.2: the first byte of CONNACK is reserved; Session Present came with 3.1.1."""
+    first_bytes = []
+    for level in (3, 3, 4):
+        with Peer(broker.port, 4) as peer:
+            peer.send_bytes(encode(Connect("level-three", level, False), level))
+            first_bytes.append(peer.socket.recv(4, socket.MSG_WAITALL))
+
+    assert first_bytes == [b"\x20\x02\x00\x00", b"\x20\x02\x00\x00", b"\x20\x02\x01\x00"]
 
 
 @pytest.mark.parametrize("version", [4, 5])

@@ -9,7 +9,18 @@ import pytest
 from tests.conftest import BrokerProcess
 from tests.peer import Peer, join, props
 
-from timebound.wire.packets import Ack, Disconnect, Publish, Suback, Subscribe, SubscribeEntry
+from timebound.wire.codec import encode
+from timebound.wire.packets import (
+    Ack,
+    Connack,
+    Connect,
+    Disconnect,
+    Publish,
+    Suback,
+    Subscribe,
+    SubscribeEntry,
+    Unsubscribe,
+)
 
 # --- SUBACK and UNSUBACK --------------------------------------------------------------
 
@@ -40,13 +51,19 @@ def test_filter_is_granted_or_refused(
 ) -> None:
     with join(broker.port) as peer, join(broker.port, version=4) as old:
         suback = peer.subscribe(topic_filter, qos=1)
-        old_suback = old.subscribe(topic_filter, qos=1)
+        old.send(Subscribe(1, [SubscribeEntry(topic_filter, 1)]))
+        old_answer = old.receive()
 
         assert suback.reason_codes == [code]
         assert reason in (suback.properties.reason_string or "")
         assert bool(suback.properties.reason_string) == (code >= 0x80)
-        # [MQTT-3.9.3-2] of 3.1.1 knows one refusal.
-        assert old_suback.reason_codes == [min(code, 0x80)]
+        if reason.endswith(("a level", "last level", "its group")):
+            # [MQTT-4.7.1-3] [MQTT-4.8.0-1] of 3.1.1
+            assert old_answer is None
+        else:
+            # [MQTT-3.9.3-2] of 3.1.1 knows one refusal.
+            assert isinstance(old_answer, Suback)
+            assert old_answer.reason_codes == [min(code, 0x80)]
 
 
 def test_each_filter_has_its_own_answer_in_order(broker: BrokerProcess) -> None:
@@ -344,3 +361,34 @@ def test_well_formed_terms_are_granted(broker: BrokerProcess) -> None:
     with join(broker.port) as peer:
         assert peer.subscribe("terms/b", user_properties=terms).reason_codes == [0]
         assert peer.subscribe("terms/b", user_properties=[("deadline", "1s")] * 2).reason_codes == [0x83]
+
+
+@pytest.mark.parametrize("topic_filter", ["a+", "a/+b/c", "a/b#", "#/a", "a/#/b", "+a/b"])
+@pytest.mark.parametrize("level", [3, 4])
+def test_wildcard_inside_a_level_closes_a_version_4_connection(
+    broker: BrokerProcess, topic_filter: str, level: int
+) -> None:
+    """[MQTT-4.7.1-2] [MQTT-4.7.1-3] [MQTT-4.8.0-1] of 3.1.1; nothing else of the packet is done."""
+    client_id = f"wildcard-{level}-{topic_filter}"
+    entries = [SubscribeEntry("wildcard/fine", 1), SubscribeEntry(topic_filter)]
+    with Peer(broker.port, 4) as peer:
+        peer.send_bytes(encode(Connect(client_id, level, False), level))
+        assert peer.expect(Connack).reason_code == 0
+        peer.send(Subscribe(1, entries))
+        assert peer.expect_closed() == []
+    with join(broker.port, version=4) as publisher:
+        publisher.publish("wildcard/fine", b"1", 1)
+        publisher.expect(Ack)
+    with Peer(broker.port, 4) as peer:
+        assert peer.connect(client_id, clean=False).reason_code == 0
+        peer.expect_silence()
+        peer.send(Unsubscribe(1, [topic_filter]))
+        assert peer.expect_closed() == []
+
+
+@pytest.mark.parametrize("topic_filter", ["a+", "a/#/b"])
+def test_wildcard_inside_a_level_is_answered_in_version_5(broker: BrokerProcess, topic_filter: str) -> None:
+    """MQTT 5, 3.9.3: each filter has its own reason code."""
+    with join(broker.port) as peer:
+        assert peer.subscribe("fine", topic_filter).reason_codes == [0, 0x8F]
+        peer.expect_silence()

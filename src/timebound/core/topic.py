@@ -31,13 +31,20 @@ def check_filter(topic_filter: str) -> None:
         raise FilterError(
             f"topic filter {topic_filter!r} has a null character", position=topic_filter.index("\0")
         )
-    inner = topic_filter
-    offset = 0
+    start = 0
     if topic_filter.startswith("$share"):
-        inner = _check_share(topic_filter)
-        offset = len(topic_filter) - len(inner)
-    levels = inner.split("/")
-    position = offset
+        start = len(topic_filter) - len(_check_share(topic_filter))
+    check_wildcards(topic_filter, start)
+
+
+def check_wildcards(topic_filter: str, start: int = 0) -> None:
+    """Refuse a wildcard that is no level of its own, and `#` before the last, from `start` on (4.7.1).
+
+    Raises:
+        FilterError: with the position of the first level that is wrong.
+    """
+    levels = topic_filter[start:].split("/")
+    position = start
     for number, level in enumerate(levels):
         if "#" in level:
             if level != "#":

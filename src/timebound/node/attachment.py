@@ -231,7 +231,9 @@ class Attachment(Publisher):
                 self._write_disconnect(reason_code, reason)
         else:
             self.broker.counters.connections_refused += 1
-            if self.decoder.version:  # it got as far as a CONNECT that could be read in part
+            # A CONNECT that could be read in part is answered by MQTT 5 alone: [MQTT-3.1.4-1] of 3.1.1
+            # forbids it. While NEW, no CONNECT has been read as a whole.
+            if self.decoder.version == 5 or (self.decoder.version and self.state != NEW):
                 self._write_refusal(Refused(reason_code, reason), self.decoder.version)
             elif reason_code == reasons.ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
                 # The form of 3.1.1, which demands the answer [MQTT-3.1.2-2] and is the oldest.

@@ -80,7 +80,8 @@ class Accepted:
 
     def connack(self, session_present: bool, version: int) -> bytes:
         if version != 5:
-            return encode(Connack(session_present, 0), version)
+            # MQTT 3.1 reserves the byte that 3.1.1 has the bit in.
+            return encode(Connack(session_present and version != 3, 0), version)
         properties = Properties()
         properties.receive_maximum = self.limits.inflight_max
         properties.maximum_packet_size = self.limits.packet_size_max

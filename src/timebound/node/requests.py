@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from timebound.core.session import Session
 from timebound.core.subscription import Subscription
-from timebound.core.topic import check_filter, level_count, split_share
+from timebound.core.topic import check_filter, check_wildcards, level_count, split_share
 from timebound.errors import FilterError, ProtocolError
 from timebound.node.translate import to_subscription
 from timebound.records import Reason
@@ -64,6 +64,8 @@ def _subscribe(connection: Connection, session: Session, packet: Subscribe, now_
     if len(packet.properties.user_properties) > connection.driver.limits.user_properties_max:
         connection.close(ReasonCode.QUOTA_EXCEEDED, "too many user properties")
         return
+    if _is_violated(connection, [entry.topic_filter for entry in packet.entries]):
+        return
     for entry in packet.entries:
         if entry.no_local and entry.topic_filter.startswith("$share/"):
             # MQTT 5, 3.8.3.1
@@ -88,6 +90,22 @@ def _subscribe(connection: Connection, session: Session, packet: Subscribe, now_
     for hint in hints:
         connection.hint(f"subscription: {hint}")
     _answer(connection, session, Suback(packet.packet_id, codes), reasons + hints, mark)
+
+
+def _is_violated(connection: Connection, topic_filters: list[str]) -> bool:
+    """Close the connection for a filter that MQTT 3.1.1 does not allow [MQTT-4.7.1-3] [MQTT-4.8.0-1].
+
+    MQTT 5 has a reason code for each filter; here nothing of the packet is done.
+    """
+    if connection.version == 5:
+        return False
+    for topic_filter in topic_filters:
+        try:
+            check_wildcards(topic_filter)
+        except FilterError as error:
+            connection.close(ReasonCode.MALFORMED_PACKET, str(error))
+            return True
+    return False
 
 
 def _answer(
@@ -157,6 +175,8 @@ def _unsubscribe(connection: Connection, session: Session, packet: Unsubscribe) 
     mark = connection.broker.mark()
     codes: list[int] = []
     reasons: list[str] = []
+    if _is_violated(connection, packet.topic_filters):
+        return
     for topic_filter in packet.topic_filters:
         try:
             check_filter(topic_filter)
