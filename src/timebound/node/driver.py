@@ -264,6 +264,11 @@ class Driver:
         except RuntimeError:  # the loop is closed: the broker has stopped, nobody waits for it
             logger.debug("storage finished after the loop had closed")
 
+    def note_from_thread(self, subject: str, start: str, reason: str) -> None:
+        """Log a refusal that another thread decided on."""
+        now_ns = self.now_ns()
+        self._call_from_thread(lambda _: self.notices.note(subject, start, reason, now_ns), None)
+
     def _committed(self, batch: Batch) -> None:
         self._storing -= 1
         self._finish(batch)

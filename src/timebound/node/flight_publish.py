@@ -279,6 +279,8 @@ def publish_schema(given: pa.Schema) -> pa.Schema:
         if name not in given.names:
             raise ValueError(f"column {name!r} is missing; there are {', '.join(given.names)}")
     for name in given.names:
+        if given.names.count(name) > 1:
+            raise ValueError(f"column {name!r} is there twice")
         if name not in known:
             raise ValueError(f"there is no use for column {name!r}; known are {', '.join(known)}")
     return pa.schema([pa.field(name, known[name]) for name in known if name in given.names])
@@ -323,7 +325,11 @@ def _message(row: dict[str, Any], publisher: str, limits: Limits) -> Message | s
         return fault
     if not 0 <= qos <= 2:
         return f"qos {qos} is not 0, 1 or 2"
-    pairs = [(str(entry["name"]), str(entry["value"])) for entry in row.get("properties") or []]
+    pairs: list[tuple[str, str]] = []
+    for entry in row.get("properties") or []:
+        if entry is None or entry["name"] is None or entry["value"] is None:
+            return "a property has no name or no value"
+        pairs.append((entry["name"], entry["value"]))
     if row.get("timeout"):
         pairs.append(("timeout", row["timeout"]))
     if len(pairs) > limits.user_properties_max:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
 import json
 import logging
 import threading
@@ -25,8 +24,9 @@ import pyarrow.flight as fl
 from timebound.core.access import AccessList, ClientAccess, covers
 from timebound.core.predicate import Predicate, parse
 from timebound.core.topic import check_filter
-from timebound.errors import ConfigError, FilterError
+from timebound.errors import ConfigError
 from timebound.node.config_values import Config, FlightConfig
+from timebound.node.flight_answers import Answers, Note, entries, number, text
 from timebound.node.flight_publish import Publishing
 from timebound.node.journal import Journal, Journals
 from timebound.node.journal_rows import Selection, check_comparison, gap_row, serve_rows
@@ -44,6 +44,16 @@ _LOGIN: Final = "login"
 # A request is a few names and numbers; a content filter is bounded on its own.
 REQUEST_BYTES_MAX: Final = 256 * 1024
 STOP_TIMEOUT_S: Final = 5.0
+NOT_OFFERED: Final = {
+    fl.FlightMethod.GET_SCHEMA: "there is no get_schema; get_flight_info tells the schema",
+    fl.FlightMethod.DO_EXCHANGE: "there is no do_exchange; use do_get to read and do_put to stage rows",
+}
+ACTIONS: Final = {
+    "journals": "list the journals that may be read",
+    "find": "find the journal that keeps the topics of a filter",
+    "publish": "publish staged rows, once for each batch of a query",
+    "discard": "remove staged rows",
+}
 
 
 class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
@@ -57,6 +67,7 @@ class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
         logins: Logins,
         journals: Journals | None,
         publishing: Publishing,
+        note: Note,
     ) -> None:
         """Begin to listen.
 
@@ -67,12 +78,13 @@ class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
         self._config = config
         self._journals = journals.journals if journals is not None else []
         self._publishing = publishing
+        self._answers = Answers(note)
         self.access = access  # replaced as a whole when the rules are read again
         flight = config.flight
         try:
             super().__init__(
                 location=_location(flight),
-                middleware={_LOGIN: _LoginMaker(config, passwords, logins)},
+                middleware={_LOGIN: _LoginMaker(config, passwords, logins, self._answers)},
                 **_tls(flight),
             )
         except pa.ArrowException as error:
@@ -87,30 +99,30 @@ class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
     # --- Flight -----------------------------------------------------------------------
 
     def list_flights(self, context: Any, criteria: bytes) -> Iterator[Any]:
-        for journal in self._readable(context):
-            yield _info(journal)
+        with self._answers.to("list_flights", context.peer()):
+            yield from [_info(journal) for journal in self._readable(context)]
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
-        name = b"/".join(descriptor.path or []).decode("utf-8", "replace")
-        with _mistakes_answered():
-            return _info(self._named(context, name))
+        with self._answers.to("get_flight_info", context.peer()):
+            return _info(self._named(context, _path_of(descriptor)))
+
+    def list_actions(self, context: Any) -> list[tuple[str, str]]:
+        return list(ACTIONS.items())
 
     def do_action(self, context: Any, action: Any) -> Iterator[bytes]:
-        request = _read_request(action.body.to_pybytes() if action.body is not None else b"")
-        with _mistakes_answered():
-            answer = self._act(context, action.type, request)
-        yield json.dumps(answer).encode()
+        with self._answers.to(f"action {action.type!r}", context.peer()):
+            request = _read_request(action.body.to_pybytes() if action.body is not None else b"")
+            yield json.dumps(self._act(context, action.type, request)).encode()
 
     def do_get(self, context: Any, ticket: Any) -> Any:
-        request = _read_request(ticket.ticket)
-        with _mistakes_answered():
-            return self._stream(context, request)
+        with self._answers.to("do_get", context.peer()):
+            return self._stream(context, _read_request(ticket.ticket))
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        request = _read_request(descriptor.command or b"")
-        user, access = self._login(context)
-        with _mistakes_answered():
-            self._publishing.stage(_text(request, "stage"), user, access, reader)
+        with self._answers.to("do_put", context.peer()):
+            request = _read_request(descriptor.command or b"")
+            user, access = self._login(context)
+            self._publishing.stage(text(request, "stage"), user, access, reader)
 
     # --- what is asked ----------------------------------------------------------------
 
@@ -121,13 +133,13 @@ class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
         if kind == "find":
             return _description(self._found(context, access, request))
         if kind == "publish":
-            staged = [str(name) for name in request.get("staged", [])]
+            staged = [str(name) for name in entries(request, "staged")]
             return self._publishing.publish(
-                user, _text(request, "query"), _number(request, "batch"), staged, access
+                user, text(request, "query"), number(request, "batch"), staged, access
             )
         if kind == "discard":
-            return self._publishing.discard(user, [str(name) for name in request.get("staged", [])])
-        raise ValueError(f"there is no action {kind!r}; there are journals, find, publish, discard")
+            return self._publishing.discard(user, [str(name) for name in entries(request, "staged")])
+        raise ValueError(f"there is no action {kind!r}; there are {', '.join(ACTIONS)}")
 
     def _found(self, context: Any, access: ClientAccess, request: dict[str, Any]) -> Journal:
         """The journal of a name, or else the narrowest one that keeps all topics of a filter."""
@@ -152,8 +164,8 @@ class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
 
     def _stream(self, context: Any, request: dict[str, Any]) -> Any:
         topic_filter = str(request.get("topic", ""))
-        journal = self._named(context, _text(request, "journal"), topic_filter)
-        start, end = _number(request, "start"), _number(request, "end")
+        journal = self._named(context, text(request, "journal"), topic_filter)
+        start, end = number(request, "start"), number(request, "end")
         log = journal.log
         if request.get("identity") not in (None, log.identity):
             raise ValueError(
@@ -167,15 +179,16 @@ class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
             )
         selection = Selection(topic_filter, self._predicate(journal, request), _comparisons(journal, request))
         schema = _projected(journal.schema, request)
-        return fl.GeneratorStream(schema, _rows(journal, start, end, selection, schema))
+        rows = _rows(journal, start, end, selection, schema)
+        return fl.GeneratorStream(schema, self._answers.rows("do_get", rows))
 
     def _predicate(self, journal: Journal, request: dict[str, Any]) -> Predicate | None:
-        text = str(request.get("where", ""))
-        if not text:
+        where = str(request.get("where", ""))
+        if not where:
             return None
         if journal.config.trace:
             raise ValueError("a content filter is about messages; trace records are compared by column")
-        return parse(text, length_max=self._config.limits.filter_length_max)
+        return parse(where, length_max=self._config.limits.filter_length_max)
 
     # --- who asks ---------------------------------------------------------------------
 
@@ -214,12 +227,22 @@ class _Login(fl.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no types
 class _LoginMaker(fl.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
     """Finds out who calls, by HTTP Basic authentication in each call."""
 
-    def __init__(self, config: Config, passwords: PasswordFile | None, logins: Logins) -> None:
+    def __init__(
+        self, config: Config, passwords: PasswordFile | None, logins: Logins, answers: Answers
+    ) -> None:
+        self._answers = answers
         self._config = config
         self._passwords = passwords
         self._logins = logins
 
     def start_call(self, info: Any, headers: dict[str, list[str]]) -> _Login:
+        with self._answers.to("a call"):
+            # Here, since what `get_schema` raises is sent with its traceback, whatever it is.
+            if info.method in NOT_OFFERED:
+                raise ValueError(NOT_OFFERED[info.method])
+            return self._log_in(headers)
+
+    def _log_in(self, headers: dict[str, list[str]]) -> _Login:
         given = headers.get("authorization", [])
         anonymous = self._config.security.anonymous_user
         if not given:
@@ -267,9 +290,9 @@ def _rows(
 
 def _projected(schema: pa.Schema, request: dict[str, Any]) -> pa.Schema:
     """The columns asked for; `offset` and `gap` always come with them."""
-    names = request.get("columns")
-    if names is None:
+    if request.get("columns") is None:
         return schema
+    names = entries(request, "columns")
     missing = [str(name) for name in names if name not in schema.names]
     if missing:
         raise ValueError(f"there is no column {missing[0]!r}; there are {', '.join(schema.names)}")
@@ -278,7 +301,7 @@ def _projected(schema: pa.Schema, request: dict[str, Any]) -> pa.Schema:
 
 def _comparisons(journal: Journal, request: dict[str, Any]) -> list[tuple[str, str, Any]]:
     found: list[tuple[str, str, Any]] = []
-    for entry in request.get("comparisons", []):
+    for entry in entries(request, "comparisons"):
         if not isinstance(entry, list) or len(entry) != 3:
             raise ValueError(f"{entry!r} is no comparison; write [column, '=', value]")
         name, comparison, value = entry
@@ -316,40 +339,18 @@ def _info(journal: Journal) -> Any:
 def _read_request(body: Any) -> dict[str, Any]:
     content = bytes(body)
     if len(content) > REQUEST_BYTES_MAX:
-        raise fl.FlightServerError(
-            f"a request has {len(content)} bytes, at most {REQUEST_BYTES_MAX} are allowed"
-        )
+        raise ValueError(f"a request has {len(content)} bytes, at most {REQUEST_BYTES_MAX} are allowed")
     try:
         request = json.loads(content or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         request = None
     if not isinstance(request, dict):
-        raise fl.FlightServerError("a request is a JSON object")
+        raise ValueError("a request is a JSON object")
     return request
 
 
-def _text(request: dict[str, Any], key: str) -> str:
-    value = request.get(key)
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{key!r} must be a text, not {value!r}")
-    return value
-
-
-def _number(request: dict[str, Any], key: str) -> int:
-    value = request.get(key)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{key!r} must be a whole number, not {value!r}")
-    return value
-
-
-@contextlib.contextmanager
-def _mistakes_answered() -> Iterator[None]:
-    """Turn a mistake of the caller into an error that Flight hands on."""
-    try:
-        yield
-    except (ValueError, FilterError) as error:
-        # Flight's own errors reach the caller as they are; any other comes with a traceback.
-        raise fl.FlightServerError(str(error)) from None
+def _path_of(descriptor: Any) -> str:
+    return b"/".join(descriptor.path or []).decode("utf-8", "replace")
 
 
 def _location(flight: FlightConfig) -> str:

@@ -181,7 +181,13 @@ class Server:
             self.config.flight.staged_bytes_max,
         )
         self._flight = FlightService(
-            self.config, access, self._passwords, logins, self._journals, self._publishing
+            self.config,
+            access,
+            self._passwords,
+            logins,
+            self._journals,
+            self._publishing,
+            driver.note_from_thread,
         )
 
     def flight_url(self) -> str:
