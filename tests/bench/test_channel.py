@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from timebound.bench import channel, channel_federated, channel_report, channel_utilisation
 from timebound.bench.channel_published import COLLOCATED, CONSUMERS, SUPPLIERS, TWO_PROCESSES
@@ -30,6 +31,7 @@ from timebound.bench.channel_results import (
 )
 from timebound.bench.channel_tools import LIMIT_S, real_time_trouble
 from timebound.bench.channel_work import STOP_NS_MIN, Figures, Stop, Stops, Worker, laxity_of
+from timebound.cli import app
 from timebound.errors import TimeboundError
 
 # Beside each other they would delay each other, at the same priorities of one processor.
@@ -90,6 +92,42 @@ def test_speed_is_measured() -> None:
     assert results.speed is not None
     assert 0 < results.speed.reactive_to_1_us < results.speed.reactive_to_20_us
     assert results.speed.lanes_hand_over.count == 15
+
+
+def test_experiment_that_fails_is_reported_and_the_others_keep_their_results(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(plan: channel.Plan) -> Speed:
+        raise TimeoutError("events were not delivered within 60 s")
+
+    monkeypatch.setattr(channel, "measure_speed", fail)
+    monkeypatch.setattr(channel, "SPACINGS_NS", (100_000,))
+    plots = tmp_path / "plots"
+
+    done = CliRunner().invoke(
+        app, ["bench", "channel", "--only", "speed,spacing", "--json", "--plot", str(plots)]
+    )
+
+    assert done.exit_code == 1
+    found = json.loads(done.stdout)
+    assert found["failed"] == {"speed": "events were not delivered within 60 s"}
+    assert [step["dispatching"] for step in found["spacing"]] == ["reactive", "lanes"]
+    assert (plots / "spacing.png").exists()
+    assert "error: speed failed: events were not delivered within 60 s" in " ".join(done.stderr.split())
+
+
+def test_failure_of_a_measuring_process_carries_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = ["-c", 'print(\'{"error": "channel left did not learn"}\')']
+    monkeypatch.setattr(
+        channel_federated,
+        "_start",
+        lambda *_: subprocess.Popen(
+            [sys.executable, *child], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ),
+    )
+
+    with pytest.raises(RuntimeError, match="measuring process failed: channel left did not learn"):
+        channel_federated.measure_two_processes(3)
 
 
 def test_every_cell_of_table_1_is_measured_for_each_dispatching() -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
+from threading import Thread
+
 import pytest
 
 from timebound.channel import ChannelBuilder, ChannelError, Event, EventChannel, Gateway, all_of, build
-from timebound.channel.federation import Carried, Frame
+from timebound.channel.dependency import Key
+from timebound.channel.federation import Advert, Carried, Frame
 from timebound.channel.gateway import hub_of
 
 
@@ -34,7 +39,7 @@ def join(first: EventChannel, second: EventChannel) -> tuple[CountingLink, Count
     there, back = CountingLink(first, second), CountingLink(second, first)
     hub_of(first).add_link(second.name, there)
     hub_of(second).add_link(first.name, back)
-    for advert in hub_of(first).federation.adverts():
+    for advert in hub_of(first).adverts():
         hub_of(second).receive(first.name, advert)
     return there, back
 
@@ -180,14 +185,49 @@ def test_advert_of_an_earlier_life_is_answered_with_a_newer_one() -> None:
     _, back = join(left, right)
     collect(left, "x")
     hub = hub_of(left)
-    old = next(a for a in hub.federation.adverts() if a.channel == "l")
+    old = next(a for a in hub.adverts() if a.channel == "l")
 
     hub.receive("r", type(old)("l", old.version + 1000, (), ()))
 
-    now = next(a for a in hub_of(right).federation.adverts() if a.channel == "l")
+    now = next(a for a in hub_of(right).adverts() if a.channel == "l")
     assert now.wants == (("x", ""),)
     assert now.version == old.version + 1001 or now.version > old.version
     assert back.events == []
+
+
+class Interrupting(tuple[Key, ...]):
+    """Wants whose reading lets another thread act first, as a switch of threads may at any moment."""
+
+    act: Callable[[], object] = list
+
+    def __iter__(self) -> Iterator[Key]:
+        acting = Thread(target=self.act)
+        acting.start()
+        # Long enough for it to be done, unless it has to wait for the reader.
+        acting.join(0.2)
+        return super().__iter__()
+
+
+class Nowhere:
+    def send(self, frame: Frame) -> None:
+        """Take a frame and forget it."""
+
+
+def test_advert_that_comes_while_a_way_is_worked_out_counts_afterwards() -> None:
+    (channel,) = channels("l")
+    hub = hub_of(channel)
+    hub.add_link("r", Nowhere())
+    wants = Interrupting([("y", "")])
+    hub.receive("r", Advert("r", 1, ("l", "m"), ()))
+    hub.receive("r", Advert("m", 1, ("r",), wants))
+    wants.act = lambda: hub.receive("r", Advert("r", 2, ("l", "m"), (("x", ""),)))
+
+    hub.next_hops("x", "s")
+
+    wants.act = list
+    until = time.monotonic() + 10.0
+    while hub.next_hops("x", "s") != ("r",):
+        assert time.monotonic() < until, "the way worked out from the older advert is still remembered"
 
 
 def test_event_keeps_source_and_gets_local_time() -> None:

@@ -35,14 +35,14 @@ def channel(name: str, reports: list[Report] | None = None) -> EventChannel:
 def knows(who: EventChannel, name: str, *wants: str) -> bool:
     """Whether a channel knows what another one wants, and acts accordingly."""
     hub = hub_of(who)
-    advert = hub.federation.advert_of(name)
+    advert = hub.advert_of(name)
     return advert is not None and [key[0] for key in advert.wants] == list(wants) and hub.has_settled()
 
 
 def sends(who: EventChannel, name: str, event_type: str, source: str) -> bool:
     """Whether a channel would send an event to another one now."""
     hub = hub_of(who)
-    return hub.federation.next_hops(who.name, event_type, source) == (name,) and hub.has_settled()
+    return hub.next_hops(event_type, source) == (name,) and hub.has_settled()
 
 
 frames = st.one_of(

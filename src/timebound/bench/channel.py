@@ -61,6 +61,8 @@ def run(
 ) -> ChannelResults:
     """Run the named experiments; `progress` is told what begins.
 
+    One that fails is noted in `failed` with its reason, and the others run all the same.
+
     Raises:
         ValueError: an experiment is unknown.
     """
@@ -71,7 +73,12 @@ def run(
     results = ChannelResults(is_compiled(), os.cpu_count() or 1, real_time_trouble())
     for name in experiments:
         progress(name)
-        results = _add(results, name, plan)
+        try:
+            results = _add(results, name, plan)
+        # Whatever it is: the figures of the other experiments took minutes and must not be lost with it.
+        except Exception as error:
+            reason = str(error) or type(error).__name__
+            results = replace(results, failed={**results.failed, name: reason})
     return results
 
 

@@ -114,6 +114,8 @@ def _read_line(child: subprocess.Popen[str]) -> dict[str, Any]:
     if not line:
         raise RuntimeError(f"measuring process ended without figures (exit code {child.wait(LIMIT_S)})")
     found: dict[str, Any] = json.loads(line)
+    if "error" in found:
+        raise RuntimeError(f"measuring process failed: {found['error']}")
     return found
 
 
@@ -141,7 +143,10 @@ def _wait_ready(channel: EventChannel, side: str, event_type: str) -> None:
     """Wait until this channel sends its events over there, where they are wanted."""
     hub = hub_of(channel)
     hops = (_other(side),)
-    wait_for(lambda: hub.federation.next_hops(side, event_type, "") == hops and hub.has_settled())
+    wait_for(
+        lambda: hub.next_hops(event_type, "") == hops and hub.has_settled(),
+        f"channel {side!r} did not learn what {_other(side)!r} wants",
+    )
 
 
 def _child_latency(side: str, address: str, task: dict[str, Any]) -> None:
@@ -218,7 +223,11 @@ def _print_and_wait(found: dict[str, Any]) -> None:
 def _main() -> None:
     experiment, side, address, task = sys.argv[1:]
     child = _child_latency if experiment == "latency" else _child_utilisation
-    child(side, address, json.loads(task))
+    try:
+        child(side, address, json.loads(task))
+    except TimeoutError as error:
+        print(json.dumps({"error": str(error)}), flush=True)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -137,3 +137,5 @@ class ChannelResults:
     two_processes: list[LatencyRow] = field(default_factory=list)
     utilisation: list[UtilisationRun] = field(default_factory=list)
     spacing: list[SpacingStep] = field(default_factory=list)
+    # Why experiments failed, by name; they have no figures above.
+    failed: dict[str, str] = field(default_factory=dict)

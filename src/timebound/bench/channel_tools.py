@@ -58,12 +58,16 @@ class Stopwatch:
         return spread_of(self.values())
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Wait without disturbing what is measured; within a limit."""
+def wait_for(condition: Callable[[], bool], what: str = "events were not delivered") -> None:
+    """Wait without disturbing what is measured; within a limit.
+
+    Raises:
+        TimeoutError: with `what` as the reason.
+    """
     until = time.monotonic() + LIMIT_S
     while not condition():
         if time.monotonic() > until:
-            raise TimeoutError(f"events were not delivered within {LIMIT_S:.0f} s")
+            raise TimeoutError(f"{what} within {LIMIT_S:.0f} s")
         time.sleep(0.005)
 
 

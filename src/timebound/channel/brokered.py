@@ -106,7 +106,7 @@ class BrokerGateway:
         if self._runner is not None:
             self._runner.cancel()
             await asyncio.gather(self._runner, return_exceptions=True)
-        advert = self._hub.federation.advert_of(self._channel.name)
+        advert = self._hub.advert_of(self._channel.name)
         if advert is not None:
             await self._publish(advert)
         subscriptions = [*self._events.values()]
@@ -193,7 +193,7 @@ class BrokerGateway:
 
     def _forget(self, channel: str) -> None:
         """A channel left without a word, and its will says so."""
-        known = self._hub.federation.advert_of(channel)
+        known = self._hub.advert_of(channel)
         if known is not None and channel != self._channel.name:
             self._hub.receive(self._medium, Advert(channel, known.version + 1, (), ()))
 

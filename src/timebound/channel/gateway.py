@@ -52,9 +52,9 @@ class Hub:
 
     def __init__(self, channel: EventChannel) -> None:
         self.channel = channel
-        self.federation = Federation(channel.name)
         # Guards the fields below; never held while calling the channel or a link, which have their own.
         self._lock = Lock()
+        self._federation = Federation(channel.name)
         self._links: dict[str, Link] = {}
         self._consumers: dict[str, Consumer] = {}
         self._seen = Seen()
@@ -79,7 +79,7 @@ class Hub:
             if neighbour in self._links:
                 raise ChannelError(f"channel {self.channel.name!r} is joined to {neighbour!r} already")
             self._links[neighbour] = link
-            known = self.federation.adverts()
+            known = self._federation.adverts()
         consumer = self.channel.connect_gateway(
             lambda event: self._forward(neighbour, event), f"gateway to {neighbour}"
         )
@@ -112,10 +112,24 @@ class Hub:
         with self._lock:
             return self._followed == self._learnt
 
+    def adverts(self) -> list[Advert]:
+        """Everything known of all channels, this one included, by name."""
+        with self._lock:
+            return self._federation.adverts()
+
+    def advert_of(self, channel: str) -> Advert | None:
+        with self._lock:
+            return self._federation.advert_of(channel)
+
+    def next_hops(self, event_type: str, source: str) -> tuple[str, ...]:
+        """The neighbours to which an event pushed into this channel is passed now."""
+        with self._lock:
+            return self._federation.next_hops(self.channel.name, event_type, source)
+
     def wants_from(self, medium: str) -> list[Key]:
         """What this channel and those behind it have to take from a shared medium."""
         with self._lock:
-            return self.federation.wants_from(medium)
+            return self._federation.wants_from(medium)
 
     def _advertise(self) -> None:
         """Tell everybody this channel's neighbours and wants, if they changed."""
@@ -123,12 +137,12 @@ class Hub:
         wants = tuple(self.channel.wants())
         with self._lock:
             neighbours = tuple(sorted(self._links))
-            current = self.federation.advert_of(name)
+            current = self._federation.advert_of(name)
             if current is not None and (current.neighbours, current.wants) == (neighbours, wants):
                 return
             version = time.time_ns() if current is None else max(current.version + 1, time.time_ns())
             advert = Advert(name, version, neighbours, wants)
-            self.federation.learn(advert)
+            self._federation.learn(advert)
             self._learnt += 1
         self._spread(advert, "")
 
@@ -142,7 +156,7 @@ class Hub:
     def _receive_advert(self, neighbour: str, advert: Advert) -> None:
         with self._lock:
             is_own = advert.channel == self.channel.name
-            is_news = self.federation.learn(advert)
+            is_news = self._federation.learn(advert)
             self._learnt += is_news
         if not is_news:
             return
@@ -165,7 +179,7 @@ class Hub:
         with self._lock:
             learnt = self._learnt
             wanted = [
-                (consumer, self.federation.wants_beyond(name)) for name, consumer in self._consumers.items()
+                (consumer, self._federation.wants_beyond(name)) for name, consumer in self._consumers.items()
             ]
         for consumer, keys in wanted:
             self.channel.redirect(consumer, keys)
@@ -188,7 +202,7 @@ class Hub:
             if event.sequence == 0:
                 self._sequence += 1
                 event.sequence = self._sequence
-            hops = self.federation.next_hops(event.origin, event.type, event.source)
+            hops = self._federation.next_hops(event.origin, event.type, event.source)
             link = self._links.get(neighbour) if neighbour in hops else None
         if link is not None:
             link.send(Carried(event.type, event.source, event.payload, event.origin, event.sequence))
@@ -228,7 +242,7 @@ class Gateway:
         self._hubs[0].add_link(second.name, _Direct(first.name, self._hubs[1]))
         self._hubs[1].add_link(first.name, _Direct(second.name, self._hubs[0]))
         # The first side's advert went out before the second side had a link to answer over.
-        for advert in self._hubs[0].federation.adverts():
+        for advert in self._hubs[0].adverts():
             self._hubs[1].receive(first.name, advert)
 
     def close(self) -> None:

@@ -202,8 +202,7 @@ class RemoteGateway:
         """Wait until a peer is joined and gets what it said it wants; False when that took too long."""
         until = time.monotonic() + limit_s
         while not self._closing.wait(0.005):
-            known = self._hub.federation
-            is_known = any(known.advert_of(name) is not None for name in self._hub.neighbours())
+            is_known = any(self._hub.advert_of(name) is not None for name in self._hub.neighbours())
             if is_known and self._hub.has_settled():
                 return True
             if time.monotonic() > until:

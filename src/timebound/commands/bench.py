@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -126,4 +127,8 @@ def channel(
             screen.print(f"[dim]{note}[/dim]")
     if plot is not None:
         for path in channel_report.plot(results, plot):
-            screen.print(f"wrote {path}")
+            screen.print(f"wrote {path}", markup=False)
+    for name, reason in results.failed.items():
+        screen.print(f"[red]error:[/red] {name} failed: {escape(reason)}", highlight=False)
+    if results.failed:
+        raise typer.Exit(1)
