@@ -165,6 +165,11 @@ def run_pub(connecting: Connecting, publishing: Publishing, *, as_json: bool = F
     return _run(_publish(connecting, publishing, as_json), as_json=as_json)
 
 
+def run_request(connecting: Connecting, request: str, payload: str) -> int:
+    """Ask the broker itself, by a topic under `$timebound/`; gives the exit code."""
+    return _run(_request(connecting, request, payload), as_json=False)
+
+
 def run_sub(connecting: Connecting, subscribing: Subscribing) -> int:
     """Print messages until there are enough, the time is over, or Ctrl-C; gives the exit code."""
     return _run(_subscribe(connecting, subscribing), as_json=False)
@@ -234,6 +239,12 @@ async def _publish(connecting: Connecting, publishing: Publishing, as_json: bool
         print(json.dumps(summary), flush=True)
     elif tally.reason_code == _NO_MATCHING_SUBSCRIBERS:
         print(f"note: nobody is subscribed to {publishing.topic!r}", file=sys.stderr)
+    return OK
+
+
+async def _request(connecting: Connecting, request: str, payload: str) -> int:
+    async with connecting.client() as client:
+        await client.control(request, payload)
     return OK
 
 

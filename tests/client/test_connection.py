@@ -53,6 +53,20 @@ async def lost(client: Client) -> NotConnected:
     return caught.value
 
 
+async def test_server_of_mqtt_311_alone_is_named_as_such() -> None:
+    """[MQTT-3.1.2-2] of 3.1.1: such a server answers MQTT 5 in the form of 3.1.1."""
+    async with ScriptedServer() as server:
+        client = Client(port=server.port)
+
+        async def refuse() -> None:
+            (await server.next_peer()).send_bytes(b"\x20\x02\x00\x01")
+
+        with pytest.raises(ConnectError, match="0x84 unsupported protocol version") as refused:
+            await asyncio.gather(client.connect(), refuse())
+
+    assert refused.value.reason_code == 0x84
+
+
 async def test_refused_connect_carries_reason_code_and_string() -> None:
     properties = Properties()
     properties.reason_string = "who are you"

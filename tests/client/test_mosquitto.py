@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from timebound import Client, Message, Subscription
+from timebound.cli import main
+from timebound.client import NotTimebound
 
 START_TIMEOUT_S = 10.0
 LIMIT_S = 20.0
@@ -56,6 +58,44 @@ def wait_listening(port: int) -> None:
 async def take(subscription: Subscription, count: int) -> list[Message]:
     async with asyncio.timeout(LIMIT_S):
         return [await anext(subscription) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "strategy set fifo",
+        "strategy set fifo --listener x",
+        "weight set a/# 3",
+        "weight remove a/#",
+        "weight list",
+        "weight list --json",
+        "bounds",
+        "bounds --json",
+    ],
+)
+def test_request_to_another_broker_fails_instead_of_claiming_success(
+    mosquitto: int,
+    command: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["timebound", *command.split(), "--port", str(mosquitto)])
+
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    printed = capsys.readouterr()
+    assert ended.value.code == 1
+    assert printed.out == ""
+    assert "the server is not a Timebound broker" in " ".join(printed.err.split())
+
+
+async def test_flow_is_not_advertised_to_another_broker(mosquitto: int) -> None:
+    async with Client(port=mosquitto) as client:
+        with pytest.raises(NotTimebound, match="not a Timebound broker"):
+            await client.advertise("plant/1", period="20ms")
+        with pytest.raises(NotTimebound, match="not a Timebound broker"):
+            await client.unadvertise("plant/1")
 
 
 @pytest.mark.parametrize("version", [4, 5])

@@ -133,8 +133,8 @@ def test_capacity_is_given_back_by_unadvertise_and_disconnect(fixed: BrokerProce
     assert code == 0x97
     assert "10.0% of the 50% for advertised flows are left" in words
 
-    assert ask(first, ADVERTISE + "a") == (0, "")
-    assert ask(first, ADVERTISE + "a") == (0, "")  # twice does no harm
+    assert ask(first, ADVERTISE + "a") == (0, "done")
+    assert ask(first, ADVERTISE + "a") == (0, "done")  # twice does no harm
     assert ask(second, ADVERTISE + "b", weight="100", **heavy)[0] == 0
     assert ask(first, ADVERTISE + "a", weight="100", **heavy)[0] == 0x97
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from timebound.client.client import Client
 from timebound.client.message import Message
-from timebound.client.refusals import PublishRefused, SubscribeRefused
+from timebound.client.refusals import NotTimebound, PublishRefused, SubscribeRefused
 from timebound.client.subscription import Subscription
 from timebound.client.will import Will
 
-__all__ = ["Client", "Message", "PublishRefused", "SubscribeRefused", "Subscription", "Will"]
+__all__ = ["Client", "Message", "NotTimebound", "PublishRefused", "SubscribeRefused", "Subscription", "Will"]

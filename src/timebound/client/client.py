@@ -17,7 +17,7 @@ from timebound.client.keeper import Keeper
 from timebound.client.message import Message
 from timebound.client.options import Address, Options, parse_address
 from timebound.client.outbox import Outgoing
-from timebound.client.refusals import PublishRefused
+from timebound.client.refusals import NotTimebound, PublishRefused
 from timebound.client.requests import Requests
 from timebound.client.session import Session
 from timebound.client.subscription import QUEUE_SIZE, Subscription
@@ -305,20 +305,40 @@ class Client:
             NotConnected: there is no connection and none came back in time.
             ValueError: an argument that cannot be, or MQTT 3.1.1, which has no properties.
         """
-        if self._options.version != 5:
-            raise ValueError("advertising needs MQTT 5 (version is 4)")
         outgoing = advertisement(
             topic, period=period, rate=rate, burst=burst, size=size, weight=weight, delay=delay
         )
-        await self._session.publish(outgoing)
+        answer = await self._ask(outgoing)
         self._session.advertised.add(outgoing)
-        return outgoing.answer
+        return answer
 
     async def unadvertise(self, topic: str) -> None:
         """Give back what a flow was promised; raises what `publish` does."""
         outgoing = withdrawal(topic)
         self._session.advertised.remove(outgoing)
-        await self._session.publish(outgoing)
+        await self._ask(outgoing)
+
+    async def control(self, request: str, payload: Payload = None) -> str:
+        """Ask a Timebound broker itself, such as `control("control/strategy", "fifo")`; returns its words.
+
+        `request` is the topic without `$timebound/`.
+
+        Raises:
+            PublishError: refused, with the broker's reason, or the server is not a Timebound broker.
+            NotConnected: there is no connection and none came back in time.
+            ValueError: an argument that cannot be, or MQTT 3.1.1, in which answers have no words.
+        """
+        topic = f"$timebound/{request}"
+        check_topic(topic)
+        return await self._ask(Outgoing(topic, to_payload(payload), 1, False, b""))
+
+    async def _ask(self, outgoing: Outgoing) -> str:
+        if self._options.version != 5:
+            raise ValueError("requests to the broker, such as advertising, need MQTT 5 (version is 4)")
+        reason_code = await self._session.publish(outgoing)
+        if reason_code == _NO_MATCHING_SUBSCRIBERS or not outgoing.answer:
+            raise NotTimebound(outgoing.topic)
+        return outgoing.answer
 
     # Subscribing
 

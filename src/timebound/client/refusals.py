@@ -32,6 +32,14 @@ class PublishRefused(PublishError):
         self.reason_string = reason_string
 
 
+class NotTimebound(PublishError):
+    """The server took a request to the broker itself for a message like any other, and did nothing."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"nothing was done: the server is not a Timebound broker (no answer to {topic!r})")
+        self.topic = topic
+
+
 class SubscribeRefused(SubscribeError):
     """The server's SUBACK says no; `position` is where the content filter is wrong, from 0, or None."""
 

@@ -15,7 +15,7 @@ from timebound.commands import pubsub_options as given
 if TYPE_CHECKING:
     from timebound.pubsub import Connecting
 
-app = typer.Typer(help="How a running broker chooses what goes next.", no_args_is_help=True)
+app = typer.Typer(help="Show or change the scheduling strategy of a running broker.", no_args_is_help=True)
 
 _MEANING = {
     "fifo": "the one that came first",
@@ -68,11 +68,11 @@ def set_(
 
     It lasts until the broker stops: the configuration file says what it starts with.
     """
-    from timebound.pubsub import Publishing, run_pub
+    from timebound.pubsub import run_request
 
-    topic = f"$timebound/control/strategy/{listener}" if listener else "$timebound/control/strategy"
+    request = f"control/strategy/{listener}" if listener else "control/strategy"
     payload = name if weight is None else f"{name} {weight}"
-    code = run_pub(connecting, Publishing(topic, payload=payload, qos=1))
+    code = run_request(connecting, request, payload)
     if code == 0:
         typer.echo(f"{listener or 'all listeners'}: {payload}")
     sys.exit(code)

@@ -53,9 +53,9 @@ def remove(
 
 def _request(connecting: Connecting, payload: str, done: str) -> None:
     """Ask a running broker to change a weight; exits, with a reason if it refuses."""
-    from timebound.pubsub import Publishing, run_pub
+    from timebound.pubsub import run_request
 
-    code = run_pub(connecting, Publishing("$timebound/control/weight", payload=payload, qos=1))
+    code = run_request(connecting, "control/weight", payload)
     if code == 0:
         typer.echo(done)
     sys.exit(code)
@@ -83,7 +83,7 @@ def ask_broker(connecting: Connecting) -> dict[str, Any]:
     """Ask a running broker for its weights, shares and bounds.
 
     Raises:
-        ClientError: it cannot be reached, or does not answer.
+        ClientError: it cannot be reached, does not answer, or is not a Timebound broker.
     """
     import asyncio
 
@@ -91,7 +91,7 @@ def ask_broker(connecting: Connecting) -> dict[str, Any]:
 
     async def ask() -> dict[str, Any]:
         async with connecting.client() as client, client.subscribe("$SYS/broker/bounds") as answers:
-            await client.publish("$timebound/control/bounds", qos=1)
+            await client.control("control/bounds")
             async with asyncio.timeout(10):
                 # One may be retained from before; what was asked for is no older than the question.
                 async for message in answers:
@@ -103,7 +103,7 @@ def ask_broker(connecting: Connecting) -> dict[str, Any]:
     try:
         return asyncio.run(ask())
     except TimeoutError:
-        raise ClientError("no answer within 10s; is it a Timebound broker?") from None
+        raise ClientError("the broker did not publish its bounds within 10s") from None
 
 
 def calibrate(

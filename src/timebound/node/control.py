@@ -5,8 +5,9 @@
     $timebound/link/<client>                   what its link is like: `link_models.py`
     $timebound/advertise/<topic>, $timebound/control/weight, $timebound/control/bounds: `input_requests.py`
 
-The answer is the acknowledgement: 0x00, or a reason code with a reason string that says what would
-be right. So a request needs QoS 1 to be answered; with QoS 0 a wrong one closes the connection.
+The answer is the acknowledgement: 0x00 with a reason string, or a reason code with a reason string that
+says what would be right. So a request needs QoS 1 to be answered; with QoS 0 a wrong one closes the
+connection.
 Who may ask is decided by the access rules; with any rules at all, only who is allowed to.
 """
 
@@ -31,6 +32,9 @@ logger = logging.getLogger("timebound.node")
 
 PREFIX: Final = "$timebound/"
 STRATEGY_TOPIC: Final = "$timebound/control/strategy"
+# Every accepted request is answered in words: other brokers acknowledge such a message without a word, and a
+# client can tell that nobody acted on it.
+DONE: Final = "done"
 
 
 def handle(connection: Connection, session: Session, packet: Publish, topic: str, now_ns: int) -> None:
@@ -62,7 +66,7 @@ def handle(connection: Connection, session: Session, packet: Publish, topic: str
             ReasonCode.TOPIC_NAME_INVALID, f"{topic!r} is no request; {STRATEGY_TOPIC} is one"
         )
     if packet.qos:
-        connection.broker.accept_request(session, packet.qos, packet.packet_id, answer)
+        connection.broker.accept_request(session, packet.qos, packet.packet_id, answer or DONE)
 
 
 def reason_of(error: ProtocolError) -> Reason:

@@ -195,7 +195,10 @@ def decode_connack(reader: Reader, version: int) -> Connack:
         raise MalformedPacket(f"reserved bits of the connect acknowledge flags are set (0x{flags:02x})")
     code = reader.u8("connect reason code")
     packet = Connack(flags == 1, code)
-    if version == 5:
+    if version == 5 and code == 1 and reader.position == reader.end:
+        # A server that knows only MQTT 3.1.1 refuses MQTT 5 in its own words [MQTT-3.1.2-2 of 3.1.1].
+        packet.reason_code = reasons.reason_of_return_code(code)
+    elif version == 5:
         _check_reason(code, reasons.CONNACK_CODES, types.CONNACK)
         packet.properties = decode_properties(reader, types.CONNACK)
     else:
