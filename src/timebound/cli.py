@@ -136,18 +136,32 @@ def passwd(
     delete: Annotated[bool, typer.Option("--delete", help="Remove the user.")] = False,
 ) -> None:
     """Set or remove a user's password. It is asked for, or read from standard input."""
-    from timebound.node.passwords import PasswordFile
+    from timebound.node.passwords import PasswordFile, user_name_problem
 
+    problem = "" if delete else user_name_problem(user)
+    if problem:
+        fail(problem, WRONG)
     users = PasswordFile.load(file) if file.exists() else PasswordFile(file)
     if delete:
         if not users.remove(user):
             fail(f"user {user!r} is not in {file}", FAILED)
-    elif sys.stdin.isatty():
-        users.set(user, typer.prompt("Password", hide_input=True, confirmation_prompt=True))
     else:
-        users.set(user, sys.stdin.readline().rstrip("\r\n"))
+        try:
+            users.set(user, _ask_password())
+        except ValueError as error:
+            fail(str(error), WRONG)
     users.save()
     typer.echo(f"{file}: {'removed' if delete else 'set'} {user}")
+
+
+def _ask_password() -> str:
+    if sys.stdin.isatty():
+        asked: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True)
+        return asked
+    try:
+        return sys.stdin.readline().rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"the password is not text in {error.encoding}") from error
 
 
 def print_json(value: Any) -> None:

@@ -42,7 +42,7 @@ def test_two_hashes_of_one_password_differ() -> None:
 
 @pytest.mark.parametrize("password", ["", "x" * 65_536])
 def test_a_password_that_mqtt_cannot_carry_is_refused(password: str) -> None:
-    with pytest.raises(ValueError, match="a password has 1 to 65535 bytes"):
+    with pytest.raises(ValueError, match=r"a password has 1 to 65535 bytes|the password is empty"):
         hash_password(password)
 
 

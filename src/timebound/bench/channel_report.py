@@ -16,7 +16,6 @@ from rich.table import Table
 
 from timebound.bench.channel_published import SPACING_NS, Cell
 from timebound.bench.channel_results import ChannelResults, LatencyRow, Speed, Spread, UtilisationRun
-from timebound.errors import TimeboundError
 
 # The project's own bars: see docs/channel.md.
 BARS: Final = (("reactive, 1 to 1", 2.0), ("reactive, 1 to 20", 10.0), ("lanes, hand-over median", 50.0))
@@ -143,17 +142,8 @@ def _ratio(ratio: float) -> str:
 
 
 def plot(results: ChannelResults, folder: Path) -> list[Path]:
-    """Draw what was measured into PNG files; answer their paths.
-
-    Raises:
-        TimeboundError: matplotlib is not installed.
-    """
-    try:
-        matplotlib = import_module("matplotlib")
-    except ModuleNotFoundError as error:
-        raise TimeboundError(
-            "plots need matplotlib, which is not installed; pip install matplotlib"
-        ) from error
+    """Draw what was measured into PNG files; answer their paths. Needs matplotlib."""
+    matplotlib = import_module("matplotlib")
     matplotlib.use("Agg")
     pyplot = import_module("matplotlib.pyplot")
     folder.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from timebound.packages import FOR_PLOTS, require
+
 app = typer.Typer(
     invoke_without_command=True,
     epilog="Examples:  timebound bench  ·  timebound bench --subscribers 10 --size 1000  ·  "
@@ -107,6 +109,8 @@ def channel(
     from timebound.bench import channel_report
     from timebound.commands.sweep import printer
 
+    if plot is not None:
+        require("--plot", *FOR_PLOTS)
     chosen = [name.strip() for name in only.split(",")] if only else list(experiments.EXPERIMENTS)
     screen = Console(stderr=True)
     try:

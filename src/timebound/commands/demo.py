@@ -96,7 +96,9 @@ def story(
     from timebound.demo.options import parse_rate
     from timebound.demo.overload import Setting
     from timebound.demo.report import format_rate
+    from timebound.pipeline.session import check_spark
 
+    check_spark(master)
     chosen = strategy or DEFAULT_SCHEDULING.name
     try:
         setting = Setting(parse_rate(rate), seconds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import time
 from dataclasses import asdict, fields
@@ -13,6 +12,7 @@ from rich.console import Console
 
 from timebound.commands.sweep import progress_bar, run_plan, show_errors
 from timebound.errors import TimeboundError
+from timebound.packages import missing
 
 if TYPE_CHECKING:
     from timebound.pipeline.sweep_results import Figure, Printed
@@ -36,7 +36,7 @@ def run_grid(
     Raises:
         TimeboundError: no run succeeded, or a master was named and pyspark is missing.
     """
-    if workers is None and (master or remote or _has_spark()):
+    if workers is None and (master or remote or not missing("pyspark")):
         return _run_on_spark(wanted, title, master, remote)
     if workers is None:
         screen.print("pyspark is not installed: running in processes on this machine", style="dim")
@@ -134,7 +134,3 @@ def _figures(number: str, rows: list[Row]) -> tuple[tuple[Figure, ...], tuple[Pr
             Printed(title, what, one.measure, one.strategy, one.versus, one.rate, one.value, found)
         )
     return tuple(figures), tuple(printed)
-
-
-def _has_spark() -> bool:
-    return importlib.util.find_spec("pyspark") is not None

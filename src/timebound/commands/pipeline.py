@@ -58,6 +58,9 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Process what is new in a trace, and bring all results up to date."""
+    from timebound.pipeline.session import check_spark
+
+    check_spark(master, remote)
     from timebound.commands.flow_advice import advise
     from timebound.pipeline import batch
 
@@ -95,8 +98,10 @@ def live(
     once: Annotated[bool, typer.Option("--once", help="End when all that is there has been read.")] = False,
 ) -> None:
     """Measure links and watch deliveries as they happen; publish models and alarms to the brokers."""
+    from timebound.pipeline.session import Scale, check_spark
+
+    check_spark(master, remote)
     from timebound.pipeline import stream
-    from timebound.pipeline.session import Scale
 
     given = {"servers": servers, "user": user, "password": password, "tlsCa": tls_ca}
     options = {name: value for name, value in given.items() if value}

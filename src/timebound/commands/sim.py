@@ -13,6 +13,7 @@ from rich.table import Table
 
 from timebound.commands.paper_grid import run_grid, write_paper
 from timebound.commands.sweep import Master, Remote, printer, progress_bar
+from timebound.packages import FOR_PLOTS, FOR_TRACES, require
 
 if TYPE_CHECKING:
     from timebound.sim.experiment import RunResult
@@ -45,8 +46,10 @@ def run(
 
     from timebound.sim.experiment import run as simulate
     from timebound.sim.scenario import load_scenario
-    from timebound.sim.trace import write_trace
+    from timebound.sim.trace import check_trace_name, write_trace
 
+    if trace is not None:
+        check_trace_name(trace)
     loaded = load_scenario(scenario)
     wanted = _numbers(seeds, "--seeds") if seeds else loaded.seeds
     setting = replace(loaded.setting, is_tracing=trace is not None)
@@ -94,6 +97,8 @@ def paper(
     as_json: Json = False,
 ) -> None:
     """Repeat a paper's experiments and show them beside what was published."""
+    if plot is not None:
+        require("--plot", *FOR_PLOTS)
     if number == "000":
         _paper_000(_numbers(seeds, "--seeds")[0], plot, as_json)
         return
@@ -121,6 +126,8 @@ def paper(
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+    if out is not None:
+        require("--out", *FOR_TRACES)
     rows, wall_s, cores = run_grid(wanted, f"paper {number}", workers, master, remote)
     _show_rows(rows, plot, as_json)
     if out is not None:

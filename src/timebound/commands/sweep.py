@@ -52,11 +52,13 @@ def sweep(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON row per run.")] = False,
 ) -> None:
     """Run a scenario with parameters varied, and put every run in one table."""
+    from timebound.pipeline.session import check_spark
     from timebound.pipeline.sweep import Plan, check_plan
     from timebound.pipeline.sweep_results import default_figures, write_results
     from timebound.sim.scenario import load_scenario
     from timebound.sim.variation import KEYS, RESULTS, pack, parse_variation
 
+    check_spark(master, remote)
     loaded = load_scenario(scenario)
     variations = {one.key: one.values for one in map(parse_variation, vary or ())}
     rows = combinations({**variations, "seed": read_seeds(seeds, loaded.seeds)})

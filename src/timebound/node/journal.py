@@ -21,11 +21,11 @@ from typing import Final
 
 from timebound.core.message import Message
 from timebound.core.trace_log import TraceBatch
-from timebound.errors import ConfigError
 from timebound.node.config_values import JournalConfig
 from timebound.node.journal_columns import Intake, Packs
 from timebound.node.journal_log import JournalLog
 from timebound.node.trace_pack import TracePack, TracePacks
+from timebound.packages import FOR_TRACES, require
 
 logger = logging.getLogger("timebound.journal")
 
@@ -106,7 +106,7 @@ class Journals:
             ConfigError: the package that is needed is missing.
             StorageError: the files of a journal cannot be used.
         """
-        require_pyarrow("journals")
+        require("a journal", *FOR_TRACES, key="journals")
         return cls([Journal(config, folder / config.name, fsync=fsync) for config in configs])
 
     def topic_filters(self) -> list[str]:
@@ -274,18 +274,3 @@ def _append_records(journal: Journal, packs: list[TracePack]) -> None:
 
     for pack in packs:
         journal.log.append(encode_records(pack.batch()), time.time_ns())
-
-
-def require_pyarrow(what: str) -> None:
-    """Say how to install the package that is needed, if it is not there.
-
-    Raises:
-        ConfigError: it is not.
-    """
-    try:
-        import pyarrow  # noqa: F401 - found missing here, not in a thread
-    except ImportError as error:
-        raise ConfigError(
-            f"{what} need the package pyarrow; install it with: pip install 'timebound[trace]'",
-            key="journals",
-        ) from error

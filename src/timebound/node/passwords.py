@@ -49,7 +49,9 @@ def hash_password(password: str) -> str:
         ValueError: the password is empty or longer than MQTT can carry.
     """
     encoded = password.encode()
-    if not 0 < len(encoded) <= _LENGTH_MAX:
+    if not encoded:
+        raise ValueError("the password is empty")
+    if len(encoded) > _LENGTH_MAX:
         raise ValueError(f"a password has 1 to {_LENGTH_MAX} bytes, not {len(encoded)}")
     salt = secrets.token_bytes(_SALT_BYTES)
     digest = hashlib.scrypt(
@@ -198,7 +200,22 @@ def user_name_problem(user: str) -> str:
     return "" if user.isprintable() else f"user name {user!r} has a character that cannot be printed"
 
 
+def password_mistakes(path: Path) -> list[ConfigError]:
+    """Find every wrong line of a password file; none if it can be used."""
+    try:
+        return _read_lines(path)[2]
+    except ConfigError as exc:
+        return [exc]
+
+
 def _read(path: Path) -> tuple[tuple[int, int, int], dict[str, str]]:
+    stamp, hashes, mistakes = _read_lines(path)
+    if mistakes:
+        raise mistakes[0]
+    return stamp, hashes
+
+
+def _read_lines(path: Path) -> tuple[tuple[int, int, int], dict[str, str], list[ConfigError]]:
     try:
         # The stamp first: what is written in between is then read once more, not missed.
         stamp = _stamp(path)
@@ -210,6 +227,7 @@ def _read(path: Path) -> tuple[tuple[int, int, int], dict[str, str]]:
     except OSError as exc:
         raise ConfigError(f"cannot be read: {(exc.strerror or str(exc)).lower()}", path=str(path)) from exc
     hashes: dict[str, str] = {}
+    mistakes: list[ConfigError] = []
     for number, line in enumerate(text.split("\n"), 1):
         stripped = line.strip()
         if stripped == "" or stripped.startswith("#"):
@@ -217,9 +235,10 @@ def _read(path: Path) -> tuple[tuple[int, int, int], dict[str, str]]:
         user, colon, stored = stripped.partition(":")
         problem = _line_problem(user, colon, stored, hashes)
         if problem:
-            raise ConfigError(problem, path=str(path), line=number)
-        hashes[user] = stored
-    return stamp, hashes
+            mistakes.append(ConfigError(problem, path=str(path), line=number))
+        else:
+            hashes[user] = stored
+    return stamp, hashes, mistakes
 
 
 def _line_problem(user: str, colon: str, stored: str, hashes: dict[str, str]) -> str:

@@ -30,7 +30,7 @@ from timebound.node.config_values import Limits, TlsConfig
 from timebound.node.connection import Connection
 from timebound.node.driver import PATROL_INTERVAL_S, Driver
 from timebound.node.handshake import Door
-from timebound.node.journal import Journals, require_pyarrow
+from timebound.node.journal import Journals
 from timebound.node.logins import Logins
 from timebound.node.mesh import join_mesh
 from timebound.node.metrics import MetricsServer
@@ -40,6 +40,7 @@ from timebound.node.storage import NoStorage, Storage
 from timebound.node.sys_topics import SysTopics
 from timebound.node.trace import TraceLimits, TraceWriter
 from timebound.node.translate import to_subscription
+from timebound.packages import FOR_TRACES, require
 from timebound.wire.reasons import ReasonCode
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class Server:
             return
         if not self._is_persistent:
             raise ConfigError("the service needs a data directory; leave out --memory", key="flight")
-        require_pyarrow("journals and the service for them")
+        require("the service for journals", *FOR_TRACES, key="flight")
         from timebound.node.flight_publish import Publishing
         from timebound.node.flight_service import FlightService
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import importlib.util
 import logging
 import signal
 import subprocess
@@ -20,9 +19,9 @@ from pathlib import Path
 from typing import IO, Final
 
 from timebound.core.trace_log import TraceBatch
-from timebound.errors import ConfigError
 from timebound.node.trace_frames import Answer, FrameWriter, read_answer
 from timebound.node.trace_pack import TracePack, TracePacks
+from timebound.packages import FOR_TRACES, require
 
 logger = logging.getLogger("timebound.trace")
 
@@ -49,12 +48,7 @@ class TraceWriter:
     """Has the trace of one node written."""
 
     def __init__(self, path: Path, node_name: str, limits: TraceLimits) -> None:
-        for package in ("numpy", "pyarrow"):
-            if importlib.util.find_spec(package) is None:
-                raise ConfigError(
-                    f"tracing needs the package {package}; install it with: pip install 'timebound[trace]'",
-                    key="trace.enabled",
-                )
+        require("tracing", *FOR_TRACES, key="trace.enabled")
         path.mkdir(parents=True, exist_ok=True)
         self._command = [
             *(sys.executable, "-m", "timebound.node.trace_process", str(path), node_name),

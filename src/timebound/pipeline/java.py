@@ -7,6 +7,7 @@ leaves that one argument out.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import shutil
@@ -35,6 +36,25 @@ exec "{java}" "$@"
 """
 
 
+def check_java() -> None:
+    """Make sure that there is a Java for Spark.
+
+    Raises:
+        ConfigError: there is none, or it is too old; says what to do.
+    """
+    configured = os.environ.get("JAVA_HOME")
+    on_path = shutil.which("java")
+    if configured:
+        java = Path(configured) / "bin" / "java"
+        if not java.exists():
+            raise ConfigError(f"JAVA_HOME is {configured!r}, where no bin/java is; {ADVICE}")
+        _check_version(java)
+    elif on_path is not None:
+        _check_version(Path(on_path))
+    elif _shipped_home() is None:
+        raise ConfigError(f"Spark needs Java, and none was found; {ADVICE}")
+
+
 def find_java_home(work_directory: Path) -> Path | None:
     """Where Java is: None if Spark will find it on the path itself.
 
@@ -43,20 +63,14 @@ def find_java_home(work_directory: Path) -> Path | None:
     Raises:
         ConfigError: there is none, or it is too old; says what to do.
     """
+    check_java()
     configured = os.environ.get("JAVA_HOME")
     if configured:
-        java = Path(configured) / "bin" / "java"
-        if not java.exists():
-            raise ConfigError(f"JAVA_HOME is {configured!r}, where no bin/java is; {ADVICE}")
-        _check_version(java)
         return Path(configured)
-    on_path = shutil.which("java")
-    if on_path is not None:
-        _check_version(Path(on_path))
+    if shutil.which("java") is not None:
         return None
     shipped = _shipped_home()
-    if shipped is None:
-        raise ConfigError(f"Spark needs Java, and none was found; {ADVICE}")
+    assert shipped is not None, "one of the three was found"
     return wrap_java(shipped / "bin" / "java", work_directory)
 
 
@@ -77,6 +91,8 @@ def parse_version(text: str) -> int:
     return int(digits) if digits.isdecimal() else 0
 
 
+# Asked twice by a command: before its work, and when Spark starts.
+@functools.cache
 def _check_version(java: Path) -> None:
     try:
         asked = subprocess.run(

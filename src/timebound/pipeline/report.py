@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from timebound.errors import ConfigError
+from timebound.packages import FOR_TRACES, require
 from timebound.pipeline.report_page import render
 from timebound.pipeline.report_sweep import sweep_page
 from timebound.pipeline.report_trace import trace_page
@@ -34,12 +35,7 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
 
 def render_report(folder: Path) -> str:
     """The page as text."""
-    try:
-        import pyarrow  # noqa: F401 - said here in words
-    except ImportError as error:
-        raise ConfigError(
-            "reports need the package pyarrow; install it with: pip install 'timebound[trace]'"
-        ) from error
+    require("a report", *FOR_TRACES)
     if (folder / INFO_FILE).exists():
         return render(sweep_page(folder))
     if (folder / _TRACE_TABLE).is_dir():

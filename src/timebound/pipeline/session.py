@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from timebound.errors import ConfigError
-from timebound.pipeline.java import find_java_home
+from timebound.packages import FOR_SPARK, require
+from timebound.pipeline.java import check_java, find_java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,25 +109,42 @@ def spark_session(
     """
     if master and remote:
         raise ConfigError(f"both a master ({master}) and a remote ({remote}) are given; give one")
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise ConfigError(
-            "the package pyspark is not installed; install it with: pip install 'timebound[spark]'"
-        ) from error
+    require("Spark", *FOR_SPARK)
+    from pyspark.sql import SparkSession
+
     builder: Any = SparkSession.builder.appName(app)
     for name, value in _SQL_OPTIONS.items():
         builder = builder.config(name, value)
     options = {**(_FEW_ROWS_OPTIONS if scale is Scale.FEW_ROWS else {}), **(options or {})}
-    remote = remote or (None if master else os.environ.get("SPARK_REMOTE"))
+    remote = _remote_of(master, remote)
     if remote is not None:
         return _start(_with(builder.remote(remote), options), None)
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # under spark-submit
+    if _is_submitted():
         return _start(_with(builder, options), None)
     work_directory = _work_directory()
     _prepare_environment(work_directory)
     builder = _with(builder, _own_options(master, work_directory, scale))
     return _start(_with(builder, options), work_directory / "spark.log")
+
+
+def check_spark(master: str | None = None, remote: str | None = None) -> None:
+    """Make sure that `spark_session` finds its packages and its Java, before any other work is begun.
+
+    Raises:
+        ConfigError: something is missing; says what to install.
+    """
+    require("Spark", *FOR_SPARK)
+    if _remote_of(master, remote) is None and not _is_submitted():
+        check_java()
+
+
+def _remote_of(master: str | None, remote: str | None) -> str | None:
+    return remote or (None if master else os.environ.get("SPARK_REMOTE"))
+
+
+def _is_submitted() -> bool:
+    """Whether this runs under spark-submit, which has started Java."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def cores_of(spark: SparkSession) -> int:

@@ -10,7 +10,6 @@ import importlib
 from pathlib import Path
 from typing import Any, Final
 
-from timebound.errors import ConfigError
 from timebound.sim.grid import MEASURES_OF_FIGURE
 from timebound.sim.published import PUBLISHED, RANGES, Summary, compare
 
@@ -27,15 +26,8 @@ _DPI: Final = 90
 
 
 def plot(summaries: list[Summary], folder: Path) -> list[Path]:
-    """Draw every figure there are runs of, as PNG files; returns where they are.
-
-    Raises:
-        ConfigError: matplotlib is not installed.
-    """
-    try:
-        matplotlib: Any = importlib.import_module("matplotlib")
-    except ImportError as error:
-        raise ConfigError("matplotlib is not installed; leave out --plot or install it") from error
+    """Draw every figure there are runs of, as PNG files; returns where they are. Needs matplotlib."""
+    matplotlib: Any = importlib.import_module("matplotlib")
     matplotlib.use("Agg")
     pyplot: Any = importlib.import_module("matplotlib.pyplot")
     folder.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 from timebound.core.mesh_account import TraceRow
 from timebound.errors import ConfigError
+from timebound.packages import require
 from timebound.records import TRACE_FIELDS, TRACE_SCHEMA_VERSION
 
 
@@ -23,14 +24,25 @@ def write_trace(rows: list[TraceRow], path: Path) -> None:
     Raises:
         ConfigError: the name says neither, or pyarrow is missing.
     """
+    check_trace_name(path)
     part = path.with_name(path.name + ".part")
     if path.suffix == ".parquet":
         _write_parquet(rows, part)
-    elif path.suffix == ".jsonl":
-        _write_lines(rows, part)
     else:
-        raise ConfigError(f"trace file {path.name!r} ends in neither .parquet nor .jsonl")
+        _write_lines(rows, part)
     os.replace(part, path)
+
+
+def check_trace_name(path: Path) -> None:
+    """Make sure, before a run, that its trace can be written.
+
+    Raises:
+        ConfigError: the name ends wrongly, or says Parquet and pyarrow is missing.
+    """
+    if path.suffix not in (".parquet", ".jsonl"):
+        raise ConfigError(f"trace file {path.name!r} ends in neither .parquet nor .jsonl")
+    if path.suffix == ".parquet":
+        require("a trace in .parquet (unlike one in .jsonl)", "pyarrow")
 
 
 def _write_lines(rows: list[TraceRow], path: Path) -> None:
@@ -41,11 +53,8 @@ def _write_lines(rows: list[TraceRow], path: Path) -> None:
 
 
 def _write_parquet(rows: list[TraceRow], path: Path) -> None:
-    try:
-        arrow: Any = importlib.import_module("pyarrow")
-        parquet: Any = importlib.import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise ConfigError("pyarrow is not installed; write the trace to a .jsonl file instead") from error
+    arrow: Any = importlib.import_module("pyarrow")
+    parquet: Any = importlib.import_module("pyarrow.parquet")
     schema = trace_schema()
     columns: list[Any] = list(zip(*rows, strict=True)) if rows else [()] * len(TRACE_FIELDS)
     arrays = [arrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)]

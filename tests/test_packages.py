@@ -1,0 +1,134 @@
+"""What only some commands need is looked for before they begin."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from timebound.cli import main
+from timebound.errors import ConfigError
+from timebound.packages import missing, require
+
+ROOT = Path(__file__).parents[1]
+QUICK = str(ROOT / "scenarios" / "quick.toml")
+# For commands that get as far as this they should not: it would take minutes.
+LONG = ["--seeds", "1..1000"]
+
+
+def test_installed_packages_are_required_in_silence() -> None:
+    require("this test", "pytest")
+
+    assert missing("pytest", "no_such_package") == ["no_such_package"]
+
+
+def test_all_missing_packages_are_named_with_one_way_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("numpy", "pyspark", "matplotlib"):
+        monkeypatch.setitem(sys.modules, name, None)
+
+    with pytest.raises(ConfigError) as one:
+        require("--plot", "matplotlib")
+    with pytest.raises(ConfigError) as several:
+        require("Spark", "numpy", "pyspark", key="trace")
+
+    assert str(one.value) == (
+        "--plot needs the package matplotlib; install it with: pip install 'timebound[plot]'"
+    )
+    assert str(several.value) == (
+        "trace: Spark needs the packages numpy and pyspark; install them with: pip install 'timebound[spark]'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("package", "command"),
+    [
+        ("matplotlib", ["bench", "channel", "--plot", "plots"]),
+        ("matplotlib", ["sim", "paper", "000", "--plot", "plots"]),
+        ("matplotlib", ["sim", "paper", "002", "--plot", "plots", *LONG]),
+        ("pyarrow", ["sim", "paper", "002", "--workers", "0", "--out", "results", *LONG]),
+        ("pyarrow", ["sim", "run", QUICK, "--trace", "trace.parquet", *LONG]),
+        ("pyarrow", ["report", "results"]),
+        ("pyspark", ["sweep", QUICK]),
+        ("pandas", ["sweep", QUICK]),
+        ("numpy", ["pipeline", "run"]),
+        ("pyspark", ["pipeline", "run"]),
+        ("pyarrow", ["pipeline", "live", "--servers", "127.0.0.1:1"]),
+        ("numpy", ["demo", "story"]),
+        ("pyspark", ["demo", "story"]),
+    ],
+    ids=lambda value: " ".join(value[:3]) if isinstance(value, list) else value,
+)
+def test_command_says_at_once_what_it_lacks(
+    package: str,
+    command: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setattr("sys.argv", ["timebound", *command])
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    said = " ".join(capsys.readouterr().err.split())
+    assert ended.value.code == 2
+    assert f"needs the package {package}; install it with: pip install 'timebound[" in said
+    # Nothing was begun.
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [["sweep", QUICK], ["pipeline", "run"], ["demo", "story"]])
+def test_command_says_at_once_that_java_is_missing(
+    command: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    for name in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("timebound.pipeline.session.FOR_SPARK", ())
+    monkeypatch.setattr("sys.argv", ["timebound", *command])
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert ended.value.code == 2
+    assert "where no bin/java is; install Java 17" in " ".join(capsys.readouterr().err.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "said"),
+    [
+        ("anna", "\n", "the password is empty"),
+        ("anna", "", "the password is empty"),
+        ("anna", b"\xff\n", "the password is not text in utf-8"),
+        ("a:b", "secret\n", "user name 'a:b' begins with '#', or has ':'"),
+        ("", "secret\n", "a user name is empty"),
+        ("*", "secret\n", "choose another name"),
+    ],
+)
+def test_passwd_refuses_what_cannot_be_used(
+    user: str, password: str | bytes, said: str, tmp_path: Path
+) -> None:
+    given = password if isinstance(password, bytes) else password.encode()
+
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8", "-m", "timebound", "passwd", str(tmp_path / "users"), user],
+        input=given,
+        capture_output=True,
+        timeout=30,
+        check=False,
+        env={"PATH": "", "PYTHONPATH": ":".join(sys.path), "PYTHONIOENCODING": "utf-8:strict"},
+    )
+
+    complaint = " ".join(done.stderr.decode().split())
+    assert (done.returncode, complaint.startswith("error: ")) == (2, True), complaint
+    assert said in complaint
+    assert list(tmp_path.iterdir()) == []
