@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import sys
 from dataclasses import MISSING, Field
 from pathlib import Path
 from typing import Any
@@ -303,6 +304,189 @@ def test_all_mistakes_are_collected_in_their_order(tmp_path: Path) -> None:
         ["t.toml:11", "listeners[1].tls.certificate"],
         ["t.toml:11", "listeners[1].tls.key"],
         ["t.toml:12", "listeners[1].tls.identity"],
+    ]
+
+
+EVERY_PORT = """
+[[listeners]]
+port = 1883
+[[listeners]]
+host = "0.0.0.0"
+port = {port}
+allow_anonymous = true
+[flight]
+enabled = true
+host = "::1"
+port = {flight}
+[metrics]
+host = "localhost"
+port = {metrics}
+"""
+
+
+@pytest.mark.parametrize(
+    ("ports", "expected"),
+    [
+        ({"port": 1884, "flight": 8815, "metrics": 9100}, []),
+        (
+            {"port": 1883, "flight": 1883, "metrics": 9100},
+            ["t.toml:6: listeners[1].port: 0.0.0.0:1883 is taken by listener 0"],
+        ),
+        (
+            {"port": 1884, "flight": 8815, "metrics": 1883},
+            ["t.toml:14: metrics.port: localhost:1883 is taken by listener 0"],
+        ),
+        (
+            {"port": 1884, "flight": 8815, "metrics": 1884},
+            ["t.toml:14: metrics.port: localhost:1884 is taken by listener 1"],
+        ),
+        (
+            {"port": 1884, "flight": 9100, "metrics": 9100},
+            ["t.toml:14: metrics.port: localhost:9100 is taken by the service for journals"],
+        ),
+    ],
+)
+def test_one_port_used_twice_is_a_mistake(tmp_path: Path, ports: dict[str, int], expected: list[str]) -> None:
+    assert mistakes_of(EVERY_PORT.format(**ports), tmp_path) == expected
+
+
+def test_default_port_counts_as_used(tmp_path: Path) -> None:
+    assert mistakes_of('[flight]\nenabled = true\nhost = "0.0.0.0"\nport = 1883\n', tmp_path) == [
+        "t.toml:1: flight: nobody could log in: set security.password_file, or allow_anonymous = true",
+        "t.toml:4: flight.port: 0.0.0.0:1883 is taken by listener 0",
+    ]
+
+
+NEEDS_PACKAGES = """
+[trace]
+enabled = true
+[[journals]]
+name = "all"
+"""
+
+
+def test_missing_packages_are_mistakes_of_what_needs_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+
+    journals = mistakes_of(NEEDS_PACKAGES, tmp_path)
+    flight = mistakes_of("[flight]\nenabled = true\n", tmp_path)
+
+    remedy = "install it with: pip install 'timebound[trace]'"
+    assert journals == [
+        f"t.toml:3: trace.enabled: tracing needs the package pyarrow; {remedy}",
+        f"t.toml:4: journals: a journal needs the package pyarrow; {remedy}",
+    ]
+    assert flight == [
+        f"t.toml:2: flight.enabled: the service for journals needs the package pyarrow; {remedy}"
+    ]
+    assert mistakes_of("", tmp_path) == []
+
+
+HELD_BACK = """\
+node_name = "a b"
+[[listeners]]
+port = "x"
+name = "field"
+path = 3
+shares = ["a=x", 5, "b=y"]
+[[listeners]]
+name = "field"
+kind = "websocket"
+path = "mqtt"
+origins = ["nowhere", 7]
+host = "192.0.2.1"
+[listeners.tls]
+key = "no-such.key"
+[security]
+anonymous_user = "*"
+acl_file = "acl.txt"
+[[acl]]
+filter = "a/#/b"
+[[weights]]
+topic = "b/#/c"
+[[journals]]
+filter = "c/#/d"
+[flight]
+host = ""
+port = "y"
+[[neighbour]]
+port = 5
+user = "u"
+shares = ["c=z"]
+[neighbour.tls]
+certificate = "none.pem"
+[metrics]
+port = 1883
+[input]
+turn = "0s"
+"""
+
+
+def test_no_mistake_is_held_back_until_others_are_mended(tmp_path: Path) -> None:
+    (tmp_path / "acl.txt").write_text("nonsense\n")
+
+    found = mistakes_of(HELD_BACK, tmp_path)
+
+    places = [mistake.split(": ")[:2] for mistake in found]
+    expected = [
+        "1: node_name",
+        "3: listeners[0].port",
+        *["5: listeners[0].path"] * 2,
+        *["6: listeners[0].shares"] * 3,
+        "8: listeners[1].name",
+        "10: listeners[1].path",
+        *["11: listeners[1].origins"] * 2,
+        "13: listeners[1].tls.certificate",
+        "14: listeners[1].tls.key",
+        "16: security.anonymous_user",
+        "17: security.acl_file",
+        "18: acl[0].user",
+        "19: acl[0].filter",
+        "20: weights[0].weight",
+        "21: weights[0].topic",
+        "22: journals[0].name",
+        "23: journals[0].filter",
+        "25: flight.host",
+        "26: flight.port",
+        "27: neighbour[0].name",
+        "28: neighbour[0].port",
+        "29: neighbour[0].user",
+        "30: neighbour[0].shares",
+        *["31: neighbour[0].tls"] * 2,
+        "31: neighbour[0].tls.ca",
+        "32: neighbour[0].tls.certificate",
+        "36: input.turn",
+    ]
+    assert sorted(": ".join(place) for place in places[:-1]) == sorted(f"t.toml:{line}" for line in expected)
+    lines = [int(place[0].split(":")[1]) for place in places[:-1]]
+    assert lines == sorted(lines)
+    assert places[-1][0] == "acl.txt:1"
+
+
+def test_zero_turn_is_answered_with_the_default(tmp_path: Path) -> None:
+    assert mistakes_of('[input]\nturn = "0s"\n', tmp_path) == [
+        't.toml:2: input.turn: is zero; "1ms" is the default'
+    ]
+
+
+def test_every_wrong_line_of_a_password_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "users").write_text("anna\n# fine\nbert:hash\n")
+
+    found = mistakes_of('[security]\npassword_file = "users"\n', tmp_path)
+
+    assert [mistake.split(": ")[0] for mistake in found] == ["users:1", "users:3"]
+
+
+def test_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    found = mistakes_of('[data]\npath = "file/data"\n[trace]\nenabled = true\npath = "file"\n', tmp_path)
+
+    assert found == [
+        "t.toml:2: data.path: 'file/data' cannot be made: 'file' is no folder that can be written",
+        "t.toml:5: trace.path: 'file' is no folder that can be written",
     ]
 
 

@@ -24,12 +24,12 @@ from timebound.node.config_values import (
     Limits,
     ListenerConfig,
     LogConfig,
-    NeighbourConfig,
     SecurityConfig,
     TlsConfig,
     is_loopback,
 )
-from timebound.node.passwords import PasswordFile
+from timebound.node.passwords import password_mistakes
+from timebound.packages import FOR_TRACES, advice, missing
 from timebound.toml_lines import KeyPath
 
 __all__ = [
@@ -153,35 +153,59 @@ def _read_rules(path: Path, security: SecurityConfig) -> tuple[list[AccessRule],
 
 def _check_files(reader: ConfigReader) -> None:
     config = reader.config
+    for at, path in reader.paths.items():
+        _check_readable(reader, at, path)
     for index, listener in enumerate(config.listeners):
         if listener.tls is not None:
             _check_tls(reader, listener.tls, ("listeners", index, "tls"))
     if config.flight.tls is not None:
         _check_tls(reader, config.flight.tls, ("flight", "tls"))
-    for index, neighbour in enumerate(config.neighbours):
-        _check_neighbour(reader, neighbour, ("neighbour", index))
     if config.security.password_file is not None:
-        try:
-            PasswordFile.load(config.security.password_file)
-        except ConfigError as exc:
-            _add(reader, ("security", "password_file"), exc)
+        for mistake in password_mistakes(config.security.password_file):
+            _add(reader, ("security", "password_file"), mistake)
     if config.security.acl_file is not None:
         for mistake in _read_rules(config.security.acl_file, config.security)[1]:
             _add(reader, ("security", "acl_file"), mistake)
-    folder = config.data.path
-    if os.path.exists(folder) and not (os.path.isdir(folder) and os.access(folder, os.W_OK)):
-        reader.note(("data", "path"), f"{str(folder)!r} is no folder that can be written")
+    _check_folder(reader, ("data", "path"), config.data.path)
+    if config.trace.enabled:
+        _check_folder(reader, ("trace", "path"), config.trace.path)
+    _check_packages(reader)
 
 
-def _check_neighbour(reader: ConfigReader, neighbour: NeighbourConfig, at: KeyPath) -> None:
-    tls = neighbour.tls
-    files: list[tuple[KeyPath, Path | None]] = [((*at, "password_file"), neighbour.password_file)]
-    if tls is not None:
-        named = (("ca", tls.ca), ("certificate", tls.certificate), ("key", tls.key))
-        files += [((*at, "tls", key), path) for key, path in named]
-    for place, path in files:
-        if path is not None and not (os.path.isfile(path) and os.access(path, os.R_OK)):
-            reader.note(place, f"{str(path)!r} is no file that can be read")
+def _check_packages(reader: ConfigReader) -> None:
+    absent = missing(*FOR_TRACES)
+    if not absent:
+        return
+    if reader.config.trace.enabled:
+        reader.note(("trace", "enabled"), advice("tracing", absent))
+    if reader.config.journals:
+        reader.note(("journals",), advice("a journal", absent))
+    elif reader.config.flight_enabled:
+        reader.note(("flight", "enabled"), advice("the service for journals", absent))
+
+
+def _check_folder(reader: ConfigReader, at: KeyPath, folder: Path) -> None:
+    """Note a folder that is there and cannot be used, or cannot be made where it should be."""
+    nearest = folder
+    while not os.path.exists(nearest) and nearest != nearest.parent:
+        nearest = nearest.parent
+    if os.path.isdir(nearest) and os.access(nearest, os.W_OK):
+        return
+    if nearest == folder:
+        reader.note(at, f"{str(folder)!r} is no folder that can be written")
+    else:
+        reader.note(at, f"{str(folder)!r} cannot be made: {str(nearest)!r} is no folder that can be written")
+
+
+def _check_readable(reader: ConfigReader, at: KeyPath, path: Path) -> None:
+    """Note a file of TLS, or the password of a link, that is not there or not readable."""
+    is_pem = at[-1] in ("certificate", "key", "ca")
+    if not is_pem and (at[0], at[-1]) != ("neighbour", "password_file"):
+        return
+    is_file = os.path.isfile(path)
+    if not is_file or not os.access(path, os.R_OK):
+        problem = "cannot be read" if is_file else "is no file"
+        reader.note(at, f"{str(path)!r} {problem}{'; give the path of a PEM file' if is_pem else ''}")
 
 
 def _add(reader: ConfigReader, at: KeyPath, mistake: ConfigError) -> None:
@@ -193,22 +217,15 @@ def _add(reader: ConfigReader, at: KeyPath, mistake: ConfigError) -> None:
 
 
 def _check_tls(reader: ConfigReader, tls: TlsConfig, at: KeyPath) -> None:
-    readable = True
-    for key, path in (("certificate", tls.certificate), ("key", tls.key), ("ca", tls.ca)):
-        if path is not None and not (os.path.isfile(path) and os.access(path, os.R_OK)):
-            problem = "cannot be read" if os.path.isfile(path) else "is no file"
-            reader.note((*at, key), f"{str(path)!r} {problem}; give the path of a PEM file")
-            readable = False
-    if not readable:
-        return
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        # With a password given, an encrypted key is refused instead of asking at the terminal.
-        context.load_cert_chain(tls.certificate, tls.key, password="")
+        if not reader.is_noted(*at, "certificate") and not reader.is_noted(*at, "key"):
+            # With a password given, an encrypted key is refused instead of asking at the terminal.
+            context.load_cert_chain(tls.certificate, tls.key, password="")
     except (ssl.SSLError, ValueError, OSError) as exc:
         reader.note((*at, "certificate"), f"certificate and key cannot be used together: {exc}")
     try:
-        if tls.ca is not None:
+        if tls.ca is not None and not reader.is_noted(*at, "ca"):
             context.load_verify_locations(tls.ca)
     except (ssl.SSLError, ValueError, OSError) as exc:
         reader.note((*at, "ca"), f"holds no certificates in PEM: {exc}")

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from timebound.core.access import ANONYMOUS, ANYONE, AccessRule
+from timebound.core.scheduling import parse_share
 from timebound.core.topic import check_filter
 from timebound.errors import ConfigError, FilterError
+from timebound.node.addresses import address_text, hosts_meet
 from timebound.node.config_kinds import WrongValue, read_value, shown
 from timebound.node.config_values import (
     TABLES,
@@ -32,6 +34,7 @@ from timebound.node.config_values import (
     NeighbourConfig,
     NeighbourTlsConfig,
     SecurityConfig,
+    Setting,
     TlsConfig,
     TraceConfig,
     WeightEntry,
@@ -40,9 +43,11 @@ from timebound.node.config_values import (
 )
 from timebound.node.scheduling_config import scheduling_of
 from timebound.toml_lines import KeyPath, key_lines
+from timebound.units import SECOND, format_duration
 
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]+")
+EMPTY_HOST: Final = 'is empty; "0.0.0.0" or "::" listens on every address'
 _TOML_PLACE: Final = re.compile(r" \(at (?:line ([0-9]+), column [0-9]+|end of document)\)$")
 
 
@@ -52,6 +57,8 @@ class ConfigReader:
     def __init__(self, text: str, path: Path) -> None:
         self.mistakes: list[ConfigError] = []
         self.config = Config()
+        # Every path in the document by its key, also in tables that are wrong otherwise.
+        self.paths: dict[KeyPath, Path] = {}
         self._path = path
         self._lines: dict[KeyPath, int] = {}
         self._noted: list[KeyPath] = []
@@ -63,6 +70,7 @@ class ConfigReader:
             self._check_flight()
             self._check_neighbours()
             self._check_limits()
+            self._check_ports()
 
     def note(self, at: KeyPath, message: str) -> None:
         """Note a mistake at a key, or at the nearest table around it that is written down."""
@@ -73,7 +81,7 @@ class ConfigReader:
         self._noted.append(at)
         self.mistakes.append(ConfigError(message, path=str(self._path), line=line, key=key_text(at)))
 
-    def _is_noted(self, *at: str | int) -> bool:
+    def is_noted(self, *at: str | int) -> bool:
         """Whether something there is wrong already; the default in its place must not be judged."""
         return any(noted[: len(at)] == at for noted in self._noted)
 
@@ -128,11 +136,12 @@ class ConfigReader:
             for key in ("topic", "weight"):
                 if key not in raw:
                     self.note((*at, key), "is required")
-            if "topic" in entry and "weight" in entry:
-                weights.append(WeightEntry(**entry))
+            if "topic" in entry:
+                weights.append(WeightEntry(**{"weight": 1, **entry}))
                 self._check_weight(weights, at)
         if values.get("turn_s") == 0:
-            self.note(("input", "turn"), 'is zero; "2ms" is usual')
+            usual = format_duration(int(InputConfig().turn_s * SECOND))
+            self.note(("input", "turn"), f'is zero; "{usual}" is the default')
         return InputConfig(**values, weights=tuple(weights))
 
     def _check_weight(self, weights: list[WeightEntry], at: KeyPath) -> None:
@@ -157,9 +166,7 @@ class ConfigReader:
             values = self._table(JournalConfig, raw, at)
             if "name" not in raw:
                 self.note((*at, "name"), "is required")
-            if "name" not in values:
-                continue
-            journal = JournalConfig(**values)
+            journal = JournalConfig(**{"name": "", **values})
             self._check_journal(journal, found, at)
             if journal.trace and "filter" in raw:
                 self.note((*at, "filter"), "is for messages; a journal of the trace keeps all its records")
@@ -167,10 +174,11 @@ class ConfigReader:
         return tuple(found)
 
     def _check_journal(self, journal: JournalConfig, others: list[JournalConfig], at: KeyPath) -> None:
-        if not _NODE_NAME.fullmatch(journal.name) or journal.name.startswith("."):
+        is_named = not self.is_noted(*at, "name")
+        if is_named and (not _NODE_NAME.fullmatch(journal.name) or journal.name.startswith(".")):
             text = f"must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with '.', not {shown(journal.name)}"
             self.note((*at, "name"), text)
-        if any(other.name == journal.name for other in others):
+        if is_named and any(other.name == journal.name for other in others):
             self.note((*at, "name"), f"a journal above is called {journal.name!r} already")
         try:
             check_filter(journal.filter)
@@ -190,10 +198,12 @@ class ConfigReader:
 
     def _check_flight(self) -> None:
         flight = self.config.flight
-        if not self.config.flight_enabled or self._is_noted("flight") or self._is_noted("security"):
+        if not self.config.flight_enabled:
             return
         if flight.host == "":
-            self.note(("flight", "host"), 'is empty; "0.0.0.0" or "::" listens on every address')
+            self.note(("flight", "host"), EMPTY_HOST)
+        elif self._is_login_noted("flight"):
+            return
         elif not flight.anonymous_allowed and not self.config.security.password_file:
             self.note(
                 ("flight",), "nobody could log in: set security.password_file, or allow_anonymous = true"
@@ -206,9 +216,7 @@ class ConfigReader:
             if "name" not in raw:
                 self.note((*at, "name"), "is required; it is the neighbour's node_name")
             tls = self._neighbour_tls(raw["tls"], (*at, "tls")) if "tls" in raw else None
-            if "name" not in values:
-                continue
-            found.append(NeighbourConfig(**values, tls=tls))
+            found.append(NeighbourConfig(**{"name": "", **values}, tls=tls))
             if not values.get("host"):
                 for key in ("port", "user", "password_file", "tls"):
                     if key in raw:
@@ -226,6 +234,13 @@ class ConfigReader:
         return NeighbourTlsConfig(**values) if "ca" in values else None
 
     def _check_shares(self, config: ListenerConfig | NeighbourConfig, at: KeyPath) -> None:
+        for share in config.shares:
+            try:
+                parse_share(share)
+            except (ValueError, FilterError) as exc:
+                self.note((*at, "shares"), str(exc))
+        if self.is_noted(*at, "shares"):
+            return
         try:
             scheduling_of(config)
         except (ValueError, FilterError) as exc:
@@ -236,6 +251,8 @@ class ConfigReader:
         for index, neighbour in enumerate(self.config.neighbours):
             self._check_shares(neighbour, ("neighbour", index))
             at = ("neighbour", index, "name")
+            if self.is_noted(*at):
+                continue
             if not _NODE_NAME.fullmatch(neighbour.name):
                 self.note(at, f"must be 1 to 64 of A-Z a-z 0-9 . _ -, not {shown(neighbour.name)}")
             elif neighbour.name in names:
@@ -252,11 +269,30 @@ class ConfigReader:
         for key, (known, described) in settings_of(table).items():
             if key not in raw:
                 continue
+            if described.kind == "texts" and isinstance(raw[key], list):
+                values[known.name] = self._texts(raw[key], described, (*at, key))
+                continue
             try:
                 values[known.name] = read_value(raw[key], described, self._path.parent)
             except WrongValue as exc:
                 self.note((*at, key), str(exc))
+            else:
+                if described.kind == "path":
+                    self.paths[(*at, key)] = values[known.name]
         return values
+
+    def _texts(self, raw: list[object], described: Setting, at: KeyPath) -> tuple[str, ...]:
+        """Read a list element by element, so that every wrong one is noted."""
+        found: list[str] = []
+        for element in raw:
+            try:
+                read = read_value([element], described, self._path.parent)
+            except WrongValue as exc:
+                self.note(at, str(exc))
+            else:
+                assert isinstance(read, tuple), "a list is read as a tuple"
+                found += read
+        return tuple(found)
 
     def _tables(self, document: dict[str, Any], name: str) -> list[tuple[dict[str, Any], KeyPath]]:
         raw = document.get(name, [])
@@ -302,7 +338,7 @@ class ConfigReader:
             rule = self._rule(raw, at)
             if rule is not None:
                 rules.append(rule)
-        if rules and values.get("acl_file"):
+        if document.get("acl") and values.get("acl_file"):
             self.note(
                 ("security", "acl_file"), "is given besides [[acl]]; the order of rules would be unclear"
             )
@@ -319,9 +355,9 @@ class ConfigReader:
         for key in ("user", "filter"):
             if key not in raw:
                 self.note((*at, key), "is required")
-        if "user" not in values or "filter" not in values:
+        if "filter" not in values:
             return None
-        entry = AclEntry(**values)
+        entry = AclEntry(**{"user": ANYONE, **values})
         try:
             return AccessRule(entry.user, entry.action, entry.filter, entry.allow)
         except FilterError as exc:
@@ -338,28 +374,18 @@ class ConfigReader:
                         self.note((*at, key), f"unknown key{_suggestion(key, known, name)}")
 
     def _check_listeners(self) -> None:
-        sound = [
-            (index, listener)
-            for index, listener in enumerate(self.config.listeners)
-            if not self._is_noted("listeners", index)
-        ]
-        for position, (index, listener) in enumerate(sound):
+        for index, listener in enumerate(self.config.listeners):
             self._check_listener(listener, ("listeners", index))
-            for other_index, other in sound[:position]:
+            for other_index, other in enumerate(self.config.listeners[:index]):
                 if listener.name and listener.name == other.name:
                     self.note(
                         ("listeners", index, "name"),
                         f"listener {other_index} has the name {other.name!r} too",
                     )
-                if _same_address(listener, other):
-                    self.note(
-                        ("listeners", index, "port"),
-                        f"{_address(listener)} is taken by listener {other_index}",
-                    )
 
     def _check_listener(self, listener: ListenerConfig, at: KeyPath) -> None:
         if listener.host == "":
-            self.note((*at, "host"), 'is empty; "0.0.0.0" or "::" listens on every address')
+            self.note((*at, "host"), EMPTY_HOST)
         if not listener.path.startswith("/"):
             self.note((*at, "path"), f"must begin with '/', not {shown(listener.path)}")
         for origin in listener.origins:
@@ -368,13 +394,19 @@ class ConfigReader:
                     (*at, "origins"), f'{shown(origin)} is no origin; write it like "https://a.example"'
                 )
         self._check_shares(listener, at)
-        if self._is_noted("security") or self._lets_somebody_in(listener):
+        if self._is_login_noted(*at) or self._lets_somebody_in(listener):
             return
+        where = address_text(listener.host, listener.port)
         self.note(
             at,
-            f"nobody could log in at {_address(listener)}: set security.password_file, "
+            f"nobody could log in at {where}: set security.password_file, "
             'tls.identity = "common_name", or allow_anonymous = true',
         )
+
+    def _is_login_noted(self, *at: str | int) -> bool:
+        """Whether something is wrong that decides who may log in at this address."""
+        keys = ("host", "allow_anonymous", "tls")
+        return self.is_noted("security", "password_file") or any(self.is_noted(*at, key) for key in keys)
 
     def _lets_somebody_in(self, listener: ListenerConfig) -> bool:
         if listener.anonymous_allowed or self.config.security.password_file:
@@ -394,12 +426,33 @@ class ConfigReader:
 
     def _check_order(self, smaller: str, value: int, larger: str) -> None:
         """Note a queue that could not hold what it must be able to hold."""
-        if self._is_noted("limits", smaller) or self._is_noted("limits", larger):
+        if self.is_noted("limits", smaller) or self.is_noted("limits", larger):
             return
         if value > getattr(self.config.limits, larger):
             self.note(
                 ("limits", larger), f"is smaller than {smaller} ({format_size(value)}), which has to fit in"
             )
+
+    def _check_ports(self) -> None:
+        """Note every address that two parts of the broker would listen on."""
+        config = self.config
+        asked: list[tuple[str, KeyPath, str, int]] = [
+            (f"listener {index}", ("listeners", index), listener.host, listener.port)
+            for index, listener in enumerate(config.listeners)
+        ]
+        if config.flight_enabled:
+            asked.append(("the service for journals", ("flight",), config.flight.host, config.flight.port))
+        asked.append(("metrics", ("metrics",), config.metrics.host, config.metrics.port))
+        taken: list[tuple[str, str, int]] = []
+        for what, at, host, port in asked:
+            # Port 0 takes a free one, or turns metrics off.
+            if port == 0 or self.is_noted(*at, "host") or self.is_noted(*at, "port"):
+                continue
+            for other, other_host, other_port in taken:
+                if port == other_port and hosts_meet(host, other_host):
+                    self.note((*at, "port"), f"{address_text(host, port)} is taken by {other}")
+                    break
+            taken.append((what, host, port))
 
 
 def key_text(at: KeyPath) -> str:
@@ -453,16 +506,3 @@ def _occurrences(document: dict[str, Any], name: str) -> list[tuple[dict[str, An
                 inner.append((value, (*at, part)))
         found = inner
     return [(table, at) for table, at in found if isinstance(table, dict)]
-
-
-def _address(listener: ListenerConfig) -> str:
-    host = f"[{listener.host}]" if ":" in listener.host else listener.host
-    return f"{host}:{listener.port}"
-
-
-def _same_address(one: ListenerConfig, other: ListenerConfig) -> bool:
-    if one.port == 0 or one.port != other.port:
-        return False
-    hosts = {"127.0.0.1" if host == "localhost" else host.lower() for host in (one.host, other.host)}
-    # 0.0.0.0 takes the port on every IPv4 address; it does not meet IPv6.
-    return len(hosts) == 1 or ("0.0.0.0" in hosts and not any(":" in host for host in hosts))
