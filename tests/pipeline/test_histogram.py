@@ -22,11 +22,11 @@ def test_percentiles_are_within_one_percent(spark: SparkSession) -> None:
     values = {"a": draws.lognormal(13, 2, 5_000), "b": draws.uniform(1, 1e9, 3_000), "c": np.array([7.0])}
     rows = [(key, float(value)) for key in values for value in values[key]]
     counts = spark.createDataFrame(rows, "key string, value double").select(
-        "key", bucket_of(F.col("value")).alias("bucket"), F.lit(1).alias("pairs")
+        "key", bucket_of(F.col("value")).alias("bucket"), F.lit(1).alias("pairs"), "value"
     )
 
     wanted = {"half": 0.5, "most": 0.99, "all": 1.0}
-    found = percentiles(counts, ["key"], wanted, bucket="bucket", count="pairs").collect()
+    found = percentiles(counts, ["key"], wanted, bucket="bucket", count="pairs", largest="value").collect()
 
     assert {one["key"] for one in found} == set(values)
     for one in found:
@@ -34,6 +34,7 @@ def test_percentiles_are_within_one_percent(spark: SparkSession) -> None:
         for name, part in wanted.items():
             rank = int(np.ceil(part * len(exact))) - 1
             assert one[name] == pytest.approx(exact[rank], rel=0.0101)
+            assert one[name] <= exact[-1]
 
 
 def test_values_below_one_unit_share_a_bucket(spark: SparkSession) -> None:

@@ -34,7 +34,9 @@ def deliveries(cube: DataFrame) -> DataFrame:
     keys = list(KEYS)
     counted = viewed.groupBy(*keys).agg(*_counts())
     delivered = viewed.where(F.col("latency_bucket").isNotNull())
-    found = percentiles(delivered, keys, QUANTILES, bucket="latency_bucket", count="pairs")
+    found = percentiles(
+        delivered, keys, QUANTILES, bucket="latency_bucket", count="pairs", largest="latency_ns_max"
+    )
     joined = counted.join(found, on=keys, how="left")
     mean_ms = F.col("latency_ns_sum") / (F.col("in_time") + F.col("late")) / MILLISECOND
     return joined.select(

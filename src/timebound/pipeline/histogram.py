@@ -35,30 +35,35 @@ def value_of(bucket: Column) -> Column:
 
 
 def percentiles(
-    counts: DataFrame, keys: list[str], quantiles: dict[str, float], *, bucket: str, count: str
+    counts: DataFrame, keys: list[str], quantiles: dict[str, float], *, bucket: str, count: str, largest: str
 ) -> DataFrame:
     """For each key one column for each name of `quantiles`: the value that this part does not exceed.
 
-    `counts` may have several rows for a bucket. Keys without any count do not appear.
+    `counts` may have several rows for a bucket; `largest` is the largest value in each, so that no
+    percentile lies above the true maximum. Keys without any count do not appear.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    merged = counts.groupBy(*keys, bucket).agg(F.sum(count).alias("_count"))
+    merged = counts.groupBy(*keys, bucket).agg(F.sum(count).alias("_count"), F.max(largest).alias("_largest"))
     by_key = Window.partitionBy(*keys)
     so_far = by_key.orderBy(bucket).rowsBetween(Window.unboundedPreceding, Window.currentRow)
     whole = by_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     ranked = merged.select(
         *keys,
-        bucket,
+        F.struct(F.col(bucket).alias("bucket"), F.col("_largest").alias("largest")).alias("_place"),
         F.sum("_count").over(so_far).alias("_so_far"),
         F.sum("_count").over(whole).alias("_total"),
     )
     firsts = [
-        F.min(F.when(F.col("_so_far") >= F.ceil(F.col("_total") * F.lit(quantile)), F.col(bucket))).alias(
+        F.min(F.when(F.col("_so_far") >= F.ceil(F.col("_total") * F.lit(quantile)), F.col("_place"))).alias(
             name
         )
         for name, quantile in quantiles.items()
     ]
     found = ranked.groupBy(*keys).agg(*firsts)
-    return found.select(*keys, *[value_of(F.col(name)).alias(name) for name in quantiles])
+    values = [
+        F.least(value_of(F.col(f"{name}.bucket")), F.col(f"{name}.largest").cast("double")).alias(name)
+        for name in quantiles
+    ]
+    return found.select(*keys, *values)
