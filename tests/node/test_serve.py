@@ -185,3 +185,60 @@ def test_many_clients_connect_at_once(broker: BrokerProcess) -> None:
 )
 def test_urls_name_scheme_and_address(listener: ListenerConfig, host: str, url: str) -> None:
     assert _url(listener, host, 1) == url
+
+
+def tried(process: subprocess.Popen[bytes]) -> str:
+    """The command that a broker suggests at its start, or nothing."""
+    assert process.stdout is not None
+    for line in iter(process.stdout.readline, b""):
+        if line.startswith(b"try: "):
+            return line.decode().removeprefix("try: ").strip()
+        if line == b"stopped\n":
+            break
+    return ""
+
+
+def start(folder: Path, config: str) -> subprocess.Popen[bytes]:
+    (folder / "t.toml").write_text(config)
+    return subprocess.Popen(
+        [sys.executable, "-m", "timebound", "serve", "--memory", "--config", str(folder / "t.toml")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+    )
+
+
+def test_the_suggested_command_always_prints_its_message(tmp_path: Path) -> None:
+    with start(tmp_path, "[[listeners]]\nport = 0\n") as process:
+        command = tried(process).replace("timebound ", f"{sys.executable} -m timebound ")
+        done = [
+            subprocess.run(
+                ["/bin/sh", "-c", command],
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+                check=False,
+                env=environment(),
+            )
+            for _ in range(3)
+        ]
+        process.terminate()
+
+    assert [(one.returncode, one.stdout) for one in done] == [(0, "hello world\n")] * 3
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "[[listeners]]\nport = 0\n[[acl]]\nuser = 'anna'\nfilter = '#'\n",
+        "[[listeners]]\nport = 0\nkind = 'websocket'\n",
+    ],
+)
+def test_nothing_is_suggested_that_would_be_refused(tmp_path: Path, config: str) -> None:
+    with start(tmp_path, config) as process:
+        assert process.stdout is not None
+        while not process.stdout.readline().startswith(b"data in "):
+            pass
+        process.terminate()
+
+        assert tried(process) == ""

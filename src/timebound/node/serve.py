@@ -92,10 +92,19 @@ def _greet(server: Server, config: Config, is_persistent: bool) -> None:
         print(f"listening on {server.flight_url()}")
     print(f"data in {config.data.path.resolve()}" if is_persistent else "data in memory only")
     listener, host, port = server.addresses()[0]
-    if listener.kind == "tcp" and listener.tls is None:
+    if _is_open(listener, config):
         where = "" if (host, port) == ("127.0.0.1", 1883) else f" --host {host} --port {port}"
-        print(f"try: timebound sub '#'{where} &  timebound pub hello world{where}")
+        # Retained, so that it arrives however late the subscriber is ready.
+        print(f"try: timebound pub hello world --retain{where} && timebound sub hello --count 1{where}")
     sys.stdout.flush()
+
+
+def _is_open(listener: ListenerConfig, config: Config) -> bool:
+    """Whether a client without any options but the address may publish and subscribe."""
+    security = config.security
+    has_rules = bool(security.rules) or security.acl_file is not None
+    is_plain = listener.kind == "tcp" and listener.tls is None
+    return is_plain and listener.anonymous_allowed and not has_rules
 
 
 def _url(listener: ListenerConfig, host: str, port: int) -> str:

@@ -1,0 +1,140 @@
+"""The pages under docs, followed as a newcomer would: programs run, and commands exist with their options."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from tests.conftest import BrokerProcess, StartBroker
+from timebound.cli import app
+from timebound.core.access import AccessList, AccessRule
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+TIMEOUT_S = 30
+
+JOURNAL = """
+sys_interval = "0s"
+[[listeners]]
+port = 0
+[[journals]]
+name = "all"
+[flight]
+port = 0
+"""
+
+
+def programs(page: Path) -> list[str]:
+    """The Python blocks of a page that stand on their own; the others are fragments."""
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    return [block for block in blocks if block.startswith(("import ", "from "))]
+
+
+def run(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_program_in_the_docs_is_run_by_a_test() -> None:
+    found = {page.name: len(programs(page)) for page in PAGES if programs(page)}
+
+    assert found == {"README.md": 1, "channel.md": 1, "client.md": 1, "journal.md": 1}
+
+
+def test_the_program_about_the_client_ends_and_prints_its_message(broker: BrokerProcess) -> None:
+    (program,) = programs(DOCS / "client.md")
+    code = program.replace('"mqtt://127.0.0.1"', f'"mqtt://127.0.0.1:{broker.port}"')
+    assert code != program
+
+    assert re.fullmatch(r"plant/7/temp \{'value': 91.5\} [\d.e-]+\n", run(code))
+
+
+def test_the_program_about_the_channel_prints_what_the_page_says() -> None:
+    (program,) = programs(DOCS / "channel.md")
+
+    printed = run(program).splitlines()
+
+    assert printed[0] == "fused [(52.5, 13.4), 13]"
+    assert set(printed[1:]) == {"no heartbeat"}
+
+
+def test_the_program_about_journals_reads_what_was_published(start_broker: StartBroker) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    broker = start_broker(JOURNAL)
+    for value in (20, 95):
+        words = ["pub", "plant/7/temperature", f'{{"value": {value}}}', "--qos", "1"]
+        command = [sys.executable, "-m", "timebound", *words, "--port", str(broker.port)]
+        subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=True)
+    (program,) = programs(DOCS / "journal.md")
+    code = program.replace("127.0.0.1:8815", f"127.0.0.1:{broker.port_of('grpc:')}")
+    assert code != program
+
+    printed = run(code + '\nprint(table.select(["topic", "payload"]).to_pylist())')
+
+    assert printed == "[{'topic': 'plant/7/temperature', 'payload': b'{\"value\": 95}'}]\n"
+
+
+def shown_commands() -> list[tuple[str, str]]:
+    """Every call of `timebound` in a block of code, with the page it stands on."""
+    found = []
+    for page in PAGES:
+        for line in page.read_text().splitlines():
+            command = line.strip().removeprefix("$ ")
+            is_code = line.startswith("    ") or not line.startswith(" ")
+            if is_code and re.match(r"timebound [a-z]+( |$)", command) and "DIR [" not in command:
+                found.append((page.name, command))
+    return found
+
+
+@pytest.mark.parametrize(("page", "line"), shown_commands())
+def test_a_command_in_the_docs_exists_with_its_options(page: str, line: str) -> None:
+    words = shlex.split(line, comments=True)[1:]
+    command = typer.main.get_command(app)
+    context = command.make_context("timebound", list(words), resilient_parsing=True)
+
+    while hasattr(command, "commands"):
+        name = words.pop(0)
+        if name not in command.commands:
+            break
+        command = command.commands[name]
+    with command.make_context(line, words, parent=context):
+        pass
+
+
+def test_the_unit_for_systemd_keeps_data_where_it_says() -> None:
+    text = (DOCS / "operations.md").read_text()
+    (start,) = re.findall(r"^ *ExecStart=(.*)$", text, re.MULTILINE)
+    (state,) = re.findall(r"^ *StateDirectory=(.*)$", text, re.MULTILINE)
+
+    words = shlex.split(start)
+
+    assert words[1] == "serve"
+    assert words[words.index("--data") + 1] == f"/var/lib/{state}"
+
+
+@pytest.mark.parametrize(
+    ("topic", "without_rules", "with_rules"),
+    [
+        ("$timebound/advertise/plant", True, True),
+        ("$timebound/control/strategy", True, False),
+        ("$timebound/link/anna", True, False),
+        ("$SYS/broker/version", False, False),
+    ],
+)
+def test_the_topics_of_the_broker_are_open_as_the_page_says(
+    topic: str, without_rules: bool, with_rules: bool
+) -> None:
+    rules = [AccessRule("anna", "all", "plant/#", True)]
+
+    assert AccessList([]).for_client("bert", "b").may_publish(topic) is without_rules
+    assert AccessList(rules).for_client("bert", "b").may_publish(topic) is with_rules
