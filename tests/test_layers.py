@@ -19,13 +19,14 @@ TESTS = ROOT / "tests"
 LINES_MAX = 800
 
 # From part to the parts it may use, besides itself. A part is a package or a module at the top.
-GROUND = frozenset({"errors", "units", "records", "packages"})
+GROUND = frozenset({"errors", "units", "records", "packages", "terminal"})
 SHELL = GROUND | {"core", "wire", "version"}
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "records": frozenset(),
     "units": frozenset({"errors"}),
     "packages": frozenset({"errors"}),
+    "terminal": frozenset(),
     "toml_lines": frozenset(),
     "version": frozenset({"core"}),  # tells whether it is compiled
     "wire": GROUND,

@@ -59,7 +59,9 @@ def fail(message: str, code: int) -> NoReturn:
 def _escape(text: str) -> str:
     from rich.markup import escape
 
-    return escape(text)
+    from timebound.terminal import LINES, safe
+
+    return escape(safe(text, keep=LINES))
 
 
 def _print_version(wanted: bool) -> None:

@@ -24,6 +24,7 @@ from timebound.client import Client, Message, Subscription
 from timebound.client.values import to_ns, to_positive_ns
 from timebound.errors import ClientError, TimeboundError
 from timebound.standard_input import read_all, read_lines
+from timebound.terminal import safe, safe_bytes
 from timebound.units import SECOND
 
 OK: Final = 0
@@ -195,7 +196,7 @@ def _run(command: Coroutine[Any, Any, int], *, as_json: bool) -> int:
 def _fail(message: str, code: int, reason_code: int, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"ok": False, "error": message, "reason_code": reason_code}), flush=True)
-    print(f"error: {message}", file=sys.stderr)
+    print(f"error: {safe(message)}", file=sys.stderr)
     return code
 
 
@@ -347,16 +348,22 @@ class _Printer:
         self._as_json = subscribing.as_json
         self._payload_only = subscribing.payload_only
         self._out = sys.stdout.buffer
+        # Programs get the bytes as they were published; a person's terminal must not be steered by them.
+        self._is_terminal = sys.stdout.isatty()
 
     def print(self, message: Message) -> None:
-        if self._as_json:
-            line = json.dumps(message_fields(message), ensure_ascii=False).encode("utf-8")
-        elif self._payload_only:
-            line = message.payload
-        else:
-            line = f"{message.topic} ".encode() + message.payload
-        self._out.write(line + b"\n")
+        self._out.write(self._line(message) + b"\n")
         self.printed += 1
+
+    def _line(self, message: Message) -> bytes:
+        if self._as_json:
+            text = json.dumps(message_fields(message), ensure_ascii=False)
+            return (_safe_json(text) if self._is_terminal else text).encode("utf-8")
+        payload = safe_bytes(message.payload).encode() if self._is_terminal else message.payload
+        if self._payload_only:
+            return payload
+        topic = safe(message.topic) if self._is_terminal else message.topic
+        return f"{topic} ".encode() + payload
 
     def flush(self) -> None:
         self._out.flush()
@@ -375,6 +382,11 @@ class _Printer:
 
         # The writing end of a pipe never becomes readable: this fires only on its error condition.
         loop.add_reader(descriptor, closed)
+
+
+def _safe_json(text: str) -> str:
+    """Return JSON for a terminal that is still JSON: what steers one stands in strings, and is escaped."""
+    return "".join(char if safe(char) == char else f"\\u{ord(char):04x}" for char in text)
 
 
 def message_fields(message: Message) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from timebound.commands import pubsub_options as given
+from timebound.commands.input import cell
 from timebound.commands.sweep import printer
 
 if TYPE_CHECKING:
@@ -101,8 +102,8 @@ def _print_described(
     )
     for row in result.rows:
         table.add_row(
-            str(row.topic),
-            row.client,
+            cell(str(row.topic)),
+            cell(row.client),
             str(row.weight),
             f"{row.share:.1%}",
             "-" if row.rate is None else f"{row.rate:.12g}",
@@ -110,7 +111,7 @@ def _print_described(
             _milliseconds(row.bound_printed_ms),
             _milliseconds(row.bound_ms),
             _milliseconds(row.bound_tight_ms),
-            row.dominating,
+            cell(row.dominating),
         )
     printer().print(table)
     _print_clients(result.clients)
@@ -124,19 +125,19 @@ def _print_running(report: dict[str, Any]) -> None:
     )
     topics = _table("topics", "weight", "share")
     for row in report["topics"]:
-        topics.add_row(row["topic"], str(row["weight"]), f"{row['share']:.1%}")
+        topics.add_row(cell(row["topic"]), str(row["weight"]), f"{row['share']:.1%}")
     printer().print(topics)
     if report["rows"]:
         flows = _table("flow", "client", "rate/s", "burst", "asked ms", "bound ms", "because of", "")
         for row in report["rows"]:
             flows.add_row(
-                row["topic"],
-                row["client"],
+                cell(row["topic"]),
+                cell(row["client"]),
                 f"{row['rate']:.12g}",
                 str(row["burst"]),
                 "-" if row["delay_ms"] is None else f"{row['delay_ms']:g}",
                 _milliseconds(row["bound_ms"]),
-                row["dominating"],
+                cell(row["dominating"]),
                 "" if row["kept"] else "can no longer be kept",
             )
         printer().print(flows)
@@ -147,7 +148,7 @@ def _print_clients(clients: dict[str, float]) -> None:
     if clients:
         table = _table("client", "share")
         for name, share in clients.items():
-            table.add_row(name, f"{share:.1%}")
+            table.add_row(cell(name), f"{share:.1%}")
         printer().print(table)
 
 

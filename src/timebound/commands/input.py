@@ -75,8 +75,17 @@ def list_(
         return
     table = Table("topics", "weight", "share", box=None, pad_edge=False, header_style="bold")
     for row in topics:
-        table.add_row(row["topic"], str(row["weight"]), f"{row['share']:.1%}")
+        table.add_row(cell(row["topic"]), str(row["weight"]), f"{row['share']:.1%}")
     Console().print(table)
+
+
+def cell(text: str) -> str:
+    """Text of a broker's clients for a table: neither markup nor what steers a terminal counts in it."""
+    from rich.markup import escape
+
+    from timebound.terminal import safe
+
+    return escape(safe(text))
 
 
 def ask_broker(connecting: Connecting) -> dict[str, Any]:

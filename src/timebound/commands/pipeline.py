@@ -30,7 +30,7 @@ ROWS_LONG: Final = 5_000_000
 # How often a person is told how far the live queries are.
 FOLLOW_S: Final = 0.5
 
-app = typer.Typer(help="What traces tell: deliveries, bills, links, flows and bounds, computed on Spark.")
+app = typer.Typer(help="Analyse traces with Spark: deliveries, bills, links, flows and bounds.")
 screen = Console(stderr=True, highlight=False)
 
 Master = Annotated[
@@ -42,7 +42,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs inst
 
 @app.callback()
 def _root() -> None:
-    """What traces tell, computed on Spark."""
+    """Analyse traces with Spark."""
 
 
 @app.command(

@@ -81,7 +81,7 @@ Timeout = Annotated[
     str | None, typer.Option(metavar="DURATION", help="How long the message is worth anything, like 400ms.")
 ]
 Priority = Annotated[int | None, typer.Option(min=0, max=9, help="0 to 9.")]
-Repeat = Annotated[int, typer.Option("--count", "-n", min=1, help="Publish so many times.")]
+Repeat = Annotated[int, typer.Option("--count", "-n", min=1, help="Number of times to publish.")]
 Interval = Annotated[str, typer.Option(metavar="DURATION", help="Pause between messages, like 100ms.")]
 
 Filters = Annotated[
@@ -93,7 +93,9 @@ Deadline = Annotated[
 ]
 Price = Annotated[float | None, typer.Option(min=0, help="What a message in time is worth.")]
 Penalty = Annotated[float | None, typer.Option(min=0, help="What a late message costs.")]
-Count = Annotated[int, typer.Option("--count", "-n", min=0, help="End after so many messages; 0: never.")]
+Count = Annotated[
+    int, typer.Option("--count", "-n", min=0, help="End after this many messages; 0 = no limit.")
+]
 Wait = Annotated[str | None, typer.Option(metavar="DURATION", help="End after this time.")]
 RetainedOnly = Annotated[
     bool, typer.Option("--retained-only", help="Print retained messages, and end when no more come.")

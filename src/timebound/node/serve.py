@@ -18,6 +18,7 @@ from timebound.errors import ConfigError, StorageError
 from timebound.node.config import Config, ListenerConfig, default_config, load_config
 from timebound.node.config_values import LogConfig
 from timebound.node.server import Server
+from timebound.terminal import LINES, safe
 from timebound.version import VERSION, is_compiled
 
 # New objects before a collection; collections of the young before one of the middle, and of all.
@@ -42,7 +43,7 @@ def run(
         config = load_config(config_path) if config_path is not None else default_config()
         config = _override(config, host, port, data)
     except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {safe(str(error), keep=LINES)}", file=sys.stderr)
         return WRONG
     _set_up_log(config.log)
     try:
@@ -129,14 +130,25 @@ class _JsonLines(logging.Formatter):
         return json.dumps(entry)
 
 
+class _Lines(logging.Formatter):
+    """Lines for people: what came from a client neither steers the terminal nor begins a new line."""
+
+    converter = time.gmtime
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return safe(super().formatMessage(record))
+
+    def format(self, record: logging.LogRecord) -> str:
+        # A traceback has several lines.
+        return safe(super().format(record), keep=LINES)
+
+
 def _set_up_log(log: LogConfig) -> None:
     handler = logging.StreamHandler(sys.stderr)
     if log.format == "json":
         handler.setFormatter(_JsonLines())
     else:
-        formatter = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
-        formatter.converter = time.gmtime
-        handler.setFormatter(formatter)
+        handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ"))
     root = logging.getLogger("timebound")
     root.addHandler(handler)
     root.setLevel(log.level.upper())
