@@ -133,8 +133,6 @@ class _JsonLines(logging.Formatter):
 class _Lines(logging.Formatter):
     """Lines for people: what came from a client neither steers the terminal nor begins a new line."""
 
-    converter = time.gmtime
-
     def formatMessage(self, record: logging.LogRecord) -> str:
         return safe(super().formatMessage(record))
 
@@ -148,7 +146,9 @@ def _set_up_log(log: LogConfig) -> None:
     if log.format == "json":
         handler.setFormatter(_JsonLines())
     else:
-        handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ"))
+        formatter = _Lines("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+        formatter.converter = time.gmtime
+        handler.setFormatter(formatter)
     root = logging.getLogger("timebound")
     root.addHandler(handler)
     root.setLevel(log.level.upper())
