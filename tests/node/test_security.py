@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,13 @@ def set_password(path: Path, user: str, password: str) -> None:
 def puback(peer: Peer, topic: str) -> Ack:
     peer.publish(topic, b"1", 1)
     return peer.expect(Ack)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10.0
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 # --- passwords ------------------------------------------------------------------------
@@ -279,9 +287,66 @@ def test_no_rule_lets_anybody_speak_for_the_broker(start_broker: StartBroker) ->
 # --- sessions belong to users ---------------------------------------------------------
 
 
-def test_another_user_does_not_inherit_a_session(start_broker: StartBroker, users: Path) -> None:
+@pytest.fixture
+def ann_and_bob(users: Path) -> Path:
     set_password(users, "bob", "other")
+    return users
+
+
+def connect_as_bob(port: int, version: int = 5, *, clean: bool) -> Connack:
+    with Peer(port, version) as bob:
+        connack = bob.connect("shared-id", clean=clean, username="bob", password=b"other")
+        if connack.reason_code:
+            assert bob.receive() is None
+        return connack
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("version", [5, 4])
+def test_a_stranger_with_a_known_client_id_is_refused_and_changes_nothing(
+    start_broker: StartBroker, ann_and_bob: Path, clean: bool, version: int
+) -> None:
+    broker = start_broker(f'[security]\npassword_file = "{ann_and_bob}"\n')
+    expiry = props(session_expiry_interval=60)
+    ann_terms = {"username": "ann", "password": b"secret", "properties": expiry}
+    with join(broker.port, "shared-id", **ann_terms) as ann:
+        ann.subscribe("private/#", qos=1)
+
+        connack = connect_as_bob(broker.port, version, clean=clean)
+
+        assert connack.reason_code == NOT_AUTHORIZED
+        if version == 5:
+            assert "belongs to another user" in (connack.properties.reason_string or "")
+        ann.expect_silence()  # still connected
+    broker.wait_logged("belongs to another user")
+    with join(broker.port) as publisher:
+        assert puback(publisher, "private/a").reason_code == 0
+
+    # Also while the owner is away, and for clients without a name.
+    assert connect_as_bob(broker.port, version, clean=clean).reason_code == NOT_AUTHORIZED
+    with Peer(broker.port, version) as nobody:
+        assert nobody.connect("shared-id", clean=clean).reason_code == NOT_AUTHORIZED
+
+    with Peer(broker.port) as ann:
+        assert ann.connect("shared-id", clean=False, **ann_terms).session_present
+        ann.expect_publish("private/a", b"1")
+
+
+def test_a_user_takes_over_its_own_client_id(start_broker: StartBroker, users: Path) -> None:
     broker = start_broker(f'[security]\npassword_file = "{users}"\n')
+    with join(broker.port, "c", username="ann", password=b"secret") as first:
+        join(broker.port, "c", username="ann", password=b"secret").close()
+        first.expect_disconnect(0x8E)
+    with join(broker.port, "nobody") as first:
+        join(broker.port, "nobody").close()
+        first.expect_disconnect(0x8E)
+
+
+def test_another_user_does_not_inherit_a_session_it_may_end(
+    start_broker: StartBroker, ann_and_bob: Path
+) -> None:
+    security = f'[security]\npassword_file = "{ann_and_bob}"\ntake_over_from_others = true\n'
+    broker = start_broker(security)
     expiry = props(session_expiry_interval=60)
     with join(broker.port, "shared-id", username="ann", password=b"secret", properties=expiry) as ann:
         ann.subscribe("private/#", qos=1)
@@ -293,6 +358,33 @@ def test_another_user_does_not_inherit_a_session(start_broker: StartBroker, user
         bob.expect_silence()
     with join(broker.port) as publisher:
         assert puback(publisher, "private/a").reason_code == 0x10
+
+
+# --- wills ----------------------------------------------------------------------------
+
+
+def test_a_will_needs_its_right_when_it_is_published(guarded: BrokerProcess, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.acl"
+    rules.write_text("allow user ann publish plant/#\nallow anonymous subscribe #\n")
+    guarded.process.send_signal(signal.SIGHUP)
+    guarded.wait_logged("reloaded access rules")
+    terms = {"username": "ann", "password": b"secret"}
+    with join(guarded.port) as watcher:
+        watcher.subscribe("plant/#")
+        lost = join(guarded.port, "lost", will=Will("plant/lost", b"gone", 1, True), **terms)
+        rules.write_text("allow user ann publish plant/kept\nallow anonymous subscribe #\n")
+        guarded.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: guarded.log().count("reloaded access rules") == 2)
+        kept = join(guarded.port, "kept", will=Will("plant/kept", b"gone"), **terms)
+
+        lost.close()
+        guarded.wait_logged("the will of 'lost' is not published: publishing to 'plant/lost'")
+        kept.close()
+
+        watcher.expect_publish("plant/kept", b"gone")
+    with join(guarded.port) as later:
+        later.subscribe("plant/#")
+        later.expect_silence()  # nothing was retained either
 
 
 # --- certificates ---------------------------------------------------------------------

@@ -200,6 +200,12 @@ class SecurityConfig:
         "path", None, "access rules, one a line; instead of `[[acl]]`, not besides"
     )
     anonymous_user: str = setting("text", "", "the user name that access rules see for clients without one")
+    take_over_from_others: bool = setting(
+        "switch",
+        False,
+        "whether a client with another user's client id ends that user's session and gets an empty one; "
+        "otherwise it is refused (0x87)",
+    )
     rules: tuple[AccessRule, ...] = ()
 
 

@@ -219,6 +219,9 @@ def _check_form(packet: Connect, door: Door) -> Refused | None:
 
 def _accept(packet: Connect, door: Door, user: str) -> Accepted | Refused:
     client_id = packet.client_id or f"auto-{secrets.token_hex(10)}"
+    known = door.driver.broker.session(client_id)
+    if known is not None and known.user != user and not door.config.security.take_over_from_others:
+        return Refused(ReasonCode.NOT_AUTHORIZED, f"client id {client_id!r} belongs to another user")
     will = packet.will
     if will is not None:
         # A request is carried out for a client that is there, so a will can be none.
