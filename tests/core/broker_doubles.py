@@ -126,7 +126,9 @@ class RecordingStorage:
             self.inbound.pop((order.client_id, order.packet_id), None)
         elif isinstance(order, PutWill):
             message = copy_message(order.message)
-            self.wills[order.client_id] = Will(order.client_id, message, order.delay_s, order.due_ns)
+            self.wills[order.client_id] = Will(
+                order.client_id, message, order.delay_s, order.due_ns, order.user
+            )
         elif isinstance(order, DropWill):
             self.wills.pop(order.client_id, None)
 
@@ -176,7 +178,7 @@ class RecordingStorage:
         snapshot.retained = [copy_message(message) for message in self.retained.values()]
         for will in self.wills.values():
             message = copy_message(will.message)
-            snapshot.wills.append(Will(will.client_id, message, will.delay_s, will.due_ns))
+            snapshot.wills.append(Will(will.client_id, message, will.delay_s, will.due_ns, will.user))
         return snapshot
 
 

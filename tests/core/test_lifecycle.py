@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from timebound.core.access import AccessRule
 from timebound.core.effects import PutSession, PutWill
 from timebound.core.lifecycle import STALE_TIMERS_MAX
 from timebound.core.limits import BrokerLimits
+from timebound.records import Reason
 from timebound.units import SECOND
 
 from .broker_doubles import NEVER_S, START_NS, Node, Peer, make_will
@@ -369,6 +371,26 @@ def test_a_restart_publishes_the_will_of_a_client_without_session() -> None:
     node.settle()
 
     assert watcher.payloads() == [b"gone"]
+    assert not node.storage.wills
+
+
+def test_after_a_restart_the_user_of_a_will_still_needs_the_right() -> None:
+    allowed = AccessRule("ann", "publish", "will/#", allow=True)
+    anyone = AccessRule("*", "subscribe", "#", allow=True)
+    node = Node(rules=[allowed, anyone])
+    watched(node)
+    for user in ("ann", "bob"):
+        node.connect(user, user=user, expiry_s=0, will=make_will(user, f"will/{user}", delay_s=5))
+    node.settle()
+
+    node.crash()
+    watcher = node.connect("watcher")
+    node.settle()
+
+    assert [packet.topic for packet in watcher.publishes()] == ["will/ann"]
+    assert node.broker.counters.publishes_refused == 1
+    assert node.broker.counters.dropped[Reason.NOT_AUTHORIZED.value] == 1
+    assert "will of 'bob'" in node.broker.counters.alerts[0]
     assert not node.storage.wills
 
 

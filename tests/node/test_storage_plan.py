@@ -86,7 +86,8 @@ class Model:
                 self.retained.pop(order.topic, None)
             case PutWill(message=message):
                 self.sequence_max = max(self.sequence_max, message.sequence)
-                self.wills[order.client_id] = (message_fields(message), order.delay_s, order.due_ns)
+                fields = (message_fields(message), order.delay_s, order.due_ns, order.user)
+                self.wills[order.client_id] = fields
             case DropWill():
                 self.wills.pop(order.client_id, None)
             case _:
@@ -155,7 +156,7 @@ def visible(snapshot: Snapshot) -> dict[str, Any]:
         "sessions": sessions,
         "retained": [message_fields(message) for message in snapshot.retained],
         "wills": {
-            will.client_id: (message_fields(will.message), will.delay_s, will.due_ns)
+            will.client_id: (message_fields(will.message), will.delay_s, will.due_ns, will.user)
             for will in snapshot.wills
         },
         "sequence_max": snapshot.sequence_max,
@@ -286,7 +287,7 @@ orders = st.one_of(
     st.builds(DropInbound, clients, small),
     st.builds(PutRetained, messages),
     st.builds(DropRetained, topic_names),
-    st.builds(PutWill, st.builds(Will, clients, messages, small, times)),
+    st.builds(PutWill, st.builds(Will, clients, messages, small, times, clients)),
     st.builds(DropWill, clients),
 )
 # A group is several batches that are written at once; between groups the storage may be reopened.

@@ -145,7 +145,7 @@ def test_newer_schema_is_refused(tmp_path: Path) -> None:
     connection.execute("PRAGMA user_version = 99")
     connection.close()
 
-    assert "has schema version 99, this program knows up to 1" in refusal(tmp_path)
+    assert "has schema version 99, this program knows up to 2" in refusal(tmp_path)
 
 
 def test_newer_schema_that_only_the_log_tells_of_is_refused(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_database_without_schema_version_is_refused(tmp_path: Path) -> None:
     connection.execute("PRAGMA user_version = 0")
     connection.close()
 
-    assert "schema version is 0, expected 1..1" in refusal(tmp_path)
+    assert "schema version is 0, expected 1..2" in refusal(tmp_path)
 
 
 def test_missing_table_is_refused(tmp_path: Path) -> None:
@@ -303,10 +303,10 @@ def test_older_schema_is_migrated_step_by_step_and_its_copy_kept(tmp_path: Path)
     assert len(snapshot.retained) == 100
     migrated = sqlite3.connect(tmp_path / "timebound.db")
     assert migrated.execute("SELECT name FROM extra").fetchall() == [("old",)]
-    assert migrated.execute("PRAGMA user_version").fetchone() == (3,)
+    assert migrated.execute("PRAGMA user_version").fetchone() == (4,)
     migrated.close()
-    copy = sqlite3.connect(tmp_path / "timebound.db.version-1")
-    assert copy.execute("PRAGMA user_version").fetchone() == (1,)
+    copy = sqlite3.connect(tmp_path / "timebound.db.version-2")
+    assert copy.execute("PRAGMA user_version").fetchone() == (2,)
     assert copy.execute("SELECT count(*) FROM retained").fetchone() == (100,)
     copy.close()
 
@@ -318,7 +318,7 @@ def test_migration_takes_what_is_only_in_the_log(tmp_path: Path) -> None:
     with open_storage(tmp_path, migrations=NEXT) as storage:
         assert len(storage.load(NOW_NS).retained) == 200
 
-    copy = sqlite3.connect(tmp_path / "timebound.db.version-1")
+    copy = sqlite3.connect(tmp_path / "timebound.db.version-2")
     assert copy.execute("SELECT count(*) FROM retained").fetchone() == (200,)
     copy.close()
 
@@ -343,8 +343,27 @@ def test_migration_that_fails_changes_nothing_and_the_next_copy_gets_its_own_nam
             open_storage(tmp_path, migrations=broken)
 
     names = sorted(file.name for file in tmp_path.iterdir() if "version" in file.name)
-    assert names == ["timebound.db.version-1", "timebound.db.version-1.2"]
+    assert names == ["timebound.db.version-2", "timebound.db.version-2.2"]
     connection = sqlite3.connect(tmp_path / "timebound.db")
-    assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+    assert connection.execute("PRAGMA user_version").fetchone() == (2,)
     assert connection.execute("SELECT * FROM session").fetchall() == [("c", 60, 0, "user")]
     connection.close()
+
+
+def test_wills_of_the_first_version_get_the_user_of_their_session(tmp_path: Path) -> None:
+    sink = sqlite3.connect(tmp_path / "timebound.db")
+    sink.execute("PRAGMA application_id = 0x54426E64")
+    for statement in MIGRATIONS[0]:
+        sink.execute(statement)
+    sink.execute("INSERT INTO session VALUES ('c', 60, 0, 'ann')")
+    for client_id in ("c", "without-session"):
+        row = (client_id, 5, 0, 1, "will", b"gone", 0, 0, 0, client_id, b"", "", 0, 0, 0)
+        sink.execute(f"INSERT INTO will VALUES ({', '.join('?' * len(row))})", row)
+    sink.execute("PRAGMA user_version = 1")
+    sink.commit()
+    sink.close()
+
+    with open_storage(tmp_path) as storage:
+        wills = storage.load(NOW_NS).wills
+
+    assert [(will.client_id, will.user) for will in wills] == [("c", "ann"), ("without-session", "")]

@@ -294,7 +294,15 @@ class Broker:
 
     def _publish_due_wills(self, now_ns: int) -> None:
         while self._lifecycle.due_wills:
-            self._distribution.route(_published_will(self._lifecycle.due_wills.pop(0), now_ns), now_ns)
+            will = self._lifecycle.due_wills.pop(0)
+            if self._lifecycle.may_publish(will):
+                self._distribution.route(_published_will(will.message, now_ns), now_ns)
+                continue
+            self._refuse()
+            self.counters.alert(
+                f"the will of {will.client_id!r} is not published: "
+                f"publishing to {will.message.topic!r} is not allowed"
+            )
 
     # --- acknowledgements -----------------------------------------------------------
 

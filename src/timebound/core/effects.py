@@ -15,15 +15,19 @@ class Will:
     """A message to publish when a client goes away without saying so.
 
     `due_ns` is 0 while its client is connected, and the time of publication once it is not.
+    `user` is the client's: its right to publish is checked again when the will is due.
     """
 
-    __slots__ = ("client_id", "delay_s", "due_ns", "message")
+    __slots__ = ("client_id", "delay_s", "due_ns", "message", "user")
 
-    def __init__(self, client_id: str, message: Message, delay_s: int, due_ns: int = 0) -> None:
+    def __init__(
+        self, client_id: str, message: Message, delay_s: int, due_ns: int = 0, user: str = ""
+    ) -> None:
         self.client_id = client_id
         self.message = message
         self.delay_s = delay_s
         self.due_ns = due_ns
+        self.user = user
 
 
 class StoreOrder:
@@ -154,13 +158,14 @@ class DropRetained(StoreOrder):
 class PutWill(StoreOrder):
     """Keep the will of a client, with the values it has at this moment."""
 
-    __slots__ = ("client_id", "delay_s", "due_ns", "message")
+    __slots__ = ("client_id", "delay_s", "due_ns", "message", "user")
 
     def __init__(self, will: Will) -> None:
         self.client_id = will.client_id
         self.message = will.message
         self.delay_s = will.delay_s
         self.due_ns = will.due_ns
+        self.user = will.user
 
 
 class DropWill(StoreOrder):

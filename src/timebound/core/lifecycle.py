@@ -23,7 +23,6 @@ from timebound.core.effects import (
 )
 from timebound.core.index import SubscriptionIndex
 from timebound.core.limits import SESSION_NEVER_EXPIRES_S, BrokerLimits
-from timebound.core.message import Message
 from timebound.core.outbound import Outbound
 from timebound.core.session import Session
 from timebound.core.subscription import Subscription
@@ -75,7 +74,7 @@ class Lifecycle:
         self._timers: list[tuple[int, str]] = []
         self.sessions: dict[str, Session] = {}
         self.wills: dict[str, Will] = {}
-        self.due_wills: list[Message] = []
+        self.due_wills: list[Will] = []
         self.connected = 0
 
     def connect(
@@ -115,6 +114,7 @@ class Lifecycle:
         if session.is_durable:
             self._put(session, 0)
         if will is not None:
+            will.user = user
             self.wills[client_id] = will
             self._durability.add(PutWill(will))
         if is_present:
@@ -202,6 +202,10 @@ class Lifecycle:
                 if session.is_durable:
                     self._durability.add(DropSubscription(session.client_id, topic_filter))
 
+    def may_publish(self, will: Will) -> bool:
+        """Whether its client may publish the will by the rules of this moment."""
+        return self._access.for_client(will.user, will.client_id).may_publish(will.message.topic)
+
     def wake(self, now_ns: int) -> None:
         """End the sessions and fire the wills that are due."""
         while self._timers and self._timers[0][0] <= now_ns:
@@ -246,7 +250,7 @@ class Lifecycle:
     def _fire_will(self, client_id: str) -> None:
         will = self.wills.get(client_id)
         if will is not None:
-            self.due_wills.append(will.message)
+            self.due_wills.append(will)
             self._cancel_will(client_id)
 
     def _cancel_will(self, client_id: str) -> None:

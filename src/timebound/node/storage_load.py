@@ -79,11 +79,11 @@ def read_snapshot(
         if client_id in sessions:
             sessions[client_id].inbound.append(packet_id)
     snapshot.retained = [_message(row, now_ns) for row in _select(connection, RETAINED)]
-    for client_id, delay_s, due_ns, *row in _select(connection, WILL):
+    for client_id, delay_s, due_ns, user, *row in _select(connection, WILL):
         due_ns = min(due_ns, now_ns + delay_s * NS_PER_S)
         message = _message(row, now_ns)
         message.expires_ns = row[_EXPIRES]  # counted from its publication, so no clock is in it
-        snapshot.wills.append(Will(client_id, message, delay_s, due_ns))
+        snapshot.wills.append(Will(client_id, message, delay_s, due_ns, user))
     return snapshot
 
 

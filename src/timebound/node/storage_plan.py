@@ -83,8 +83,8 @@ RETAINED: Final = Table("retained", "topic", _MESSAGE, payload=_PAYLOAD_IN_MESSA
 WILL: Final = Table(
     "will",
     "client_id",
-    f"client_id, delay_s, due_ns, {_MESSAGE}",
-    payload=3 + _PAYLOAD_IN_MESSAGE,
+    f"client_id, delay_s, due_ns, user, {_MESSAGE}",
+    payload=4 + _PAYLOAD_IN_MESSAGE,
 )
 
 
@@ -271,7 +271,7 @@ class WritePlan:
 
     def _put_will(self, order: PutWill) -> None:
         self._raise_mark(order.message.sequence)
-        row = (order.client_id, order.delay_s, order.due_ns, *message_row(order.message))
+        row = (order.client_id, order.delay_s, order.due_ns, order.user, *message_row(order.message))
         self._flat[WILL][order.client_id] = row
 
     def _drop_will(self, order: DropWill) -> None:

@@ -71,6 +71,12 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
         f" due_ns INTEGER NOT NULL, {MESSAGE_COLUMNS})",
         "CREATE TABLE counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
     ),
+    (
+        # Whose right decides when the will is due.
+        "ALTER TABLE will ADD COLUMN user TEXT NOT NULL DEFAULT ''",
+        "UPDATE will SET user = coalesce("
+        "(SELECT session.user FROM session WHERE session.client_id = will.client_id), '')",
+    ),
 )
 
 
