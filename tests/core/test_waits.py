@@ -11,7 +11,7 @@ from timebound.core.broker import QUOTA_EXCEEDED, Broker
 from timebound.core.limits import BrokerLimits
 from timebound.core.message import Delivery, Message
 from timebound.core.session import Session
-from timebound.core.subscription import UserProperties
+from timebound.core.subscription import MICRO, UserProperties
 from timebound.core.waits import EVERY_TOPIC, TIMERS_MAX, WATCHDOG_TOPIC
 from timebound.errors import ProtocolError
 from timebound.node.translate import to_subscription
@@ -87,6 +87,23 @@ def test_only_completed_correlations_are_numbered() -> None:
     assert {WATCHDOG_TOPIC, EVERY_TOPIC} == set(topics(alarms))
     assert [delivery.group for delivery in alarms] == [""] * len(alarms)
     assert [delivery.group for delivery in first + second] == ["1:1/2", "1:2/2", "2:1/2", "2:2/2"]
+
+
+def test_ticks_and_alarms_earn_and_cost_nothing() -> None:
+    scene = Scene()
+    scene.broker.account.is_tracing = True
+    scene.subscribe("a", ("watchdog", "2s"), ("every", "3s"), ("price", "7"), ("deadline", "1s"))
+    published = scene.publish("a")
+    notices = scene.wait(6)
+
+    for delivery in published + notices:
+        scene.broker.acknowledge(scene.subscriber, 4, delivery.packet_id, 0, scene.now_ns)
+
+    assert len(notices) == 5
+    assert (scene.broker.account.earned_micro, scene.broker.account.in_time) == (7 * MICRO, 6)
+    records = list(scene.broker.account.trace.take().records())
+    assert [record.reader.price_micro for record in records] == [7 * MICRO, 0, 0, 0, 0, 0]
+    assert {record.reader.topic_filter for record in records} == {"a"}
 
 
 def test_parts_older_than_the_window_no_longer_count() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.conftest import BrokerProcess
+from tests.conftest import BrokerProcess, StartBroker
 from tests.peer import join
 
 from timebound.core.access import AccessList
@@ -93,3 +93,22 @@ def test_subscriber_gets_all_figures_at_once_and_then_the_changes(broker: Broker
 
     assert seen["$SYS/broker/version"].startswith(b"timebound version ")
     assert int(packet.payload) > before
+
+
+def test_watching_the_broker_earns_nothing(start_broker: StartBroker) -> None:
+    broker = start_broker('sys_interval = "100ms"\n[limits]\nretained_messages_max = 1\n')
+    with join(broker.port, "watcher") as watcher, join(broker.port, "reader") as reader:
+        terms = [("price", "5"), ("penalty", "3"), ("deadline", "1s")]
+        watcher.subscribe("$SYS/#", user_properties=terms)
+        reader.subscribe("plant/#")
+        reader.publish("plant/a", b"1", retain=True)
+        reader.expect_publish("plant/a", b"1")
+
+        figures: dict[str, str] = {}
+        while int(figures.get("$SYS/broker/account/in_time", "0")) < 100:
+            packet = watcher.expect(Publish)
+            figures[packet.topic] = packet.payload.decode()
+        assert figures["$SYS/broker/account/earned"] == "1.000000"
+        assert figures["$SYS/broker/account/paid"] == "0.000000"
+        assert figures["$SYS/broker/retained messages/count"] == "1"
+        assert figures["$SYS/broker/dropped/quota"] == "0"

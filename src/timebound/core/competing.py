@@ -59,7 +59,8 @@ def _audience(session: Session, delivery: Delivery) -> Audience:
     subscription = delivery.subscription
     if subscription is None:
         return Audience([Term()])
-    if delivery.others:
+    if delivery.others or subscription.is_free:
+        # Those free of charge may stand beside others of the same filter that are not.
         return Audience([_term(one) for one in pairs(delivery)])
     known = session.audiences.get(subscription.topic_filter)
     if known is None:

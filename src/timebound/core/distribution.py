@@ -23,6 +23,7 @@ from timebound.core.session import Session
 from timebound.core.stats import Counters
 from timebound.core.subscription import Subscription
 from timebound.core.tap import Tap
+from timebound.core.topic import is_own_topic
 from timebound.core.waits import Waits
 from timebound.records import Reason
 
@@ -151,9 +152,8 @@ class Distribution:
                 message.sequence = self.sequence
             group = f"{self._groups}:{number + 1}/{len(messages)}" if is_group else ""
             qos = min(message.qos, subscription.qos)
-            self._outbound.offer(
-                session, message, qos, False, identifiers, subscription, NO_OTHERS, now_ns, group
-            )
+            terms = subscription.free() if is_own_topic(message.topic) else subscription
+            self._outbound.offer(session, message, qos, False, identifiers, terms, NO_OTHERS, now_ns, group)
 
     def _route_shared(self, candidates: list[Subscription], message: Message, now_ns: int) -> int:
         """Give the message to one member of the group."""
@@ -232,7 +232,7 @@ class Distribution:
                 self.sequence += 1
                 notice.sequence = self.sequence
                 # On terms of its own: it has no deadline to miss again, and earns nothing.
-                terms = Subscription(miss.client_id, MISSED_PREFIX + "#", price=0.0)
+                terms = Subscription(miss.client_id, MISSED_PREFIX + "#")
                 self._outbound.offer(session, notice, 0, False, (), terms, NO_OTHERS, now_ns)
             if self._index.match(DROPS_PREFIX + topic).has_any():
                 self.route(_notice(DROPS_PREFIX, miss, now_ns), now_ns)

@@ -7,15 +7,10 @@ as one: the broker gets one copy of a message for all of them, and chooses among
 
 from __future__ import annotations
 
-from typing import Final
-
 from timebound.core.index import SubscriptionIndex
 from timebound.core.mesh_table import MeshSubscription
 from timebound.core.subscription import Subscription
-from timebound.core.topic import OWN_LEVELS, split_share
-
-# Topics of a broker itself; nobody elsewhere publishes to them.
-_OWN_TOPICS: Final = tuple([level + "/" for level in OWN_LEVELS])
+from timebound.core.topic import is_own_topic, split_share
 
 
 class WatchedIndex(SubscriptionIndex):
@@ -56,7 +51,7 @@ class Interest:
         found: list[tuple[MeshSubscription, bool]] = []
         for subscription, is_added in changes:
             group, topic_filter = split_share(subscription.topic_filter)
-            if topic_filter.startswith(_OWN_TOPICS):
+            if is_own_topic(topic_filter):
                 continue
             if group:
                 self._change_group(group, topic_filter, subscription, is_added, found)

@@ -10,6 +10,7 @@ from typing import Final
 
 from timebound.core.correlation import Correlator, Dependency
 from timebound.core.predicate import Predicate
+from timebound.core.topic import is_own_topic, split_share
 from timebound.core.trace_kind import TraceReader
 
 UserProperties = tuple[tuple[str, str], ...]
@@ -30,7 +31,9 @@ class Subscription:
         "correlator",
         "deadline_ns",
         "dependency",
+        "free_terms",
         "identifier",
+        "is_free",
         "is_ordered",
         "keep_last",
         "no_local",
@@ -78,10 +81,12 @@ class Subscription:
         self.identifier = identifier  # 0 = none
         self.predicate = predicate  # the content filter `where`
         self.deadline_ns = deadline_ns  # 0 = none
-        self.price = price
-        self.penalty = penalty
-        self.price_micro = round(price * MICRO)
-        self.penalty_micro = round(penalty * MICRO)
+        # A filter that begins so selects nothing but the broker's own messages (MQTT 5, 4.7.2).
+        self.is_free = is_own_topic(split_share(topic_filter)[1])
+        self.price = 0.0 if self.is_free else price
+        self.penalty = 0.0 if self.is_free else penalty
+        self.price_micro = round(self.price * MICRO)
+        self.penalty_micro = round(self.penalty * MICRO)
         self.user_properties = user_properties
         self.keep_last = keep_last  # only the newest message of a topic waits
         self.is_ordered = is_ordered  # never reorder what this subscription gets
@@ -90,3 +95,24 @@ class Subscription:
         self.watchdog_ns = watchdog_ns
         self.correlator: Correlator | None = None  # the wait under way, while subscribed
         self.trace_reader: TraceReader | None = None  # for the trace: of its latest record
+        self.free_terms: Subscription | None = None  # see `free`
+
+    def free(self) -> Subscription:
+        """The same terms for what the broker itself has to say: it earns and costs nothing."""
+        if self.is_free:
+            return self
+        if self.free_terms is None:
+            terms = Subscription(
+                self.client_id,
+                self.topic_filter,
+                self.qos,
+                identifier=self.identifier,
+                deadline_ns=self.deadline_ns,
+                price=0.0,
+                keep_last=self.keep_last,
+                is_ordered=self.is_ordered,
+                notify_missed=self.notify_missed,
+            )
+            terms.is_free = True
+            self.free_terms = terms
+        return self.free_terms

@@ -11,7 +11,7 @@ from typing import Final
 from timebound.errors import FilterError
 
 SHARE_PREFIX: Final = "$share/"
-# First levels of the broker's own topics: figures, notices, and requests to it.
+# First levels of the broker's own topics: figures, notices, and requests to it. Nothing there is paid for.
 OWN_LEVELS: Final = ("$SYS", "$timebound")
 # What clients may publish there nevertheless, each way in its own part: requests come by PUBLISH and
 # are carried out, never passed on; what a job finds out about links comes as rows over Flight.
@@ -81,12 +81,17 @@ def split_share(topic_filter: str) -> tuple[str, str]:
     return parts[1], parts[2]
 
 
+def is_own_topic(topic: str) -> bool:
+    """Whether a topic, or all that a filter selects, is the broker's own: no client publishes it."""
+    return topic[:1] == "$" and topic.partition("/")[0] in OWN_LEVELS
+
+
 def reserved_fault(topic: str, openings: tuple[str, ...] = ()) -> str:
     """Why a topic is the broker's own and no client may publish to it; empty if one may.
 
     No access rule changes that: whoever could publish there could forge the broker's word.
     """
-    if topic[:1] != "$" or topic.partition("/")[0] not in OWN_LEVELS or topic.startswith(openings):
+    if not is_own_topic(topic) or topic.startswith(openings):
         return ""
     expected = f"; expected one of {', '.join(openings)}" if openings else ""
     return f"{topic!r} is a topic of the broker's own{expected}"
