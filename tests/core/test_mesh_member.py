@@ -84,6 +84,7 @@ def test_a_message_finds_its_subscriber_two_brokers_away() -> None:
 
     assert mesh.arrived == [("c", 1)]
     assert mesh.hops() == [("a", "b"), ("b", "c")]
+    assert [mesh.members[name].received for name in "abc"] == [0, 1, 1]
 
 
 def test_what_nobody_elsewhere_wants_stays() -> None:

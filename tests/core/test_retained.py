@@ -57,6 +57,24 @@ def test_put_replaces_the_message_of_the_topic() -> None:
     assert len(store) == 1
 
 
+def test_the_brokers_own_figures_take_no_room_from_clients() -> None:
+    store = RetainedStore(1, 12)
+    for number in range(3):
+        assert store.put(retained(f"$SYS/{number}", b"a long figure"))
+
+    assert store.put(Message("a", b"x", 0, True, 0, "client"))
+    assert not store.put(Message("$SYS/of-a-client", b"x", 0, True, 0, "client"))
+    assert store.put(retained("$SYS/0", b"another figure"))
+
+    assert (len(store), store.size_bytes) == (1, 10)
+    assert len(store.match("$SYS/#")) == 3
+    store._check()
+    assert store.remove("$SYS/1")
+    assert store.remove("a")
+    assert (len(store), store.size_bytes) == (0, 0)
+    store._check()
+
+
 def test_a_full_store_refuses_a_new_topic_and_still_replaces_old_ones() -> None:
     store = RetainedStore(2, 1_000)
     assert store.put(retained("a"))

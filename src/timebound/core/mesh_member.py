@@ -54,6 +54,7 @@ class Member:
         "account",
         "broker",
         "name",
+        "received",
         "replica",
         "resent",
         "table",
@@ -69,6 +70,7 @@ class Member:
         self.replica = Replica(name, links, self.table, started_ns, lists_own=False)
         self.broker = MeshBroker(name, links, self.table, options, account)
         self.resent = 0  # copies sent another way because their link failed before they were confirmed
+        self.received = 0  # copies from neighbours
         self._interest = Interest(index, name)
         self._news: list[News] = []
         self._seen: dict[MessageKey, None] = {}  # what was for this broker's clients
@@ -141,6 +143,7 @@ class Member:
 
     def receive(self, copy: Copy, now_ns: int) -> bool:
         """A neighbour sent a copy; True if clients of this broker are to get it."""
+        self.received += 1
         targets = copy.targets
         assert targets is not None, "a copy between members names the homes it is for"
         is_for_here = self.name in targets

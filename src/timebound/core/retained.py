@@ -2,11 +2,16 @@
 
 The trie mirrors the topic levels, so a filter visits only what it can select. The store
 is bounded in messages and bytes; a full store refuses the new message and changes nothing.
+The broker's own figures (`$SYS`) are few by themselves: they take no room from clients.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from timebound.core.message import Message
+
+SYS_PREFIX: Final = "$SYS/"
 
 
 class RetainedNode:
@@ -22,39 +27,43 @@ class RetainedNode:
 class RetainedStore:
     """The retained message of every topic that has one."""
 
-    __slots__ = ("_messages", "_root", "bytes_max", "messages_max", "size_bytes")
+    __slots__ = ("_messages", "_own", "_root", "bytes_max", "messages_max", "size_bytes")
 
     def __init__(self, messages_max: int, bytes_max: int) -> None:
         self._messages: dict[str, Message] = {}
         self._root = RetainedNode()
-        self.size_bytes = 0
+        self._own = 0  # of the broker itself
+        self.size_bytes = 0  # of clients
         self.messages_max = messages_max
         self.bytes_max = bytes_max
 
     def __len__(self) -> int:
-        return len(self._messages)
+        """Messages of clients."""
+        return len(self._messages) - self._own
 
     def get(self, topic: str) -> Message | None:
         return self._messages.get(topic)
 
     def put(self, message: Message) -> bool:
         """Retain a message in place of its predecessor; False, and no change, where it does not fit."""
-        old = self._messages.get(message.topic)
-        grown = message.size() - (old.size() if old is not None else 0)
-        if old is None and len(self._messages) >= self.messages_max:
-            return False
-        if grown > 0 and self.size_bytes + grown > self.bytes_max:
-            return False
-        self._set(message, grown)
+        if not _is_own(message):
+            old = self._messages.get(message.topic)
+            is_new = old is None or _is_own(old)
+            if is_new and len(self) >= self.messages_max:
+                return False
+            grown = _size(message) - (_size(old) if old is not None else 0)
+            if grown > 0 and self.size_bytes + grown > self.bytes_max:
+                return False
+        self.restore(message)
         return True
 
     def restore(self, message: Message) -> None:
         """Retain what an earlier run had: it was promised, even if the limits are lower now."""
         old = self._messages.get(message.topic)
-        self._set(message, message.size() - (old.size() if old is not None else 0))
-
-    def _set(self, message: Message, grown: int) -> None:
-        self.size_bytes += grown
+        if old is not None:
+            self._subtract(old)
+        self.size_bytes += _size(message)
+        self._own += _is_own(message)
         self._messages[message.topic] = message
         node = self._root
         for level in message.topic.split("/"):
@@ -64,12 +73,16 @@ class RetainedStore:
             node = child
         node.message = message
 
+    def _subtract(self, message: Message) -> None:
+        self.size_bytes -= _size(message)
+        self._own -= _is_own(message)
+
     def remove(self, topic: str) -> bool:
         """Forget the topic's message; False if there was none."""
         message = self._messages.pop(topic, None)
         if message is None:
             return False
-        self.size_bytes -= message.size()
+        self._subtract(message)
         levels = topic.split("/")
         path = [self._root]
         for level in levels:
@@ -125,4 +138,14 @@ class RetainedStore:
         topics = [message.topic for message in self.match("#")]
         plain = [topic for topic in self._messages if not topic.startswith("$")]
         assert sorted(topics) == sorted(plain), "trie and table differ"
-        assert self.size_bytes == sum(message.size() for message in self._messages.values())
+        assert self.size_bytes == sum(_size(message) for message in self._messages.values())
+        assert self._own == sum(_is_own(message) for message in self._messages.values())
+
+
+def _is_own(message: Message) -> bool:
+    """Whether the broker itself has published it; a client that may write to `$SYS` is named."""
+    return not message.publisher and message.topic.startswith(SYS_PREFIX)
+
+
+def _size(message: Message) -> int:
+    return 0 if _is_own(message) else message.size()

@@ -250,7 +250,7 @@ class Mesh:
             "neighbours": len(self.neighbours),
             "subscriptions": len(self.member.table),
             "published": account.published,
-            "received": account.received,
+            "received": self.member.received,
             "waiting": self.member.broker.waiting_messages(),
             "dropped": account.dropped_total(),
             "unreachable": account.unreachable,
