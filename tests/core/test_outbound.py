@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from timebound.core.limits import BrokerLimits
-from timebound.core.message import RELEASED, Message
+from timebound.core.message import RELEASED, Message, copy_cost
 from timebound.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL
 from timebound.records import Reason
 from timebound.units import SECOND
 
-from .broker_doubles import Node, Packet, Peer
+from .broker_doubles import START_NS, Node, Packet, Peer
 
 DURABLE = pytest.mark.parametrize("durable", [False, True])
 
@@ -357,26 +359,83 @@ def test_a_receiver_of_timed_messages_that_never_answers_is_bounded_too() -> Non
 
 
 def test_a_queue_is_bounded_in_bytes() -> None:
-    pair = Pair(1, queue_bytes_per_client_max=100)
+    pair = Pair(1, queue_bytes_per_client_max=copy_cost(100))
     pair.node.disconnect(pair.receiver)
 
-    pair.publish(b"x" * 92, b"y" * 91, b"z", qos=1)  # a copy counts 9 bytes more than its payload
+    pair.publish(b"x" * 92, b"y" * 91, b"z", qos=1)  # a copy has 9 bytes more than its payload
 
-    assert pair.receiver.session.queue_bytes == 100
+    session = pair.receiver.session
+    assert (session.queue_bytes, session.cost_bytes) == (100, copy_cost(100))
     assert pair.dropped(Reason.QUEUE_FULL) == 2
 
 
+def test_what_is_not_acknowledged_counts_as_well() -> None:
+    pair = Pair(1, queue_bytes_per_client_max=4 * copy_cost(109), receive_maximum=2)
+
+    pair.publish(*[b"x" * 100] * 5, qos=1)
+    pair.node.settle()
+
+    session = pair.receiver.session
+    assert (len(session.inflight), session.queued_messages()) == (2, 2)
+    assert pair.dropped(Reason.QUEUE_FULL) == 1
+    assert pair.node.broker.queued_bytes() == 4 * copy_cost(109)
+
+    for packet in pair.receiver.publishes():
+        pair.node.acknowledge(pair.receiver, PUBACK, packet.packet_id)
+    assert pair.node.broker.queued_bytes() == 2 * copy_cost(109)
+    pair.node.broker._check()
+
+
+def test_a_copy_counts_what_it_takes_in_memory() -> None:
+    # Copies that share nothing, with the packet kept that the shell encodes for them.
+    pair = Pair(0, queue_bytes_per_client_max=1 << 30)
+    session = pair.receiver.session
+    subscription = next(iter(session.subscriptions.values()))
+    for deadline_ns in (0, 10**15):
+        subscription.deadline_ns = deadline_ns
+        tracemalloc.start()
+        before, counted = tracemalloc.get_traced_memory()[0], pair.node.broker.queued_bytes()
+        for number in range(2_000):
+            message = Message("t", b"x" * 20 + b"%d" % number, 0, False, START_NS + number, "p")
+            message.frame_v5 = b"y" * 30 + b"%d" % number
+            pair.node.broker.route(message, START_NS + number)
+        pair.node.broker.expire(START_NS + 2_000)  # those with a deadline compete now
+        taken = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+
+        assert taken <= 1.3 * (pair.node.broker.queued_bytes() - counted)
+        pair.node.broker._check()
+
+
+def test_a_client_that_keeps_up_is_served_while_others_have_filled_everything() -> None:
+    node = Node(BrokerLimits(queue_bytes_total_max=32 * copy_cost(10)), durable=False)
+    publisher = node.connect("publisher")
+    absent, reader = node.connect("absent"), node.connect("reader")
+    node.subscribe(absent, "t", 1)
+    node.subscribe(reader, "own", 1)
+    node.disconnect(absent)
+    for number in range(40):
+        node.publish(publisher, "t", b"x", 1, packet_id=number + 1)
+
+    node.publish(publisher, "own", b"", 1)
+    node.settle()
+
+    assert absent.session.queued_messages() == 32
+    assert reader.payloads() == [b""]
+
+
 def test_the_queues_of_all_together_are_bounded() -> None:
-    node = Node(BrokerLimits(queue_bytes_total_max=25), durable=False)
+    each = copy_cost(65_536 + 9)
+    node = Node(BrokerLimits(queue_bytes_total_max=2 * each), durable=False)
     publisher = node.connect("publisher")
     for name in ("a", "b", "c"):
         peer = node.connect(name)
         node.subscribe(peer, "t", 1)
         node.disconnect(peer)
 
-    node.publish(publisher, "t", b"x", 1)  # 10 bytes for each of three
+    node.publish(publisher, "t", b"x" * 65_536, 1)
 
-    assert node.broker.statistics().queued_bytes == 20
+    assert node.broker.statistics().queued_bytes == 2 * each
     assert node.broker.statistics().dropped["queue_full"] == 1
 
 

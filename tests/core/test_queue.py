@@ -170,6 +170,32 @@ class TestLimits:
         assert (len(queue), queue.bytes_queued) == (3, 3_000)
         queue._check()
 
+    def test_lower_limits_make_what_is_worth_least_leave(self) -> None:
+        queue = queue_of()
+        for item, size in (("small", 100), ("large", 10_000), ("middle", 1_000)):
+            queue.push(entry_of(item, 500, size=size), 0)
+
+        queue.set_limits(10, 1_100, 0)
+        assert drain(queue, 0) == [("large", Reason.QUEUE_FULL)]
+        queue.set_limits(1, 1_100, 0)
+        assert drain(queue, 0) == [("middle", Reason.QUEUE_FULL)]
+        queue._check()
+        queue.set_limits(1, 50, 0)
+
+        assert drain(queue, 0) == [("small", Reason.QUEUE_FULL)]
+        queue._check()
+
+    def test_the_limit_counts_the_cost_and_the_link_the_size(self) -> None:
+        queue = queue_of(bytes_max=2_000)
+        term = Audience([Term(500 * MS)])
+        queue.push(Entry("a", 100, 0, term, cost_bytes=1_500), 0)
+        queue.push(Entry("b", 100, 0, term, cost_bytes=500), 0)
+        queue.push(Entry("c", 100, 0, term, cost_bytes=1), 0)
+
+        assert len(drain(queue, 0)) == 1
+        assert queue.link.first_ns == 100 * queue.link.mean_ns_per_byte
+        queue._check()
+
     def test_newcomer_that_would_only_fit_by_dropping_better_ones_drops_nobody(self) -> None:
         # It is worth more per byte than `poor`, but would need the room of a better one as well.
         queue = queue_of(bytes_max=3_000)

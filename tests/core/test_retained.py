@@ -7,21 +7,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from timebound.core.message import Message
-from timebound.core.retained import RetainedStore
+from timebound.core.message import Message, copy_cost
+from timebound.core.retained import NODE_COST, RetainedStore
 
 from .topic_strategies import FILTERS, TOPICS, selects
 
 MESSAGES_MAX = 4
-BYTES_MAX = 80
+BYTES_MAX = 4_000
 
 
 def retained(topic: str, payload: bytes = b"x") -> Message:
     return Message(topic, payload, 0, True, 0)
 
 
+def cost_of(topic: str, payload_bytes: int) -> int:
+    return copy_cost(len(topic) + payload_bytes + 8)
+
+
 def stored(*topics: str) -> RetainedStore:
-    store = RetainedStore(1_000, 1_000_000)
+    store = RetainedStore(1_000, 100_000_000)
     for topic in topics:
         assert store.put(retained(topic))
     return store
@@ -58,7 +62,7 @@ def test_put_replaces_the_message_of_the_topic() -> None:
 
 
 def test_the_brokers_own_figures_take_no_room_from_clients() -> None:
-    store = RetainedStore(1, 12)
+    store = RetainedStore(1, cost_of("a", 1) + NODE_COST)
     for number in range(3):
         assert store.put(retained(f"$SYS/{number}", b"a long figure"))
 
@@ -66,7 +70,7 @@ def test_the_brokers_own_figures_take_no_room_from_clients() -> None:
     assert not store.put(Message("$SYS/of-a-client", b"x", 0, True, 0, "client"))
     assert store.put(retained("$SYS/0", b"another figure"))
 
-    assert (len(store), store.size_bytes) == (1, 10)
+    assert (len(store), store.size_bytes) == (1, cost_of("a", 1) + NODE_COST)
     assert len(store.match("$SYS/#")) == 3
     store._check()
     assert store.remove("$SYS/1")
@@ -76,7 +80,7 @@ def test_the_brokers_own_figures_take_no_room_from_clients() -> None:
 
 
 def test_a_full_store_refuses_a_new_topic_and_still_replaces_old_ones() -> None:
-    store = RetainedStore(2, 1_000)
+    store = RetainedStore(2, 10_000)
     assert store.put(retained("a"))
     assert store.put(retained("b"))
 
@@ -88,14 +92,24 @@ def test_a_full_store_refuses_a_new_topic_and_still_replaces_old_ones() -> None:
 
 
 def test_a_message_beyond_the_bytes_is_refused_and_changes_nothing() -> None:
-    store = RetainedStore(10, 30)
+    full = cost_of("a", 21) + NODE_COST
+    store = RetainedStore(10, full)
     assert store.put(retained("a", b"x" * 21))
 
     assert not store.put(retained("a", b"x" * 22))
     assert not store.put(retained("b", b""))
 
-    assert store.size_bytes == 30
+    assert store.size_bytes == full
     assert [len(message.payload) for message in store.match("#")] == [21]
+
+
+def test_every_level_of_a_topic_counts_and_shared_ones_once() -> None:
+    store = stored("a/b/c", "a/b/d")
+
+    assert store.size_bytes == 2 * cost_of("a/b/c", 1) + 4 * NODE_COST
+    assert not RetainedStore(10, cost_of("a/b/c", 1) + 3 * NODE_COST - 1).put(retained("a/b/c"))
+    store.remove("a/b/c")
+    assert store.size_bytes == cost_of("a/b/d", 1) + 3 * NODE_COST
 
 
 def test_what_an_earlier_run_retained_stays_under_lower_limits() -> None:
@@ -129,6 +143,12 @@ def test_the_deepest_topic_is_found_and_removed() -> None:
     assert len(store.match("#")) == 1
 
 
+def naive_cost(messages: list[Message]) -> int:
+    levels = [message.topic.split("/") for message in messages]
+    nodes = {tuple(one[: depth + 1]) for one in levels for depth in range(len(one))}
+    return sum(copy_cost(message.size()) for message in messages) + len(nodes) * NODE_COST
+
+
 class RetainedMachine(RuleBasedStateMachine):
     """Any sequence of puts and removes, beside a dict."""
 
@@ -137,14 +157,13 @@ class RetainedMachine(RuleBasedStateMachine):
         self.store = RetainedStore(MESSAGES_MAX, BYTES_MAX)
         self.expected: dict[str, Message] = {}
 
-    @rule(topic=TOPICS, size=st.integers(0, 40))
+    @rule(topic=TOPICS, size=st.integers(0, 400))
     def put(self, topic: str, size: int) -> None:
         message = retained(topic, b"x" * size)
         others = [kept for name, kept in self.expected.items() if name != topic]
         old = self.expected.get(topic)
         fits = len(others) < MESSAGES_MAX and (
-            sum(kept.size() for kept in others) + message.size() <= BYTES_MAX
-            or (old is not None and message.size() <= old.size())
+            naive_cost([*others, message]) <= BYTES_MAX or (old is not None and message.size() <= old.size())
         )
 
         assert self.store.put(message) is fits

@@ -23,15 +23,19 @@ ANY_BYTES = 1 << 20
 class Scene:
     """A broker with one subscriber and one publisher, and a clock to move."""
 
-    def __init__(self) -> None:
+    def __init__(self, expiry_s: int = 0) -> None:
         self.broker = Broker(BrokerLimits(), AccessList([]))
         self.now_ns = SECOND
+        self.expiry_s = expiry_s
         self.subscriber = self._connect("subscriber", 1)
         self.publisher = self._connect("publisher", 2)
 
     def _connect(self, name: str, connection: int) -> Session:
-        session, _ = self.broker.connect(name, "", True, 0, 100, None, connection, self.now_ns)
+        session, _ = self.broker.connect(name, "", True, self.expiry_s, 100, None, connection, self.now_ns)
         return session
+
+    def reconnect(self) -> None:
+        self.broker.connect("subscriber", "", False, self.expiry_s, 100, None, 3, self.now_ns)
 
     def subscribe(self, topic_filter: str, *terms: tuple[str, str]) -> int:
         subscription = to_subscription("subscriber", topic_filter, 1, False, False, 0, 5, terms)
@@ -104,6 +108,23 @@ def test_ticks_and_alarms_earn_and_cost_nothing() -> None:
     records = list(scene.broker.account.trace.take().records())
     assert [record.reader.price_micro for record in records] == [7 * MICRO, 0, 0, 0, 0, 0]
     assert {record.reader.topic_filter for record in records} == {"a"}
+
+
+def test_timers_of_a_client_that_is_away_leave_only_their_last_word() -> None:
+    scene = Scene(expiry_s=3_600)
+    scene.subscribe("a", ("watchdog", "2s"), ("every", "100ms"))
+    scene.broker.disconnect(scene.subscriber, 1, False, scene.now_ns)
+
+    scene.wait(60)
+
+    assert scene.subscriber.queued_messages() == 0
+    assert scene.broker.account.matched == 0
+    scene.reconnect()
+    waiting = scene.taken()
+    counts = {delivery.message.topic: json.loads(delivery.message.payload)["count"] for delivery in waiting}
+    assert counts == {EVERY_TOPIC: 600, WATCHDOG_TOPIC: 30}
+    assert len(waiting) == 2
+    assert len(scene.wait(1)) == 10  # and on they go
 
 
 def test_parts_older_than_the_window_no_longer_count() -> None:

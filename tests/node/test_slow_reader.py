@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import BrokerProcess
 from tests.peer import Peer, join, props
 
+from timebound.core.message import copy_cost
 from timebound.wire.codec import encode
 from timebound.wire.packets import Ack, Publish
 
@@ -156,6 +157,7 @@ def test_subscriber_that_acknowledges_nothing_holds_up_only_itself(bounded: Brok
                 for _ in range(200):
                     assert publisher.expect(Ack).reason_code == 0
 
-        # 1,024 are in flight by default, the rest waits in its queue of 1 MiB.
-        assert len([lazy.expect(Publish) for _ in range(1_024)]) == 1_024
+        # What is in flight counts as what waits does: together 1 MiB.
+        count = MEBIBYTE // copy_cost(len("work/a") + 1_000 + 8)
+        assert len([lazy.expect(Publish) for _ in range(count)]) == count
         lazy.expect_silence()

@@ -135,6 +135,7 @@ class Broker:
             client_id, user, clean_start, expiry_interval_s, receive_maximum, will, connection, now_ns
         )
         self._publish_due_wills(now_ns)
+        self._distribution.deliver_ticks(opened[0], now_ns)
         self.counters.connections_total += 1
         return opened
 
@@ -421,6 +422,10 @@ class Broker:
             return second if first is None else first
         return min(first, second)
 
+    def queued_bytes(self) -> int:
+        """What all copies that wait, or are not acknowledged, cost in memory."""
+        return self._outbound.queued_bytes
+
     def session_count(self) -> int:
         return len(self._sessions)
 
@@ -448,7 +453,7 @@ class Broker:
         total = 0
         for session in self._sessions.values():
             session._check()
-            total += session.queue_bytes
+            total += session.cost_bytes
         assert total == self._outbound.queued_bytes, "queued bytes of sessions and broker differ"
 
 

@@ -7,7 +7,7 @@ for; equal subscriptions of a session share one audience, so that it is worked o
 from __future__ import annotations
 
 from timebound.core.account import pairs
-from timebound.core.message import Delivery, Message
+from timebound.core.message import ENTRY_COST, Delivery, Message, copy_cost
 from timebound.core.session import Session
 from timebound.core.strategy.entry import Audience, Entry, Term, flow_key
 from timebound.core.subscription import Subscription
@@ -52,7 +52,13 @@ def make_entry(session: Session, delivery: Delivery) -> Entry:
         is_ordered,
         conflation,
         session.scheduling.lane_of(message.topic),
+        entry_cost(delivery),
     )
+
+
+def entry_cost(delivery: Delivery) -> int:
+    """What a delivery counts for while it competes."""
+    return copy_cost(delivery.message.size()) + ENTRY_COST
 
 
 def _audience(session: Session, delivery: Delivery) -> Audience:

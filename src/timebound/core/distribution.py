@@ -31,6 +31,9 @@ from timebound.records import Reason
 NOTICE_PREFIX: Final = "$timebound/"
 MISSED_PREFIX: Final = "$timebound/missed/"
 DROPS_PREFIX: Final = "$timebound/drops/"
+# Pairs that were missed wait for their notices until the turn is over, but no more than these: each
+# keeps its message in memory.
+MISSED_MAX: Final = 1_000
 
 
 class Distribution:
@@ -80,6 +83,8 @@ class Distribution:
         count = self.give_out(message, now_ns)
         if self.mesh is not None:
             count += self.mesh.publish(message, now_ns)
+        if len(self._outbound.account.missed) > MISSED_MAX:
+            self.tell_missed(now_ns)
         return count
 
     def number(self, message: Message) -> None:
@@ -140,12 +145,17 @@ class Distribution:
         """Give a session the messages that its subscription waited for, one after the other."""
         if not messages:
             return
+        first = messages[0]
+        session = self._sessions[subscription.client_id]
+        if session.connection == 0 and subscription.qos and is_own_topic(first.topic):
+            # The client is away: the next tick or alarm replaces the last, and nothing piles up.
+            session.ticks[subscription.topic_filter, first.topic] = first
+            return
         is_group = len(messages) > 1
         if is_group:
             # Only what is delivered together has a number: beats, alarms and single parts leave no gap.
             self._groups += 1
         identifiers = (subscription.identifier,) if subscription.identifier else ()
-        session = self._sessions[subscription.client_id]
         for number, message in enumerate(messages):
             if not message.sequence:
                 self.sequence += 1
@@ -154,6 +164,15 @@ class Distribution:
             qos = min(message.qos, subscription.qos)
             terms = subscription.free() if is_own_topic(message.topic) else subscription
             self._outbound.offer(session, message, qos, False, identifiers, terms, NO_OTHERS, now_ns, group)
+
+    def deliver_ticks(self, session: Session, now_ns: int) -> None:
+        """Give a session that is back what its timers had to say last."""
+        ticks = session.ticks
+        session.ticks = {}
+        for (topic_filter, _), message in ticks.items():
+            subscription = session.subscriptions.get(topic_filter)
+            if subscription is not None:
+                self.deliver_together(subscription, [message], now_ns)
 
     def _route_shared(self, candidates: list[Subscription], message: Message, now_ns: int) -> int:
         """Give the message to one member of the group."""
@@ -169,12 +188,11 @@ class Distribution:
 
     def _able_member(self, candidates: list[Subscription], message: Message) -> Subscription:
         """The first that is connected and has room; then the first that can keep it until it is back."""
-        size = message.size()
         keeper: Subscription | None = None
         connected: Subscription | None = None
         for subscription in candidates:
             session = self._sessions[subscription.client_id]
-            has_room = not self._outbound.is_full(session, size)
+            has_room = self._outbound.has_room_for(session, message)
             if session.connection:
                 if has_room:
                     return subscription

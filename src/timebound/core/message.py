@@ -17,6 +17,14 @@ QUEUED: Final = 0  # waits in the session's queue
 SENT: Final = 1  # handed to the connection, awaiting PUBACK or PUBREC
 RELEASED: Final = 2  # PUBREC received, awaiting PUBCOMP
 
+# What a copy costs beside its bytes: message, delivery, encoded packet, places in lists. Measured as RSS
+# for copies that share nothing: 530 bytes compiled, 660 in plain Python.
+COPY_COST: Final = 576
+# What one that competes for its link costs more (`strategy/entry.py`): 620 bytes compiled, 1,000 plain.
+ENTRY_COST: Final = 704
+# The encoded packet of a larger message is not kept: it would take the memory of the message again.
+FRAME_KEPT_MAX: Final = 16 * 1024
+
 
 class Message:
     """One published message.
@@ -100,7 +108,7 @@ class Message:
         return min(self.timeout_ns, subscription.deadline_ns)
 
     def size(self) -> int:
-        """Bytes this message counts for in queues: what a receiver is sent, roughly."""
+        """Bytes on a link: what a receiver is sent, roughly."""
         return len(self.topic) + len(self.payload) + len(self.properties) + 8
 
 
@@ -158,3 +166,9 @@ class Delivery:
         self.link = ""  # to another broker, for one that goes on; else it is the session's own
         self.offered_ns = offered_ns  # when it was queued here
         self.sent_ns = 0  # when it was handed to the connection; 0 = not yet
+
+
+def copy_cost(size: int) -> int:
+    """Bytes that a copy of a message of this size counts for in limits: about the memory it takes."""
+    # Half of it for the encoded packet, which not every message has, and which all copies share.
+    return size + size // 2 + COPY_COST if size <= FRAME_KEPT_MAX else size + COPY_COST

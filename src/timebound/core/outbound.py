@@ -18,12 +18,12 @@ import math
 from typing import Final, cast
 
 from timebound.core.account import Account, pairs
-from timebound.core.competing import make_entry, needs_choice, sequence_of
+from timebound.core.competing import entry_cost, make_entry, needs_choice, sequence_of
 from timebound.core.delay import LinkDelay
 from timebound.core.durability import Durability
 from timebound.core.effects import DropDelivery, DropMessage, PutDelivery, PutMessage
 from timebound.core.limits import BrokerLimits
-from timebound.core.message import QUEUED, RELEASED, SENT, Delivery, Message
+from timebound.core.message import ENTRY_COST, QUEUED, RELEASED, SENT, Delivery, Message, copy_cost
 from timebound.core.queue import LinkQueue
 from timebound.core.scheduling import Scheduling
 from timebound.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL, ReadyList, Reply, Session
@@ -35,8 +35,10 @@ PACKET_ID_NOT_FOUND: Final = 0x92
 NO_OTHERS: Final[tuple[Subscription, ...]] = ()
 # The time at which a link gets to what it is given now may fall back by so much without notice.
 LINK_TIME_SLIP_NS: Final = 20_000_000
-# A queue full of what waits for answers takes so much more of QoS 0: a sixteenth of its limits.
+# A queue full of what waits for answers takes so much more of QoS 0: a sixteenth of its limits. All queues
+# together take as much more for sessions in which less than this waits.
 SPARE_PART: Final = 16
+SMALL_QUEUE_BYTES: Final = 64 * 1024
 
 
 class Outbound:
@@ -65,7 +67,7 @@ class Outbound:
         self._durability = durability
         self._counters = counters
         self.account = account
-        self.queued_bytes = 0  # of all sessions
+        self.queued_bytes = 0  # the cost of all sessions
         self._linked: dict[str, Session] = {}  # those with a queue by worth
 
     def offer(
@@ -105,18 +107,20 @@ class Outbound:
         if session.link is None and needs_choice(session, message, subscription, others):
             self._make_link(session, now_ns)
         size = message.size()
-        if not self._has_room(session, qos, size, now_ns):
+        cost = copy_cost(size) if session.link is None else copy_cost(size) + ENTRY_COST
+        if not self._has_room(session, qos, cost, now_ns):
             if not session.is_full:
                 session.is_full = True
                 self._counters.alert(
                     f"the queue of {session.client_id!r} is full at {session.queued_messages()} messages "
-                    f"({session.queue_bytes} bytes), {self.queued_bytes} bytes in all"
+                    f"({session.cost_bytes} bytes), {self.queued_bytes} bytes in all"
                 )
             self._drop(session, delivery, Reason.QUEUE_FULL, now_ns)
             return False
         session.queue.append(delivery)
         session.queue_bytes += size
-        self.queued_bytes += size
+        session.cost_bytes += cost
+        self.queued_bytes += cost
         if qos and session.is_durable and self._durability.is_enabled:
             self._store(session, delivery)
         if not session.is_ready:
@@ -365,6 +369,7 @@ class Outbound:
             self._leave_queue(session, delivery)
             self._drop(session, delivery, reason, now_ns)
         for delivery in session.inflight.values():
+            self._charge(session, -copy_cost(delivery.message.size()))
             self._settle(session, delivery, reason, now_ns)
             self._forget(session, delivery)
         session.queue.clear()
@@ -375,12 +380,13 @@ class Outbound:
         """Put back a delivery read from storage."""
         session.last_sequence = max(session.last_sequence, delivery.sequence)
         self.account.matched += 1
+        size = delivery.message.size()
+        self._charge(session, copy_cost(size))
         if delivery.packet_id:
             session.inflight[delivery.packet_id] = delivery
         else:
             session.queue.append(delivery)
-            session.queue_bytes += delivery.message.size()
-            self.queued_bytes += delivery.message.size()
+            session.queue_bytes += size
 
     def _start(self, session: Session, delivery: Delivery, now_ns: int, taken: list[Delivery]) -> None:
         delivery.sent_ns = now_ns
@@ -388,6 +394,7 @@ class Outbound:
         delivery.state = SENT
         session.inflight[delivery.packet_id] = delivery
         session.send_quota -= 1
+        self._charge(session, copy_cost(delivery.message.size()))
         if not delivery.stored:
             taken.append(delivery)
             return
@@ -411,33 +418,41 @@ class Outbound:
 
     def _finish(self, session: Session, delivery: Delivery) -> None:
         del session.inflight[delivery.packet_id]
+        self._charge(session, -copy_cost(delivery.message.size()))
         if session.send_quota < session.receive_maximum:
             session.send_quota += 1
         self._forget(session, delivery)
         if session.waiting or session.resend or (session.link is not None and len(session.link)):
             self._ready.add(session)
 
-    def _has_room(self, session: Session, qos: int, size: int, now_ns: int) -> bool:
+    def _has_room(self, session: Session, qos: int, cost: int, now_ns: int) -> bool:
         limits = self._limits
-        if self.queued_bytes + size > limits.queue_bytes_total_max:
+        if self.queued_bytes + cost > limits.queue_bytes_total_max and not self._may_exceed(session, cost):
             return False
-        if qos == 0 and session.send_quota <= 0 and self._has_spare_room(session, size):
+        if qos == 0 and session.send_quota <= 0 and self._has_spare_room(session, cost):
             return True
         link = session.link
         if link is None:
             return (
-                session.queue_bytes + size <= limits.queue_bytes_per_client_max
+                session.cost_bytes + cost <= limits.queue_bytes_per_client_max
                 and len(session.queue) + len(session.waiting) < limits.queue_messages_per_client_max
             )
-        if self.is_full(session, size):
-            # What is worth least leaves, which may be what came last.
-            self._compete(session, link, now_ns)
-            # What waits for the client's answers has been chosen, and makes no room any more.
-            if session.waiting and self.is_full(session, size):
-                return False
-        return size <= limits.queue_bytes_per_client_max
+        if not self.is_full(session, cost):
+            return True
+        # What is worth least leaves, which may be what came last.
+        self._limit_link(session, link, now_ns)
+        self._compete(session, link, now_ns)
+        return cost <= link.bytes_max and len(session.waiting) < limits.queue_messages_per_client_max
 
-    def _has_spare_room(self, session: Session, size: int) -> bool:
+    def _may_exceed(self, session: Session, cost: int) -> bool:
+        """Whether a session that keeps up is served although others have filled all there is."""
+        if session.connection == 0:
+            return False
+        total_max = self._limits.queue_bytes_total_max
+        is_small = session.cost_bytes == 0 or session.cost_bytes + cost <= SMALL_QUEUE_BYTES
+        return is_small and self.queued_bytes + cost <= total_max + total_max // SPARE_PART
+
+    def _has_spare_room(self, session: Session, cost: int) -> bool:
         """Whether QoS 0 fits beside what waits for a client that owes answers.
 
         That may fill the queue for as long as the client likes, and must not keep QoS 0 from flowing.
@@ -447,13 +462,18 @@ class Outbound:
         spare_bytes = limits.queue_bytes_per_client_max // SPARE_PART
         return (
             plain < limits.queue_messages_per_client_max // SPARE_PART
-            and session.queue_bytes + size <= limits.queue_bytes_per_client_max + spare_bytes
+            and session.cost_bytes + cost <= limits.queue_bytes_per_client_max + spare_bytes
         )
 
-    def is_full(self, session: Session, size: int) -> bool:
+    def has_room_for(self, session: Session, message: Message) -> bool:
+        """Whether a message can wait without anything of this session having to go."""
+        cost = copy_cost(message.size())
+        return not self.is_full(session, cost if session.link is None else cost + ENTRY_COST)
+
+    def is_full(self, session: Session, cost: int) -> bool:
         """Whether something of this session has to go before another message can wait."""
         return (
-            session.queue_bytes + size > self._limits.queue_bytes_per_client_max
+            session.cost_bytes + cost > self._limits.queue_bytes_per_client_max
             or session.queued_messages() >= self._limits.queue_messages_per_client_max
         )
 
@@ -464,18 +484,29 @@ class Outbound:
         )
         session.link_ns = now_ns
         session.audiences.clear()
+        self._charge(session, ENTRY_COST * session.queued_messages())
         self._linked[session.client_id] = session
 
     def _compete(self, session: Session, link: LinkQueue, now_ns: int) -> None:
         """Move what waits in order of arrival to where it is chosen by worth."""
         if session.link_ns < now_ns:
             session.link_ns = now_ns  # a queue's time never goes backwards
+        if session.inflight or session.waiting or link.bytes_max != self._limits.queue_bytes_per_client_max:
+            self._limit_link(session, link, session.link_ns)
         while session.queue:
             delivery = session.queue.popleft()
             if delivery.qos == 0:
                 session.link_unconfirmed += 1
             link.push(make_entry(session, delivery), session.link_ns)
         self._collect_dropped(session, link, session.link_ns)
+
+    def _limit_link(self, session: Session, link: LinkQueue, now_ns: int) -> None:
+        """Leave the link what is left of the session's limits: what waits for answers makes no room."""
+        limits = self._limits
+        competing = link.bytes_queued + sum([entry_cost(delivery) for delivery in session.queue])
+        bytes_left = limits.queue_bytes_per_client_max - (session.cost_bytes - competing)
+        messages_left = limits.queue_messages_per_client_max - len(session.waiting)
+        link.set_limits(max(messages_left, 1), max(bytes_left, 1), now_ns)
 
     def _collect_dropped(self, session: Session, link: LinkQueue, now_ns: int) -> None:
         while True:
@@ -495,6 +526,7 @@ class Outbound:
         link = session.link
         if link is None:
             return
+        self._charge(session, -ENTRY_COST * session.queued_messages())
         waiting = [cast(Delivery, entry.item) for entry in link.entries()]
         waiting.sort(key=sequence_of)
         session.queue.extendleft(reversed(waiting))
@@ -556,9 +588,15 @@ class Outbound:
 
     def _leave_queue(self, session: Session, delivery: Delivery) -> int:
         size = delivery.message.size()
+        cost = copy_cost(size) if session.link is None else copy_cost(size) + ENTRY_COST
         session.queue_bytes -= size
-        self.queued_bytes -= size
+        session.cost_bytes -= cost
+        self.queued_bytes -= cost
         return size
+
+    def _charge(self, session: Session, cost: int) -> None:
+        session.cost_bytes += cost
+        self.queued_bytes += cost
 
     def _store(self, session: Session, delivery: Delivery) -> None:
         message = delivery.message

@@ -137,10 +137,10 @@ class LinkQueue:
         if entry.drop_ns <= now_ns:
             self._report(entry, entry.drop_reason)
             return
-        if self.messages_queued == 0 and entry.size_bytes <= self.bytes_max:
+        if self.messages_queued == 0 and entry.cost_bytes <= self.bytes_max:
             self._single = entry
             self.messages_queued = 1
-            self.bytes_queued = entry.size_bytes
+            self.bytes_queued = entry.cost_bytes
             return
         self._spill(now_ns)
         self._expire(now_ns)
@@ -232,6 +232,16 @@ class LinkQueue:
         self._timers.replace_all(timers)
         self._rank_anew(now_ns)
 
+    def set_limits(self, messages_max: int, bytes_max: int, now_ns: int) -> None:
+        """Hold at most this much from now on; what is worth least leaves until the rest fits."""
+        self.messages_max = messages_max
+        self.bytes_max = bytes_max
+        while self.messages_queued > messages_max or self.bytes_queued > bytes_max:
+            self._spill(now_ns)
+            node = self._ranked_victims(now_ns).best(now_ns, None)
+            assert node is not None, "a full queue has something to drop"
+            self.drop(node.entry, Reason.QUEUE_FULL)
+
     def _spill(self, now_ns: int) -> None:
         """Bring the single entry into the structures: it has to compete now."""
         single = self._single
@@ -260,7 +270,7 @@ class LinkQueue:
         if entry.conflation is not None:
             self._latest[entry.conflation] = entry
         self.messages_queued += 1
-        self.bytes_queued += entry.size_bytes
+        self.bytes_queued += entry.cost_bytes
 
     def _take_out(self, entry: Entry) -> None:
         self.lanes[entry.lane].remove(entry)
@@ -279,7 +289,7 @@ class LinkQueue:
         if entry.conflation is not None and self._latest.get(entry.conflation) is entry:
             del self._latest[entry.conflation]
         self.messages_queued -= 1
-        self.bytes_queued -= entry.size_bytes
+        self.bytes_queued -= entry.cost_bytes
         if self._victims is not None and self.messages_queued == 0:
             self._victims = None
 
@@ -321,18 +331,18 @@ class LinkQueue:
     def _has_room(self, entry: Entry) -> bool:
         return (
             self.messages_queued < self.messages_max
-            and self.bytes_queued + entry.size_bytes <= self.bytes_max
+            and self.bytes_queued + entry.cost_bytes <= self.bytes_max
         )
 
     def _make_room(self, newcomer: Entry, now_ns: int) -> bool:
         """Drop what is worth less than the newcomer until it fits; else drop nothing and say False."""
-        if newcomer.size_bytes > self.bytes_max:
+        if newcomer.cost_bytes > self.bytes_max:
             return False
         victims = self._ranked_victims(now_ns)
         newcomer.victim = victims.insert(newcomer, now_ns)
         leaving: list[Entry] = []
         messages = self.messages_queued
-        bytes_left = self.bytes_queued + newcomer.size_bytes
+        bytes_left = self.bytes_queued + newcomer.cost_bytes
         while messages >= self.messages_max or bytes_left > self.bytes_max:
             node = victims.best(now_ns, None)
             assert node is not None, "a full queue has something to drop"
@@ -345,7 +355,7 @@ class LinkQueue:
                 return False
             leaving.append(entry)
             messages -= 1
-            bytes_left -= entry.size_bytes
+            bytes_left -= entry.cost_bytes
         for entry in leaving:
             self.drop(entry, Reason.QUEUE_FULL)
         return True
@@ -412,7 +422,7 @@ class LinkQueue:
         """Assert everything that must hold between two calls."""
         waiting = self.entries()
         assert len(waiting) == self.messages_queued, "the count of entries is off"
-        assert sum(entry.size_bytes for entry in waiting) == self.bytes_queued, "the count of bytes is off"
+        assert sum(entry.cost_bytes for entry in waiting) == self.bytes_queued, "the count of bytes is off"
         assert self.messages_queued <= self.messages_max, "too many messages"
         assert self.bytes_queued <= self.bytes_max, "too many bytes"
         dropped = sum(self.dropped_by_reason.values())

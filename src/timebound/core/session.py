@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from timebound.core.access import ClientAccess
 from timebound.core.delay import START_MEAN_S_PER_KB, START_VARIATION, LinkDelay
-from timebound.core.message import Delivery
+from timebound.core.message import ENTRY_COST, Delivery, Message, copy_cost
 from timebound.core.queue import LinkQueue
 from timebound.core.scheduling import DEFAULT_SCHEDULING
 from timebound.core.strategy.entry import Audience
@@ -58,6 +58,7 @@ class Session:
         "audiences",
         "client_id",
         "connection",
+        "cost_bytes",
         "delay",
         "expires_ns",
         "expiry_interval_s",
@@ -82,6 +83,7 @@ class Session:
         "scheduling",
         "send_quota",
         "subscriptions",
+        "ticks",
         "user",
         "waiting",
     )
@@ -102,7 +104,9 @@ class Session:
         self.outbox: deque[Delivery] = deque()
         self.resend: deque[Delivery] = deque()
         self.replies: list[Reply] = []
-        self.queue_bytes = 0  # of queue, link and waiting
+        self.queue_bytes = 0  # of queue, link and waiting, as sizes on the link
+        self.cost_bytes = 0  # of these and of inflight, as memory
+        self.ticks: dict[tuple[str, str], Message] = {}  # of timers while away: by filter and topic, the last
         self.held = 0  # replies that wait for storage
         self.is_ready = False  # stands in the ready list
         self.is_full = False  # something did not fit since it was last served
@@ -149,6 +153,10 @@ class Session:
             assert self.link_unconfirmed == sum(delivery.qos == 0 for delivery in competing)
             waiting += competing
         assert self.queue_bytes == sum(delivery.message.size() for delivery in waiting)
+        copies = waiting + list(self.inflight.values())
+        cost = sum(copy_cost(delivery.message.size()) for delivery in copies)
+        entries = len(waiting) if self.link is not None else 0
+        assert self.cost_bytes == cost + entries * ENTRY_COST
         assert self.send_quota <= self.receive_maximum
         for packet_id, delivery in self.inflight.items():
             assert delivery.packet_id == packet_id

@@ -33,8 +33,8 @@ DECIDING: Final = 1  # a password is being checked; packets wait
 OPEN: Final = 2
 CLOSED: Final = 3
 
-# Encoded at once for one connection. More than is read in a turn from many publishers at once, or
-# what comes in would pile up here; bounded, because what is handed to the transport is out of hand.
+# Written in one turn to a connection that takes it all, part by part. More than is read in a turn from
+# many publishers at once, or what comes in would pile up here.
 FLUSH_BYTES_MAX: Final = 4 * 1024 * 1024
 # Answers that may pile up for a client that does not read them, before it is no longer read.
 UNREAD_REPLIES_MAX: Final = 1_000
@@ -92,7 +92,9 @@ class Attachment(Publisher):
                 frames.append(outgoing.encode_reply(reply))
             session.replies.clear()
         now_ns = self.driver.now_ns()
-        budget = FLUSH_BYTES_MAX
+        # What is handed to the transport is out of hand and takes memory until the client reads it.
+        budget = self.driver.limits.write_buffer_bytes
+        parts = max(FLUSH_BYTES_MAX // budget, 1)
         ahead_ns = 0
         if session.link is not None:
             # Little at once where messages have time limits, to stay in control of them.
@@ -101,14 +103,20 @@ class Attachment(Publisher):
                 meter.written(now_ns)
             budget = meter.budget()
             ahead_ns = meter.ahead_ns()
-        for delivery in self.broker.take_deliveries(session, budget, now_ns, ahead_ns):
-            frame = outgoing.encode(delivery, now_ns)
-            if frame:
-                frames.append(frame)
-            else:
-                self.broker.abandon(session, delivery, Reason.TOO_LARGE, now_ns)
-        if frames:
-            self._write(b"".join(frames) if len(frames) > 1 else frames[0])
+            parts = 1
+        while parts > 0:
+            parts -= 1
+            for delivery in self.broker.take_deliveries(session, budget, now_ns, ahead_ns):
+                frame = outgoing.encode(delivery, now_ns)
+                if frame:
+                    frames.append(frame)
+                else:
+                    self.broker.abandon(session, delivery, Reason.TOO_LARGE, now_ns)
+            if frames:
+                self._write(b"".join(frames) if len(frames) > 1 else frames[0])
+                frames.clear()
+            if self._is_paused or not session.has_work():
+                break
         if not self._is_paused and session.has_work():
             self.broker.put_ready(session)
         self._limit_reading(session)

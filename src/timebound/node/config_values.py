@@ -491,17 +491,21 @@ class Limits:
     queue_bytes_per_client_max: int = setting(
         "size",
         16 * MEBIBYTE,
-        "a slow or absent reader costs at most this much; some minutes of telemetry",
+        "memory that a slow or absent reader costs, bookkeeping and what it has not acknowledged included: "
+        "about 25,000 small messages, 10,000 with a deadline",
         minimum=1,
     )
     queue_messages_per_client_max: int = setting(
         "count",
         100_000,
-        "small messages cost more in bookkeeping than in bytes; so they are counted as well",
+        "messages that wait for one client; small ones reach `queue_bytes_per_client_max` before",
         minimum=1,
     )
     queue_bytes_total_max: int = setting(
-        "size", 512 * MEBIBYTE, "many slow readers together must not use up the machine", minimum=1
+        "size",
+        512 * MEBIBYTE,
+        "the same for all clients together: many slow readers must not use up the machine",
+        minimum=1,
     )
     inflight_max: int = setting(
         "count",
@@ -549,7 +553,9 @@ class Limits:
         500_000,
         "one for each topic of a large installation; new topics are refused beyond, known ones are not",
     )
-    retained_bytes_max: int = setting("size", 256 * MEBIBYTE, "retained messages are held in memory")
+    retained_bytes_max: int = setting(
+        "size", 256 * MEBIBYTE, "memory that they cost, with their topics: about 250,000 small messages"
+    )
     will_delay_max_s: int = setting(
         "seconds",
         DAY_S,

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-from timebound.core.message import Message
+from timebound.core.message import FRAME_KEPT_MAX, Message
 from timebound.core.offers import LOWER
 from timebound.core.session import Session
 from timebound.errors import ProtocolError
@@ -400,7 +400,7 @@ class Connection(Attachment):
             )
         if self.policers:
             message.promised_ns = self._promised_ns
-        if packet.frame:
+        if packet.frame and len(packet.frame) <= FRAME_KEPT_MAX:
             if self.version == 5:
                 message.frame_v5 = packet.frame
             else:

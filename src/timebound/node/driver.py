@@ -22,6 +22,7 @@ from timebound.core.message import Message
 from timebound.core.trace_log import TraceBatch
 from timebound.node.config_values import InputConfig, Limits
 from timebound.node.input import Input
+from timebound.node.memory import MemoryKeeper
 from timebound.node.mesh import Mesh
 from timebound.node.notices import Notices
 from timebound.units import SECOND
@@ -113,6 +114,7 @@ class Driver:
         # Monotonic inside the process, close to the wall clock across restarts: expiries are stored.
         self._clock_offset_ns = time.time_ns() - time.monotonic_ns()
         self.input = Input(input_config or InputConfig(), self._clock_offset_ns, quantum_ns)
+        self.memory = MemoryKeeper()
         self._window_ns = 0  # when the immediate turns that count together began
         self._immediate_ns = 0  # what they took
 
@@ -306,6 +308,7 @@ class Driver:
             logger.warning("%s", alert)
         self.broker.counters.alerts.clear()
         self.notices.patrol(now_ns)
+        self.memory.patrol(self.broker.queued_bytes())
         self.input.patrol()
         self.turn()
 

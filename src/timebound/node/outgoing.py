@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from timebound.core.message import Delivery, Message
+from timebound.core.message import FRAME_KEPT_MAX, Delivery, Message
 from timebound.core.session import ENCODED, Reply
 from timebound.units import MILLISECOND, SECOND
 from timebound.wire.codec import encode_ack, encode_property_prefix, encode_publish, with_user_property
@@ -71,15 +71,18 @@ class Outgoing:
         return frame if self.fits(frame) else b""
 
     def _plain(self, message: Message) -> bytes:
-        if self._is_v5:
-            if not message.frame_v5:
-                message.frame_v5 = encode_publish(
-                    message.topic, message.payload, 0, False, False, 0, message.properties, 5
-                )
-            return message.frame_v5
-        if not message.frame_v4:
-            message.frame_v4 = encode_publish(message.topic, message.payload, 0, False, False, 0, b"", 4)
-        return message.frame_v4
+        known = message.frame_v5 if self._is_v5 else message.frame_v4
+        if known:
+            return known
+        properties = message.properties if self._is_v5 else b""
+        version = 5 if self._is_v5 else 4
+        frame = encode_publish(message.topic, message.payload, 0, False, False, 0, properties, version)
+        if len(frame) <= FRAME_KEPT_MAX:
+            if self._is_v5:
+                message.frame_v5 = frame
+            else:
+                message.frame_v4 = frame
+        return frame
 
     def _special(self, delivery: Delivery, message: Message, now_ns: int) -> bytes:
         topic = message.topic

@@ -306,13 +306,15 @@ class Entry:
     `item` is the caller's reference to the message. `published_ns` is on the queue's own clock:
     now less the age. Entries of one `flow` keep their order; `ordered` flows also never give up
     an older entry for a newer one. Of entries with the same `conflation` only the newest stays.
-    `lane` is the index of the class whose share it uses, -1 for the automatic one.
+    `lane` is the index of the class whose share it uses, -1 for the automatic one. `size_bytes` is what
+    the link has to carry, `cost_bytes` what the queue's limit counts; 0: the same.
     """
 
     __slots__ = (
         "audience",
         "chain",
         "conflation",
+        "cost_bytes",
         "cursor",
         "deviation_min",
         "drop_ns",
@@ -354,6 +356,7 @@ class Entry:
         ordered: bool = False,
         conflation: Hashable = None,
         lane: int = -1,
+        cost_bytes: int = 0,
     ) -> None:
         if size_bytes < 1 or timeout_ns < 0:
             raise ValueError(
@@ -361,6 +364,7 @@ class Entry:
             )
         self.item = item
         self.size_bytes = size_bytes
+        self.cost_bytes = cost_bytes or size_bytes
         self.published_ns = published_ns
         self.audience = audience
         self.timeout_ns = timeout_ns  # 0 = none

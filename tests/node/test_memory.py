@@ -1,0 +1,180 @@
+"""What a broker's process takes while clients do not read or are away, and that it gives it back."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from tests.conftest import BrokerProcess, StartBroker
+from tests.peer import Peer, join, props
+
+from timebound.core.session import PUBACK
+from timebound.node.memory import RELEASE_BYTES_MIN, MemoryKeeper
+from timebound.wire.codec import encode
+from timebound.wire.packets import Ack, Publish, Suback, Subscribe, SubscribeEntry, make_publish
+
+MEBIBYTE = 1024 * 1024
+WRITE_BUFFER_BYTES = 64 * 1024
+# Fills what the kernel takes for a reader that does not read: some MB.
+FILLER = b"f" * 16_000
+TIMEOUT_S = 120.0
+WINDOW = 500  # messages that are not acknowledged yet
+Terms = tuple[tuple[str, str], ...]
+AWAY = props(session_expiry_interval=600)
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def rss_bytes(broker: BrokerProcess) -> int:
+    rollup = Path(f"/proc/{broker.process.pid}/smaps_rollup").read_text()
+    return next(int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Rss:"))
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + TIMEOUT_S
+    while not holds():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+def figure(broker: BrokerProcess, name: str) -> int:
+    """A figure of `$SYS`, as it was published last."""
+    with join(broker.port, "figures") as peer:
+        peer.subscribe(f"$SYS/broker/{name}")
+        return int(peer.expect(Publish).payload)
+
+
+def stored_after(broker: BrokerProcess, published: int) -> int:
+    """The messages that wait, of a time when this many had been published."""
+    wait_until(lambda: figure(broker, "messages/received") >= published, "messages got lost")
+    return figure(broker, "messages/stored")
+
+
+def publish_all(publisher: Peer, payload: bytes, count: int, readers: int) -> None:
+    """Publish with QoS 1 to one reader after the other, some hundred at a time, and wait for the answers."""
+    for first in range(0, count, WINDOW):
+        window = range(first, min(first + WINDOW, count))
+        frames = [
+            encode(make_publish(f"flood/{n % readers}", payload, 1, False, n % WINDOW + 1, props()), 5)
+            for n in window
+        ]
+        publisher.send_bytes(b"".join(frames))
+        for _ in window:
+            publisher.expect(Ack, TIMEOUT_S)
+
+
+def readers_of(port: int, count: int, terms: Terms) -> Iterator[Peer]:
+    for number in range(count):
+        peer = Peer(port)
+        peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        peer.connect(f"reader-{number}")
+        peer.subscribe(f"flood/{number}", user_properties=list(terms))
+        yield peer
+
+
+def check_flood(broker: BrokerProcess, total_max: int, count: int, messages: int, terms: Terms) -> None:
+    """Fill the queues of readers that do not read, and see what memory that takes, and for how long."""
+    start_bytes = rss_bytes(broker)
+    with ExitStack() as stack:
+        for reader in readers_of(broker.port, count, terms):
+            stack.enter_context(reader)
+        publisher = stack.enter_context(join(broker.port, "flooding"))
+        # First the kernel's buffers, so that afterwards everything waits in the broker.
+        published = 0
+        while stored_after(broker, published) < 10 * count:
+            publish_all(publisher, FILLER, 20 * count, count)
+            published += 20 * count
+
+        peak_bytes = 0
+        for _ in range(10):
+            publish_all(publisher, b"x" * 20, messages // 10, count)
+            peak_bytes = max(peak_bytes, rss_bytes(broker))
+        assert figure(broker, "dropped/queue_full") > 0
+
+    limits = total_max + count * WRITE_BUFFER_BYTES
+    taken = (peak_bytes - start_bytes) / limits
+    assert taken <= 1.5, f"{taken:.2f} of the limits"
+    wait_until(lambda: figure(broker, "messages/stored") == 0, "the sessions did not end")
+    wait_until(lambda: rss_bytes(broker) <= 1.2 * start_bytes, "memory was not given back")
+
+
+@pytest.mark.parametrize("terms", [(), (("deadline", "24h"),)], ids=["untimed", "timed"])
+def test_readers_that_do_not_read_cost_no_more_than_the_limits(
+    start_broker: StartBroker, terms: Terms
+) -> None:
+    limits = 'queue_bytes_total_max = "8MiB"\nqueue_bytes_per_client_max = "2MiB"\n'
+    broker = start_broker(f'sys_interval = "100ms"\n[limits]\npacket_size_max = "64KiB"\n{limits}')
+
+    check_flood(broker, 8 * MEBIBYTE, 8, 30_000, terms)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("terms", [(), (("deadline", "24h"),)], ids=["untimed", "timed"])
+def test_many_readers_that_do_not_read_cost_no_more_than_the_default_limits(
+    start_broker: StartBroker, terms: Terms
+) -> None:
+    broker = start_broker('sys_interval = "100ms"\n')
+
+    check_flood(broker, 512 * MEBIBYTE, 120, 1_500_000, terms)
+
+
+def wait_for_tick(peer: Peer, number: int) -> None:
+    """Read and acknowledge ticks until this one or a later one has come."""
+    count = 0
+    while count < number:
+        packet = peer.receive()
+        if isinstance(packet, Publish):
+            peer.send(Ack(PUBACK, packet.packet_id))
+            count = json.loads(packet.payload)["count"]
+
+
+def check_timers(broker: BrokerProcess, count: int, ticks: int) -> None:
+    """Let timers of clients that are away tick, and see that one tick each is kept."""
+    subscription = Subscribe(1, [SubscribeEntry("a", 1)], props(user_properties=[("every", "10ms")]))
+    start_bytes = rss_bytes(broker)
+    for number in range(count):
+        with join(broker.port, f"away-{number}", properties=AWAY) as peer:
+            peer.send(subscription)
+            while not isinstance(peer.receive(), Suback):
+                pass
+    wait_until(lambda: figure(broker, "clients/connected") <= 1, "the clients did not leave")
+    stored = figure(broker, "messages/stored")  # ticks of the time before they left
+    with join(broker.port, "present") as present:
+        present.send(subscription)
+        wait_for_tick(present, ticks)
+
+    assert figure(broker, "messages/stored") == stored
+    assert rss_bytes(broker) - start_bytes <= 0.2 * start_bytes + count * 20_000  # a session costs some kB
+    assert sum(file.stat().st_size for file in broker.data.glob("timebound.db*")) < 4 * MEBIBYTE
+    with Peer(broker.port) as back:
+        back.connect("away-0", clean=False, properties=AWAY)
+        wait_for_tick(back, ticks // 2)
+
+
+def test_timers_of_absent_clients_fill_neither_memory_nor_disk(start_broker: StartBroker) -> None:
+    check_timers(start_broker('sys_interval = "100ms"\n'), 20, 100)
+
+
+@pytest.mark.slow
+def test_timers_of_many_absent_clients_fill_neither_memory_nor_disk(start_broker: StartBroker) -> None:
+    check_timers(start_broker('sys_interval = "100ms"\n'), 200, 2_000)
+
+
+def test_memory_is_given_back_once_queues_have_emptied_by_much() -> None:
+    keeper = MemoryKeeper()
+    trimmed: list[int] = []
+    keeper._trim = lambda pad: trimmed.append(pad) or 1
+    for queued_bytes in (0, 10 * RELEASE_BYTES_MIN, 10 * RELEASE_BYTES_MIN - 1):
+        keeper.patrol(queued_bytes)
+    assert trimmed == []
+
+    keeper.patrol(9 * RELEASE_BYTES_MIN)
+    keeper.patrol(9 * RELEASE_BYTES_MIN)
+
+    assert trimmed == [0]
