@@ -392,3 +392,26 @@ def test_wildcard_inside_a_level_is_answered_in_version_5(broker: BrokerProcess,
     with join(broker.port) as peer:
         assert peer.subscribe("fine", topic_filter).reason_codes == [0, 0x8F]
         peer.expect_silence()
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_what_a_member_leaves_unacknowledged_goes_to_another_member(
+    broker: BrokerProcess, version: int
+) -> None:
+    """[MQTT-4.8.2-4] and its like: QoS 1 may be sent to another, QoS 2 that was sent may not."""
+    topic = f"leave/{version}"
+    with Peer(broker.port, version) as leaving, join(broker.port) as publisher:
+        leaving.connect(f"leaving-{version}")
+        leaving.subscribe(f"$share/leave-{version}/{topic}", qos=2)
+        for qos in (1, 2):
+            publisher.publish(topic, b"%d" % qos, qos)
+            assert publisher.expect(Ack).reason_code == 0
+            assert leaving.expect(Publish).payload == b"%d" % qos
+        with join(broker.port) as staying:
+            staying.subscribe(f"$share/leave-{version}/{topic}", qos=2)
+
+            leaving.close()
+
+            packet = staying.expect_publish(topic, b"1")
+            assert (packet.qos, packet.dup) == (1, False)
+            staying.expect_silence()

@@ -287,7 +287,7 @@ class Node:
 
     def unsubscribe(self, peer: Peer, topic_filter: str) -> int:
         mark = self.broker.mark()
-        code = self.broker.unsubscribe(peer.session, topic_filter)
+        code = self.broker.unsubscribe(peer.session, topic_filter, self.now_ns)
         self.broker.reply(peer.session, b"UNSUBACK", mark)
         return code
 

@@ -185,7 +185,7 @@ def test_timers_end_with_the_subscription_and_with_the_session() -> None:
     scene.subscribe("a", ("every", "1s"))
     scene.subscribe("b", ("watchdog", "1s"))
 
-    scene.broker.unsubscribe(scene.subscriber, "a")
+    scene.broker.unsubscribe(scene.subscriber, "a", scene.now_ns)
     assert topics(scene.wait(1)) == [WATCHDOG_TOPIC]
     scene.broker.disconnect(scene.subscriber, 1, False, scene.now_ns)
 

@@ -134,6 +134,7 @@ class Broker:
         opened = self._lifecycle.connect(
             client_id, user, clean_start, expiry_interval_s, receive_maximum, will, connection, now_ns
         )
+        self._distribution.pass_on(now_ns)
         self._publish_due_wills(now_ns)
         self._distribution.deliver_ticks(opened[0], now_ns)
         self.counters.connections_total += 1
@@ -151,6 +152,7 @@ class Broker:
         """A connection is gone. One that no longer serves the session changes nothing."""
         if session.connection == connection:
             self._lifecycle.disconnect(session, keep_will, now_ns)
+            self._distribution.pass_on(now_ns)
             self._publish_due_wills(now_ns)
             self._distribution.tell_missed(now_ns)
 
@@ -205,7 +207,7 @@ class Broker:
             self._distribution.send_retained(session, subscription, now_ns)
         return subscription.qos
 
-    def unsubscribe(self, session: Session, topic_filter: str) -> int:
+    def unsubscribe(self, session: Session, topic_filter: str, now_ns: int) -> int:
         """Remove a subscription; gives the reason code for UNSUBACK."""
         subscription = session.subscriptions.pop(topic_filter, None)
         if subscription is None:
@@ -213,6 +215,8 @@ class Broker:
         self._index.remove(subscription)
         self._waits.stop(subscription)
         session.audiences.pop(topic_filter, None)
+        if split_share(topic_filter)[0]:
+            self._distribution.leave_group(session, subscription, now_ns)
         self._outbound.relax(session)
         if session.is_durable:
             self._durability.add(DropSubscription(session.client_id, topic_filter))
@@ -386,6 +390,7 @@ class Broker:
     def wake(self, now_ns: int) -> None:
         """The moment of `next_wakeup_ns` has come."""
         self._lifecycle.wake(now_ns)
+        self._distribution.pass_on(now_ns)
         for due in self._waits.wake(now_ns):
             self._distribution.deliver_together(due.subscription, due.messages, now_ns)
         self._publish_due_wills(now_ns)
@@ -455,6 +460,7 @@ class Broker:
             session._check()
             total += session.cost_bytes
         assert total == self._outbound.queued_bytes, "queued bytes of sessions and broker differ"
+        assert not self._outbound.orphans, "what a member of a group left was not passed on"
 
 
 def _published_will(will: Message, now_ns: int) -> Message:

@@ -15,7 +15,7 @@ from timebound.core.durability import Durability
 from timebound.core.effects import DropRetained, PutRetained
 from timebound.core.index import Route, SubscriptionIndex
 from timebound.core.mesh_member import Member
-from timebound.core.message import Message
+from timebound.core.message import Delivery, Message
 from timebound.core.outbound import NO_OTHERS, Outbound
 from timebound.core.predicate import Attributes
 from timebound.core.retained import RetainedStore
@@ -185,6 +185,37 @@ class Distribution:
         qos = min(message.qos, chosen.qos)
         self._outbound.offer(session, message, qos, retain, identifiers, chosen, NO_OTHERS, now_ns)
         return 1
+
+    def pass_on(self, now_ns: int) -> None:
+        """Give what members of shared groups have left behind to others; drop what nobody wants."""
+        orphans = self._outbound.orphans
+        if not orphans:
+            return
+        self._outbound.orphans = []
+        for orphan in orphans:
+            delivery = orphan.delivery
+            candidates = self._takers(delivery)
+            # The new copy first: storage then keeps the message that both refer to.
+            is_taken = self._route_shared(candidates, delivery.message, now_ns) > 0
+            self._outbound.bury(orphan, is_taken, now_ns)
+
+    def leave_group(self, session: Session, subscription: Subscription, now_ns: int) -> None:
+        """A session has unsubscribed from a shared filter: others get what it was not sent yet.
+
+        What nobody else wants stays owed to it, as after any UNSUBSCRIBE.
+        """
+        unsent = self._outbound.unsent(session, subscription)
+        wanted = [delivery for delivery in unsent if self._takers(delivery)]
+        self._outbound.withdraw(session, wanted, Reason.DISCONNECTED, now_ns)
+        self.pass_on(now_ns)
+
+    def _takers(self, delivery: Delivery) -> list[Subscription]:
+        """The members of the group that could get a copy, which another member leaves."""
+        assert delivery.subscription is not None
+        group = self._index.shared_group(delivery.subscription.topic_filter)
+        if group is None:
+            return []
+        return group.candidates(_attributes(delivery.message) if group.has_predicate() else None)
 
     def _able_member(self, candidates: list[Subscription], message: Message) -> Subscription:
         """The first that is connected and has room; then the first that can keep it until it is back."""

@@ -166,6 +166,20 @@ class SubscriptionIndex:
         if leaf.is_empty():
             self._prune(path, topic_filter)
 
+    def shared_group(self, topic_filter: str) -> SharedGroup | None:
+        """The members of a filter `$share/NAME/FILTER`; None if there are none."""
+        group_name, plain_filter = split_share(topic_filter)
+        node = self._root
+        for level in plain_filter.split("/"):
+            if level == "#":
+                break
+            child = node.any_level if level == "+" else node.children.get(level)
+            if child is None:
+                return None
+            node = child
+        leaf = node.rest if plain_filter.endswith("#") else node.leaf
+        return None if leaf is None else leaf.groups.get(group_name)
+
     def match(self, topic: str) -> Route:
         """The route of a topic, from the cache or found now."""
         route = self._routes.get(topic)

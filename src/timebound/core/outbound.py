@@ -29,6 +29,7 @@ from timebound.core.scheduling import Scheduling
 from timebound.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL, ReadyList, Reply, Session
 from timebound.core.stats import Counters
 from timebound.core.subscription import Subscription
+from timebound.core.topic import SHARE_PREFIX
 from timebound.records import Reason
 
 PACKET_ID_NOT_FOUND: Final = 0x92
@@ -41,6 +42,17 @@ SPARE_PART: Final = 16
 SMALL_QUEUE_BYTES: Final = 64 * 1024
 
 
+class Orphan:
+    """A copy that a member of a shared group leaves behind; nobody has it, another member may get it."""
+
+    __slots__ = ("delivery", "reason", "session")
+
+    def __init__(self, session: Session, delivery: Delivery, reason: Reason) -> None:
+        self.session = session
+        self.delivery = delivery
+        self.reason = reason  # it is dropped for, if nobody takes it
+
+
 class Outbound:
     """The output side of all sessions."""
 
@@ -51,6 +63,7 @@ class Outbound:
         "_linked",
         "_ready",
         "account",
+        "orphans",
         "queued_bytes",
     )
 
@@ -69,6 +82,7 @@ class Outbound:
         self.account = account
         self.queued_bytes = 0  # the cost of all sessions
         self._linked: dict[str, Session] = {}  # those with a queue by worth
+        self.orphans: list[Orphan] = []
 
     def offer(
         self,
@@ -356,25 +370,66 @@ class Outbound:
         for delivery in session.queue:
             if delivery.qos == 0:
                 self._leave_queue(session, delivery)
-                self._drop(session, delivery, Reason.DISCONNECTED, now_ns)
+                self._give_up(session, delivery, Reason.DISCONNECTED, now_ns)
         session.queue.clear()
         session.queue.extendleft(reversed(kept))
         session.queue.extendleft(reversed(session.waiting))
         session.waiting.clear()
 
     def discard(self, session: Session, reason: Reason, now_ns: int) -> None:
-        """The session ends: everything still owed to it is dropped."""
+        """The session ends: everything still owed to it is dropped, or left to others of its groups.
+
+        Of what was sent, QoS 1 may go to another; QoS 2 may not (MQTT 5, 4.8.2).
+        """
         self._return_to_queue(session)
-        for delivery in list(session.queue) + list(session.waiting):
-            self._leave_queue(session, delivery)
-            self._drop(session, delivery, reason, now_ns)
         for delivery in session.inflight.values():
             self._charge(session, -copy_cost(delivery.message.size()))
-            self._settle(session, delivery, reason, now_ns)
-            self._forget(session, delivery)
+            if delivery.qos == 1:
+                self._give_up(session, delivery, reason, now_ns)
+            else:
+                self._settle(session, delivery, reason, now_ns)
+                self._forget(session, delivery)
+        for delivery in list(session.waiting) + list(session.queue):
+            self._leave_queue(session, delivery)
+            self._give_up(session, delivery, reason, now_ns)
         session.queue.clear()
         session.waiting.clear()
         session.inflight.clear()
+
+    def unsent(self, session: Session, subscription: Subscription) -> list[Delivery]:
+        """The copies for a subscription that its session has not been sent yet, in order."""
+        found = list(session.waiting) + list(session.queue)
+        if session.link is not None:
+            found += [cast(Delivery, entry.item) for entry in session.link.entries()]
+        found = [delivery for delivery in found if _is_for(delivery, subscription.topic_filter)]
+        found.sort(key=sequence_of)
+        return found
+
+    def withdraw(self, session: Session, deliveries: list[Delivery], reason: Reason, now_ns: int) -> None:
+        """Take copies that were not sent out of the session's queue, for others of its group."""
+        if not deliveries:
+            return
+        is_linked = session.link is not None
+        self._return_to_queue(session)
+        leaving = {delivery.sequence for delivery in deliveries}
+        for waiting in (session.queue, session.waiting):
+            kept = [delivery for delivery in waiting if delivery.sequence not in leaving]
+            waiting.clear()
+            waiting.extend(kept)
+        for delivery in deliveries:
+            self._leave_queue(session, delivery)
+            self._give_up(session, delivery, reason, now_ns)
+        if is_linked:
+            self._make_link(session, now_ns)
+
+    def bury(self, orphan: Orphan, is_taken: bool, now_ns: int) -> None:
+        """Another member has got its own copy of an orphan, or there is none: this one ends."""
+        if is_taken:
+            # The pair is counted where the message went.
+            self.account.matched -= 1
+            self._forget(orphan.session, orphan.delivery)
+        else:
+            self._drop(orphan.session, orphan.delivery, orphan.reason, now_ns)
 
     def restore(self, session: Session, delivery: Delivery) -> None:
         """Put back a delivery read from storage."""
@@ -575,6 +630,18 @@ class Outbound:
         self.account.drop(session.client_id, delivery, reason, now_ns)
         self._forget(session, delivery)
 
+    def _give_up(self, session: Session, delivery: Delivery, reason: Reason, now_ns: int) -> None:
+        """Drop a copy that its session will not get, unless others share its subscription."""
+        subscription = delivery.subscription
+        if (
+            subscription is not None
+            and subscription.topic_filter.startswith(SHARE_PREFIX)
+            and not subscription.is_free
+        ):
+            self.orphans.append(Orphan(session, delivery, reason))
+        else:
+            self._drop(session, delivery, reason, now_ns)
+
     def _settle(self, session: Session, delivery: Delivery, reason: Reason | None, now_ns: int) -> None:
         """Account for the outcome of a QoS 1 or 2 copy, once: delivered, or lost for a reason."""
         if delivery.is_settled:
@@ -614,6 +681,12 @@ class Outbound:
         delivery.message.stored_copies -= 1
         if delivery.message.stored_copies == 0:
             self._durability.add(DropMessage(delivery.message.sequence))
+
+
+def _is_for(delivery: Delivery, topic_filter: str) -> bool:
+    """Whether a copy came by this filter; of the broker's own there are none, as nobody else gets them."""
+    subscription = delivery.subscription
+    return subscription is not None and subscription.topic_filter == topic_filter and not subscription.is_free
 
 
 def _has_timed_subscription(session: Session) -> bool:

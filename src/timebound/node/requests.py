@@ -184,7 +184,7 @@ def _unsubscribe(connection: Connection, session: Session, packet: Unsubscribe) 
             codes.append(ReasonCode.TOPIC_FILTER_INVALID)
             reasons.append(str(error))
         else:
-            codes.append(connection.broker.unsubscribe(session, topic_filter))
+            codes.append(connection.broker.unsubscribe(session, topic_filter, connection.driver.now_ns()))
     _answer(connection, session, Unsuback(packet.packet_id, codes), reasons, mark)
 
 

@@ -1,0 +1,193 @@
+"""What members of a shared subscription leave behind goes to another member (MQTT 5, 4.8.2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from timebound.core.predicate import parse
+from timebound.core.session import PUBACK, PUBREC, PUBREL
+from timebound.core.subscription import Subscription
+from timebound.records import Reason
+
+from .broker_doubles import Node, Peer
+
+GROUP = "$share/g/t"
+
+
+def publish(node: Node, peer: Peer, *payloads: bytes, qos: int) -> None:
+    for payload in payloads:
+        node.publish(peer, "t", payload, qos)
+        if qos == 2:
+            node.acknowledge(peer, PUBREL, 1)
+
+
+def answer_all(node: Node, peer: Peer) -> None:
+    """Acknowledge what has come, and what comes for that, until nothing is left."""
+    while publishes := [packet for packet in peer.take() if packet.kind == "PUBLISH"]:
+        for packet in publishes:
+            assert node.acknowledge(peer, PUBACK if packet.qos == 1 else PUBREC, packet.packet_id)
+        node.settle()
+
+
+def dropped(node: Node) -> dict[str, int]:
+    return {reason: count for reason, count in node.broker.account.dropped.items() if count}
+
+
+def assert_account_is_even(node: Node) -> None:
+    account = node.broker.account
+    assert account.matched == account.in_time + account.late + sum(account.dropped.values())
+    node.broker._check()
+
+
+@pytest.mark.parametrize("deadline_ns", [0, 10**15])
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_member_that_leaves_hands_on_what_it_did_not_acknowledge(durable: bool, deadline_ns: int) -> None:
+    node = Node(durable=durable)
+    publisher = node.connect("publisher")
+    leaving = node.connect("leaving", expiry_s=0, receive_maximum=2)
+    wanted = Subscription("leaving", GROUP, 2, deadline_ns=deadline_ns)
+    node.broker.subscribe(leaving.session, wanted, node.now_ns)
+    publish(node, publisher, b"sent 1", qos=1)
+    publish(node, publisher, b"sent 2", qos=2)
+    publish(node, publisher, b"waits 1", qos=1)
+    publish(node, publisher, b"waits 2", qos=2)
+    node.settle()
+    assert leaving.payloads() == [b"sent 1", b"sent 2"]
+    staying = node.connect("staying", receive_maximum=1)
+    node.subscribe(staying, GROUP, 2)
+
+    node.disconnect(leaving)
+    node.settle()
+
+    assert node.broker.session("leaving") is None
+    assert staying.payloads() == [b"sent 1"]  # its own Receive Maximum counts
+    packet = staying.publishes()[0]
+    assert not packet.dup
+    answer_all(node, staying)
+    assert dropped(node) == {Reason.SESSION_EXPIRED.value: 1}  # QoS 2 that was sent may not move
+    assert node.broker.account.matched == 4
+    node.disconnect(staying)
+    node.disconnect(publisher)
+    node.broker._check()
+
+
+def test_handed_on_copies_come_in_order_and_with_all_their_qualities() -> None:
+    node = Node()
+    publisher = node.connect("publisher")
+    leaving = node.connect("leaving", expiry_s=0, receive_maximum=1)
+    node.subscribe(leaving, GROUP, 1)
+    publish(node, publisher, b"1", b"2", b"3", qos=1)
+    node.settle()
+    staying = node.connect("staying")
+    node.subscribe(staying, GROUP, 1, identifier=7)
+
+    node.disconnect(leaving)
+    node.settle()
+
+    assert staying.payloads() == [b"1", b"2", b"3"]
+    assert {packet.ids for packet in staying.publishes()} == {(7,)}
+    answer_all(node, staying)
+    assert node.broker.account.in_time == 3
+    assert_account_is_even(node)
+
+
+def test_stored_copies_move_in_storage_when_a_session_expires() -> None:
+    node = Node()
+    publisher = node.connect("publisher")
+    leaving = node.connect("leaving", expiry_s=10, receive_maximum=1)
+    node.subscribe(leaving, GROUP, 1)
+    publish(node, publisher, b"1", b"2", qos=1)
+    node.settle()
+    node.disconnect(leaving)
+    staying = node.connect("staying")
+    node.subscribe(staying, GROUP, 1)
+    node.disconnect(staying)
+
+    node.advance(11)
+    node.settle()
+    node.crash()
+    back = node.connect("staying")
+    node.settle()
+
+    assert {client_id for client_id, _ in node.storage.deliveries} == {"staying"}
+    assert back.payloads() == [b"1", b"2"]
+    answer_all(node, back)
+    node.settle()
+    assert not node.storage.deliveries
+    assert not node.storage.messages
+
+
+def test_a_message_without_acknowledgement_that_was_not_sent_goes_to_another() -> None:
+    node = Node(durable=False)
+    publisher = node.connect("publisher")
+    leaving = node.connect("leaving")
+    node.subscribe(leaving, GROUP, 0)
+    publish(node, publisher, b"1", b"2", qos=0)
+    staying = node.connect("staying")
+    node.subscribe(staying, GROUP, 0)
+
+    node.disconnect(leaving)
+    node.settle()
+
+    assert staying.payloads() == [b"1", b"2"]
+    assert_account_is_even(node)
+
+
+def test_what_no_other_member_wants_is_dropped_with_the_session() -> None:
+    node = Node(durable=False)
+    publisher = node.connect("publisher")
+    leaving = node.connect("leaving", expiry_s=0)
+    node.subscribe(leaving, GROUP, 1)
+    publish(node, publisher, b"1", qos=1)
+    picky = node.connect("picky")
+    node.broker.subscribe(
+        picky.session, Subscription("picky", GROUP, 1, predicate=parse("a > 1")), node.now_ns
+    )
+
+    node.disconnect(leaving)
+    node.settle()
+
+    assert picky.payloads() == []
+    assert dropped(node) == {Reason.SESSION_EXPIRED.value: 1}
+    assert_account_is_even(node)
+
+
+@pytest.mark.parametrize("deadline_ns", [0, 10**15])
+def test_unsubscribing_hands_on_what_was_not_sent(deadline_ns: int) -> None:
+    node = Node()
+    publisher = node.connect("publisher")
+    leaving = node.connect("leaving", receive_maximum=1)
+    wanted = Subscription("leaving", GROUP, 1, deadline_ns=deadline_ns)
+    node.broker.subscribe(leaving.session, wanted, node.now_ns)
+    node.subscribe(leaving, "own", 1)
+    publish(node, publisher, b"1", b"2", b"3", qos=1)
+    node.publish(publisher, "own", b"mine", 1)
+    node.settle()
+    staying = node.connect("staying")
+    node.subscribe(staying, GROUP, 1)
+
+    node.unsubscribe(leaving, GROUP)
+    node.settle()
+
+    assert staying.payloads() == [b"2", b"3"]
+    answer_all(node, staying)
+    assert leaving.payloads() == [b"1"]
+    answer_all(node, leaving)
+    node.settle()
+    assert_account_is_even(node)
+    assert not node.storage.deliveries
+
+
+def test_unsubscribing_alone_leaves_what_was_not_sent_owed() -> None:
+    node = Node(durable=False)
+    publisher = node.connect("publisher")
+    leaving = node.connect("leaving", receive_maximum=1)
+    node.subscribe(leaving, GROUP, 1)
+    publish(node, publisher, b"1", b"2", qos=1)
+    node.settle()
+
+    node.unsubscribe(leaving, GROUP)
+    answer_all(node, leaving)
+
+    assert node.broker.account.in_time == 2
+    assert_account_is_even(node)
