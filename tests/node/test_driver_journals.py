@@ -33,6 +33,9 @@ class HeldJournals:
     def is_behind(self) -> bool:
         return self.is_full
 
+    def offsets(self) -> list[tuple[str, int]]:
+        return [("kept", len(self.written))]
+
     def finish(self) -> None:
         waiting, self.waiting = self.waiting, []
         for done in waiting:

@@ -465,7 +465,7 @@ class Broker:
 
 def _published_will(will: Message, now_ns: int) -> Message:
     """The message of a will, dated now. A new one: storage may still be writing the will itself."""
-    return Message(
+    message = Message(
         will.topic,
         will.payload,
         will.qos,
@@ -479,3 +479,5 @@ def _published_will(will: Message, now_ns: int) -> Message:
         will.timeout_ns,
         will.priority,
     )
+    message.is_repeated = will.is_repeated
+    return message

@@ -139,6 +139,16 @@ class DropInbound(StoreOrder):
         self.packet_id = packet_id
 
 
+class PutOffset(StoreOrder):
+    """Note that the rows of a journal before an offset belong to what is stored with this."""
+
+    __slots__ = ("journal", "offset")
+
+    def __init__(self, journal: str, offset: int) -> None:
+        self.journal = journal
+        self.offset = offset
+
+
 class PutRetained(StoreOrder):
     """Keep a message as the retained one of its topic."""
 
@@ -202,12 +212,18 @@ class Snapshot:
     """Everything storage holds, read once at start.
 
     `sequence_max` is the largest message sequence ever stored here: new messages continue after it.
+    `offsets` has, by journal, where rows begin that belong to nothing stored.
     """
 
-    __slots__ = ("retained", "sequence_max", "sessions", "wills")
+    __slots__ = ("offsets", "retained", "sequence_max", "sessions", "wills")
 
     def __init__(self) -> None:
         self.sessions: list[StoredSession] = []
         self.retained: list[Message] = []
         self.wills: list[Will] = []
+        self.offsets: dict[str, int] = {}
         self.sequence_max = 0
+
+    def publishers(self) -> set[str]:
+        """Those of whom something may come again: clients with a session, and those with a will."""
+        return {session.client_id for session in self.sessions} | {will.client_id for will in self.wills}

@@ -179,6 +179,9 @@ class Lifecycle:
                 self._put(session, now_ns)
             self._schedule_expiry(session, ended_ns)
         for will in snapshot.wills:
+            will.message.is_repeated = (
+                True  # it may have been published, and the end have come before the note
+            )
             self.wills[will.client_id] = will
             owner = self.sessions.get(will.client_id)
             if owner is None:

@@ -39,6 +39,7 @@ class Message:
         "frame_v4",
         "frame_v5",
         "hops",
+        "is_repeated",
         "payload",
         "priority",
         "promised_ns",
@@ -84,6 +85,7 @@ class Message:
         self.sequence = sequence  # order of arrival at this broker, unique
         self.promised_ns = 0  # the longest that its flow was said to wait here; 0 = nothing was said
         self.hops = 0  # brokers passed before this one
+        self.is_repeated = False  # sent again: an earlier run of the broker may have had it
         self.stored_copies = 0  # deliveries of it that are in storage
         self.frame_v4 = b""
         self.frame_v5 = b""

@@ -400,6 +400,8 @@ class Connection(Attachment):
             )
         if self.policers:
             message.promised_ns = self._promised_ns
+        if packet.dup:
+            message.is_repeated = True
         if packet.frame and len(packet.frame) <= FRAME_KEPT_MAX:
             if self.version == 5:
                 message.frame_v5 = packet.frame

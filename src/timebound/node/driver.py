@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 from timebound.core.broker import Broker
 from timebound.core.durability import Batch
-from timebound.core.effects import StoreOrder
+from timebound.core.effects import PutOffset, StoreOrder
 from timebound.core.message import Message
 from timebound.core.trace_log import TraceBatch
 from timebound.node.config_values import InputConfig, Limits
@@ -61,6 +61,8 @@ class JournalSink(Protocol):
     def write_trace(self, batch: TraceBatch) -> None: ...
 
     def sync(self, done: Callable[[], None]) -> None: ...
+
+    def offsets(self) -> list[tuple[str, int]]: ...
 
     def is_behind(self) -> bool: ...
 
@@ -245,8 +247,18 @@ class Driver:
             self._submit(batch)
             return
         # The journals first: what the storage knows to be received will not be sent again.
+        if batch.is_journaled and batch.orders:
+            batch.orders += self._offset_orders(journals)
         self._syncing += 1
         journals.sync(lambda: self._call_from_thread(self._synced, batch))
+
+    def note_offsets(self) -> None:
+        """Store where the journals end: all before belongs to what is stored."""
+        if self.journals is not None:
+            self._storage.submit(self._offset_orders(self.journals), _ignore)
+
+    def _offset_orders(self, journals: JournalSink) -> list[StoreOrder]:
+        return [PutOffset(journal, offset) for journal, offset in journals.offsets()]
 
     def _synced(self, batch: Batch) -> None:
         self._syncing -= 1
@@ -320,3 +332,7 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _ignore() -> None:
+    """Nobody waits for it."""

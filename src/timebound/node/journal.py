@@ -24,6 +24,7 @@ from timebound.core.trace_log import TraceBatch
 from timebound.node.config_values import JournalConfig
 from timebound.node.journal_columns import Intake, Packs
 from timebound.node.journal_log import JournalLog
+from timebound.node.journal_repeats import Repeats
 from timebound.node.trace_pack import TracePack, TracePacks
 from timebound.packages import FOR_TRACES, require
 
@@ -81,7 +82,8 @@ class Journals:
         self.journals = journals
         self._of_messages = [journal for journal in journals if not journal.config.trace]
         self._of_trace = [journal for journal in journals if journal.config.trace]
-        self._intake = Intake(self.topic_filters())
+        offsets = [journal.log.next_offset for journal in self._of_messages]
+        self._intake = Intake(self.topic_filters(), offsets)
         self._lock = threading.Lock()  # over which load is being filled
         self._load = _Load(self._of_messages)
         self._records = TracePacks()
@@ -123,6 +125,31 @@ class Journals:
         return None
 
     # --- from the event loop ----------------------------------------------------------
+
+    def expect_repeats(self, offsets: dict[str, int], publishers: set[str]) -> None:
+        """Take rows behind these offsets, by journal, for messages that will be sent again; at start."""
+        repeats = Repeats()
+        for number, journal in enumerate(self._of_messages):
+            start = offsets.get(journal.log.identity)
+            if start is not None:
+                repeats.expect(number, journal.log, start, publishers)
+        self._intake.repeats = repeats
+
+    def offsets(self) -> list[tuple[str, int]]:
+        """What the storage notes with a batch: the end of each journal, behind all that was handed over.
+
+        Nothing while something is expected to be sent again: should this run end before that, the next
+        one has to expect it too.
+        """
+        repeats = self._intake.repeats
+        if repeats is not None:
+            if not repeats.is_empty():
+                return []
+            self._intake.repeats = None
+        return [
+            (journal.log.identity, offset)
+            for journal, offset in zip(self._of_messages, self._intake.offsets, strict=True)
+        ]
 
     def write(self, messages: list[Message]) -> None:
         """Take over what is kept of messages; returns at once."""

@@ -17,6 +17,7 @@ from typing import Final
 from timebound.core.message import Message
 from timebound.core.subscription import UserProperties
 from timebound.core.topic import matches
+from timebound.node.journal_repeats import Repeats
 
 # Topics whose journals are remembered; beyond, all are forgotten and asked again.
 TOPICS_REMEMBERED_MAX: Final = 10_000
@@ -142,11 +143,13 @@ class Packs:
 class Intake:
     """Deals messages out to the journals whose filters match their topics."""
 
-    __slots__ = ("_filters", "_remembered", "bytes_in", "rows_in")
+    __slots__ = ("_filters", "_remembered", "bytes_in", "offsets", "repeats", "rows_in")
 
-    def __init__(self, topic_filters: list[str]) -> None:
+    def __init__(self, topic_filters: list[str], offsets: list[int] | None = None) -> None:
         self._filters = topic_filters
         self._remembered: dict[str, list[int]] = {}
+        self.offsets = offsets or [0] * len(topic_filters)  # that each journal gives next
+        self.repeats: Repeats | None = None  # what journals have already
         self.rows_in = 0  # ever, of all journals together
         self.bytes_in = 0
 
@@ -161,6 +164,9 @@ class Intake:
                 wanting = self._find(message.topic)
             for index in wanting:
                 packs = journals[index]
+                if self.repeats is not None and message.qos == 2 and self.repeats.has(index, message):
+                    continue
+                self.offsets[index] += 1
                 if is_lossy and message.qos == 0:
                     packs.lose()
                 else:

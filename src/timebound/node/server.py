@@ -109,7 +109,11 @@ class Server:
             now_ns = self.driver.now_ns()
             diallers = self._open_mesh(broker, index, self.driver)
             self._open_journals(broker, self.driver)
-            broker.restore(self._storage.load(now_ns), now_ns)
+            snapshot = self._storage.load(now_ns)
+            if self._journals is not None:
+                self._journals.expect_repeats(snapshot.offsets, snapshot.publishers())
+                self.driver.note_offsets()
+            broker.restore(snapshot, now_ns)
             for listener, context in zip(self.config.listeners, self._contexts, strict=True):
                 door = Door(listener, self.config, self.driver, access, self._passwords, logins)
                 self._doors.append(door)
@@ -236,6 +240,8 @@ class Server:
             await asyncio.to_thread(self._journals.close)
             # Batches that waited for the journals come back to the loop, and go on to the storage.
             await asyncio.sleep(0)
+            if self.driver is not None:
+                self.driver.note_offsets()
         if self._metrics is not None:
             self._metrics.close()
         if self._trace is not None:

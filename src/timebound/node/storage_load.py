@@ -19,9 +19,11 @@ from timebound.core.message import Delivery, Message
 from timebound.core.subscription import NO_USER_PROPERTIES, Subscription, UserProperties
 from timebound.errors import FilterError, ProtocolError
 from timebound.node.storage_plan import (
+    COUNTER,
     DELIVERY,
     INBOUND,
     MESSAGE,
+    OFFSET_PREFIX,
     RETAINED,
     SESSION,
     SUBSCRIPTION,
@@ -78,6 +80,9 @@ def read_snapshot(
     for client_id, packet_id in _select(connection, INBOUND):
         if client_id in sessions:
             sessions[client_id].inbound.append(packet_id)
+    for name, value in _select(connection, COUNTER):
+        if name.startswith(OFFSET_PREFIX):
+            snapshot.offsets[name.removeprefix(OFFSET_PREFIX)] = value
     snapshot.retained = [_message(row, now_ns) for row in _select(connection, RETAINED)]
     for client_id, delay_s, due_ns, user, *row in _select(connection, WILL):
         due_ns = min(due_ns, now_ns + delay_s * NS_PER_S)

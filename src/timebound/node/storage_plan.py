@@ -28,6 +28,7 @@ from timebound.core.effects import (
     PutDelivery,
     PutInbound,
     PutMessage,
+    PutOffset,
     PutRetained,
     PutSession,
     PutSubscription,
@@ -41,6 +42,7 @@ ROWS_MAX: Final = 128  # rows in one statement; a power of two, see _chunks
 # SQLite keeps the last values of every cached statement: large payloads go one by one.
 SHARED_STATEMENT_BYTES_MAX: Final = 4096
 SEQUENCE_MAX: Final = "sequence_max"  # the counter that outlives the messages it counted
+OFFSET_PREFIX: Final = "journal "  # of counters with offsets, by journal
 
 Row = tuple[object, ...]
 # What happens to the rows of one table, or of one client in it: put, or drop where None.
@@ -78,6 +80,7 @@ DELIVERY: Final = Table(
     "sequence",
     "client_id, sequence, message_sequence, qos, retain, subscription_ids, packet_id, state",
 )
+COUNTER: Final = Table("counter", "name", "name, value")
 INBOUND: Final = Table("inbound", "packet_id", "client_id, packet_id")
 RETAINED: Final = Table("retained", "topic", _MESSAGE, payload=_PAYLOAD_IN_MESSAGE)
 WILL: Final = Table(
@@ -123,7 +126,9 @@ class WritePlan:
         self._marks = marks
         self._message_mark = marks.message
         self._dropped_sessions: dict[str, None] = {}
-        self._flat: dict[Table, Changes] = {table: {} for table in (SESSION, MESSAGE, RETAINED, WILL)}
+        self._flat: dict[Table, Changes] = {
+            table: {} for table in (SESSION, MESSAGE, RETAINED, WILL, COUNTER)
+        }
         self._nested: dict[Table, dict[str, Changes]] = {
             table: {} for table in (SUBSCRIPTION, DELIVERY, INBOUND)
         }
@@ -138,6 +143,7 @@ class WritePlan:
             DropDelivery: self._drop_delivery,
             PutInbound: self._put_inbound,
             DropInbound: self._drop_inbound,
+            PutOffset: self._put_offset,
             PutRetained: self._put_retained,
             DropRetained: self._drop_retained,
             PutWill: self._put_will,
@@ -261,6 +267,10 @@ class WritePlan:
 
     def _drop_inbound(self, order: DropInbound) -> None:
         self._nested[INBOUND].setdefault(order.client_id, {})[order.packet_id] = None
+
+    def _put_offset(self, order: PutOffset) -> None:
+        name = OFFSET_PREFIX + order.journal
+        self._flat[COUNTER][name] = (name, order.offset)
 
     def _put_retained(self, order: PutRetained) -> None:
         self._raise_mark(order.message.sequence)
