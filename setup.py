@@ -55,7 +55,6 @@ COMPILED_FILES = (
 # Parsers and calculations that run once per request, not once per message: not worth the build's time.
 NOT_COMPILED = (
     "core/correlation_text.py",
-    "core/limits.py",
     "core/matrices.py",
     "core/predicate_lexer.py",
     "core/predicate_parser.py",

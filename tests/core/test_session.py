@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from timebound.core.access import AccessList
 from timebound.core.message import SENT, Delivery, Message
 from timebound.core.session import PACKET_ID_MAX, PUBACK, ReadyList, Reply, Session
+from timebound.core.subscription import Subscription
 
 
 def make_session(connection: int = 1) -> Session:
@@ -104,3 +105,19 @@ def test_a_session_without_connection_is_not_ready() -> None:
     ready.add(make_session(0))
 
     assert ready.is_empty()
+
+
+def test_a_session_counts_its_timed_subscriptions() -> None:
+    session = make_session()
+
+    session.add_subscription(Subscription("c", "a", deadline_ns=1))
+    session.add_subscription(Subscription("c", "b", keep_last=True))
+    session.add_subscription(Subscription("c", "c"))
+    session.add_subscription(Subscription("c", "a"))  # replaces the first
+
+    assert session.timed_subscriptions == 1
+    session._check()
+    assert session.remove_subscription("b") is not None
+    assert session.remove_subscription("b") is None
+    assert session.timed_subscriptions == 0
+    session._check()

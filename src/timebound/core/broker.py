@@ -195,7 +195,7 @@ class Broker:
             self._index.remove(old)
             self._waits.stop(old)
             session.audiences.pop(topic_filter, None)
-        session.subscriptions[topic_filter] = subscription
+        session.add_subscription(subscription)
         self._index.insert(subscription)
         self._outbound.prepare(session, subscription, now_ns)
         if session.is_durable:
@@ -209,7 +209,7 @@ class Broker:
 
     def unsubscribe(self, session: Session, topic_filter: str, now_ns: int) -> int:
         """Remove a subscription; gives the reason code for UNSUBACK."""
-        subscription = session.subscriptions.pop(topic_filter, None)
+        subscription = session.remove_subscription(topic_filter)
         if subscription is None:
             return NO_SUBSCRIPTION_EXISTED
         self._index.remove(subscription)

@@ -144,10 +144,10 @@ class Lifecycle:
 
     def end(self, session: Session, reason: Reason, now_ns: int) -> None:
         """Forget the session; a will that still waits is due now."""
-        for subscription in session.subscriptions.values():
+        for subscription in list(session.subscriptions.values()):
+            session.remove_subscription(subscription.topic_filter)
             self._index.remove(subscription)
             self._waits.stop(subscription)
-        session.subscriptions.clear()
         self._outbound.discard(session, reason, now_ns)
         session.inbound.clear()
         del self.sessions[session.client_id]
@@ -166,7 +166,7 @@ class Lifecycle:
             self.sessions[stored.client_id] = session
             for subscription in stored.subscriptions:
                 if self._waits.start(subscription, now_ns):
-                    session.subscriptions[subscription.topic_filter] = subscription
+                    session.add_subscription(subscription)
                     self._index.insert(subscription)
             for delivery in stored.deliveries:
                 delivery.subscription = _subscription_for(session, delivery.message.topic)
@@ -199,7 +199,8 @@ class Lifecycle:
             for topic_filter in list(session.subscriptions):
                 if session.access.may_subscribe(topic_filter):
                     continue
-                subscription = session.subscriptions.pop(topic_filter)
+                subscription = session.remove_subscription(topic_filter)
+                assert subscription is not None
                 self._index.remove(subscription)
                 self._waits.stop(subscription)
                 if session.is_durable:

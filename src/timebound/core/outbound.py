@@ -271,12 +271,12 @@ class Outbound:
         Until there is one, as much as possible is handed to the link, and cannot be recalled for
         the first message that is urgent.
         """
-        if session.link is None and _is_timed(subscription):
+        if session.link is None and subscription.is_timed():
             self._make_link(session, now_ns)
 
     def relax(self, session: Session) -> None:
         """Go back to order of arrival where no subscription of the session asks for more any longer."""
-        if session.link is not None and not len(session.link) and not _has_timed_subscription(session):
+        if session.link is not None and not len(session.link) and not session.timed_subscriptions:
             self._return_to_queue(session)
 
     def set_delay(self, session: Session, delay: LinkDelay, now_ns: int) -> None:
@@ -293,7 +293,7 @@ class Outbound:
         if session.link is not None:
             self._return_to_queue(session)
             self._make_link(session, now_ns)
-        elif _has_timed_subscription(session):
+        elif session.timed_subscriptions:
             self._make_link(session, now_ns)
 
     def acknowledge(self, session: Session, kind: int, packet_id: int, reason_code: int, now_ns: int) -> bool:
@@ -687,17 +687,6 @@ def _is_for(delivery: Delivery, topic_filter: str) -> bool:
     """Whether a copy came by this filter; of the broker's own there are none, as nobody else gets them."""
     subscription = delivery.subscription
     return subscription is not None and subscription.topic_filter == topic_filter and not subscription.is_free
-
-
-def _has_timed_subscription(session: Session) -> bool:
-    for subscription in session.subscriptions.values():
-        if _is_timed(subscription):
-            return True
-    return False
-
-
-def _is_timed(subscription: Subscription) -> bool:
-    return subscription.deadline_ns > 0 or subscription.keep_last
 
 
 def _is_unanswered(session: Session, delivery: Delivery) -> bool:

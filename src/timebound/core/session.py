@@ -84,6 +84,7 @@ class Session:
         "send_quota",
         "subscriptions",
         "ticks",
+        "timed_subscriptions",
         "user",
         "waiting",
     )
@@ -96,7 +97,8 @@ class Session:
         self.expiry_interval_s = 0
         self.is_durable = False  # outlives its connection
         self.expires_ns = 0  # when it ends, while not connected; 0 = never
-        self.subscriptions: dict[str, Subscription] = {}
+        self.subscriptions: dict[str, Subscription] = {}  # changed by the two methods below alone
+        self.timed_subscriptions = 0  # of them, with a deadline or `keep=last`
         self.inbound: dict[int, bool] = {}  # packet ids of QoS 2 messages not yet released
         self.inflight: dict[int, Delivery] = {}
         self.queue: deque[Delivery] = deque()
@@ -121,6 +123,21 @@ class Session:
         self.link_ns = 0  # the last time that `link` was told: when what leaves it would begin to be sent
         self.link_unconfirmed = 0  # messages with QoS 0 in `link`: they need no answer of the client
         self.audiences: dict[str, Audience] = {}  # by topic filter; they belong to `link`
+
+    def add_subscription(self, subscription: Subscription) -> None:
+        """Keep a subscription under its filter, in place of one that stood there before."""
+        old = self.subscriptions.get(subscription.topic_filter)
+        if old is not None:
+            self.timed_subscriptions -= old.is_timed()
+        self.subscriptions[subscription.topic_filter] = subscription
+        self.timed_subscriptions += subscription.is_timed()
+
+    def remove_subscription(self, topic_filter: str) -> Subscription | None:
+        """Take a subscription out; None if there is none under the filter."""
+        subscription = self.subscriptions.pop(topic_filter, None)
+        if subscription is not None:
+            self.timed_subscriptions -= subscription.is_timed()
+        return subscription
 
     def next_packet_id(self) -> int:
         """A packet id that no delivery in flight uses; there is one while the quota is kept."""
@@ -158,6 +175,7 @@ class Session:
         entries = len(waiting) if self.link is not None else 0
         assert self.cost_bytes == cost + entries * ENTRY_COST
         assert self.send_quota <= self.receive_maximum
+        assert self.timed_subscriptions == sum(one.is_timed() for one in self.subscriptions.values())
         for packet_id, delivery in self.inflight.items():
             assert delivery.packet_id == packet_id
             assert delivery.qos > 0

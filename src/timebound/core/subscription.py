@@ -116,3 +116,7 @@ class Subscription:
             terms.is_free = True
             self.free_terms = terms
         return self.free_terms
+
+    def is_timed(self) -> bool:
+        """Whether its session needs a queue by worth before anything waits."""
+        return self.deadline_ns > 0 or self.keep_last
