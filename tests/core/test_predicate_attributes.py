@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from timebound.core.predicate import Attributes, parse
-from timebound.core.predicate_attributes import JSON_BYTES_MAX
+from timebound.core.predicate_attributes import JSON_BYTES_MAX, JSON_CONTAINERS_MAX, SET_MEMBERS_MAX
 
 
 @pytest.mark.parametrize(
@@ -74,3 +74,30 @@ def test_a_bare_number_is_no_index_into_an_array() -> None:
     assert not parse('"0" = 7').matches(Attributes((), b"[7]"))
     assert parse("payload.0 = 7").matches(Attributes((), b"[7]"))
     assert not parse("payload.00000000000000000000 = 7").matches(Attributes((), b"[7]"))
+
+
+def test_a_payload_with_too_many_arrays_has_no_fields() -> None:
+    def has_field(count: int) -> bool:
+        payload = b'{"a": 1, "pad": [' + b",".join([b"[]"] * (count - 2)) + b"]}"
+        return parse("a = 1").matches(Attributes((), payload))
+
+    assert has_field(JSON_CONTAINERS_MAX)
+    assert not has_field(JSON_CONTAINERS_MAX + 1)
+
+
+def test_an_array_with_too_many_elements_is_no_set() -> None:
+    def contains(count: int) -> bool:
+        payload = b'{"tags": [' + b",".join([b'"x"'] * count) + b"]}"
+        return parse("tags CONTAINS 'x'").matches(Attributes((), payload))
+
+    assert contains(SET_MEMBERS_MAX)
+    assert not contains(SET_MEMBERS_MAX + 1)
+    assert parse("tags IS NOT NULL").matches(Attributes((), b'{"tags": [%s]}' % (b"1," * 5_000 + b"1")))
+
+
+def test_a_long_property_is_no_set_and_no_boolean() -> None:
+    long = "[" + ",".join(['"x"'] * 2_000) + "]"
+
+    assert not parse("tags CONTAINS 'y'").matches(Attributes((("tags", long),), b""))
+    assert not parse("tags SUBSET OF {'x'}").matches(Attributes((("tags", long),), b""))
+    assert not parse("armed").matches(Attributes((("armed", "true" + " " * 60_000),), b""))

@@ -211,3 +211,19 @@ def test_an_emptied_store_keeps_nothing(topics: list[str]) -> None:
 
     assert store.size_bytes == 0
     assert not store._root.children
+
+
+@pytest.mark.parametrize("topic_filter", ["#", "+/#", "a/#", "a/+", "+/+/c", "a/b/c", "$SYS/#", "x"])
+def test_a_walk_finds_the_same_in_parts(topic_filter: str) -> None:
+    store = RetainedStore(100, 100_000)
+    for topic in ("a", "a/b", "a/b/c", "b/b/c", "c", "$SYS/x", "a/d", "d/e/f/g"):
+        store.put(Message(topic, b"x", 0, True, 0))
+
+    walk = store.walk(topic_filter)
+    found = []
+    while not walk.is_over():
+        part = walk.take(1)
+        assert len(part) <= 1
+        found += part
+
+    assert found == store.match(topic_filter)

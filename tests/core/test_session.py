@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from timebound.core.access import AccessList
 from timebound.core.message import SENT, Delivery, Message
+from timebound.core.predicate import parse
 from timebound.core.session import PACKET_ID_MAX, PUBACK, ReadyList, Reply, Session
 from timebound.core.subscription import Subscription
 
@@ -120,4 +121,27 @@ def test_a_session_counts_its_timed_subscriptions() -> None:
     assert session.remove_subscription("b") is not None
     assert session.remove_subscription("b") is None
     assert session.timed_subscriptions == 0
+    session._check()
+
+
+def test_the_cost_of_filters_counts_searches_once_for_each_text() -> None:
+    session = make_session()
+
+    def wanted(topic_filter: str, where: str) -> Subscription:
+        return Subscription("c", topic_filter, predicate=parse(where))
+
+    session.add_subscription(wanted("a", "x = 1 AND text LIKE '%a%'"))
+    assert session.filter_cost == 2 + 64
+    assert session.cost_with(wanted("b", "x = 1 AND text LIKE '%a%'")) == 4 + 64
+    assert session.cost_with(wanted("a", "x = 1")) == 1  # in its place
+    session.add_subscription(wanted("b", "x = 1 AND text LIKE '%a%'"))
+    session.add_subscription(wanted("c", "y = 1"))
+    assert session.filter_cost == 5 + 64
+    session._check()
+    session.remove_subscription("a")
+    assert session.filter_cost == 3 + 64
+    session.remove_subscription("b")
+    assert session.filter_cost == 1
+    session.remove_subscription("c")
+    assert (session.filter_cost, session.filters) == (0, {})
     session._check()

@@ -121,8 +121,8 @@ async def test_lone_publisher_passes_straight_through(build: Build) -> None:
 
 async def test_turn_ends_in_time_and_goes_on_with_the_next(build: Build) -> None:
     house = build()
-    house.driver.input.turn_ns = 1  # as if everything took too long
     seen = watch(house)
+    house.driver.input.turn_ns = 1  # as if everything took too long
     a, transport = house.open(Connect("a"))
     house.send(a, *numbered("a", "t", 100))
 

@@ -12,7 +12,7 @@ from typing import Final
 from timebound.core.access import AccessList
 from timebound.core.account import Account
 from timebound.core.delay import LinkDelay
-from timebound.core.distribution import Distribution
+from timebound.core.distribution import Distribution, Replay
 from timebound.core.durability import Batch, Durability
 from timebound.core.effects import (
     DropInbound,
@@ -30,7 +30,7 @@ from timebound.core.mesh_member import Member
 from timebound.core.mesh_message import Copy
 from timebound.core.message import Delivery, Message
 from timebound.core.outbound import Outbound
-from timebound.core.retained import RetainedStore
+from timebound.core.retained import WALK_STEPS_MAX, RetainedStore
 from timebound.core.scheduling import Scheduling
 from timebound.core.session import ENCODED, PUBACK, PUBCOMP, PUBREC, PUBREL, ReadyList, Reply, Session
 from timebound.core.stats import Counters, Statistics
@@ -181,16 +181,25 @@ class Broker:
     # --- subscriptions --------------------------------------------------------------
 
     def subscribe(self, session: Session, subscription: Subscription, now_ns: int) -> int:
-        """Add or replace a subscription; gives the reason code for SUBACK."""
+        """Add or replace a subscription, and give it what is retained; gives the reason code for SUBACK."""
+        code, replay = self.begin_subscribe(session, subscription, now_ns)
+        if replay is not None:
+            self.go_on(replay, WALK_STEPS_MAX, now_ns)
+        return code
+
+    def begin_subscribe(
+        self, session: Session, subscription: Subscription, now_ns: int
+    ) -> tuple[int, Replay | None]:
+        """As `subscribe`, but what is retained is given out by `go_on`, a part at a time."""
         topic_filter = subscription.topic_filter
         group, _ = split_share(topic_filter)
         if not session.access.may_subscribe(topic_filter):
-            return NOT_AUTHORIZED
+            return NOT_AUTHORIZED, None
         old = session.subscriptions.get(topic_filter)
-        if old is None and len(session.subscriptions) >= self._limits.subscriptions_per_client_max:
-            return QUOTA_EXCEEDED
+        if self.limit_reached(session, subscription):
+            return QUOTA_EXCEEDED, None
         if not self._waits.start(subscription, now_ns):
-            return QUOTA_EXCEEDED
+            return QUOTA_EXCEEDED, None
         if old is not None:
             self._index.remove(old)
             self._waits.stop(old)
@@ -203,9 +212,28 @@ class Broker:
         wants_retained = subscription.retain_handling == 0 or (
             subscription.retain_handling == 1 and old is None
         )
-        if wants_retained and not group:
-            self._distribution.send_retained(session, subscription, now_ns)
-        return subscription.qos
+        if group or not wants_retained:
+            return subscription.qos, None
+        return subscription.qos, self._distribution.start_replay(session, subscription)
+
+    def go_on(self, replay: Replay, steps_max: int, now_ns: int) -> bool:
+        """Give a new subscription a part of what is retained; True if that was all."""
+        return self._distribution.go_on(replay, steps_max, now_ns)
+
+    def stop_replay(self, replay: Replay) -> None:
+        """The rest of what is retained need not be given out: the client has gone."""
+        self._distribution.stop_replay(replay)
+
+    def limit_reached(self, session: Session, subscription: Subscription) -> str:
+        """The name of the limit that a subscription would exceed; empty if it may be made."""
+        limits = self._limits
+        is_new = subscription.topic_filter not in session.subscriptions
+        if is_new and len(session.subscriptions) >= limits.subscriptions_per_client_max:
+            return "subscriptions_per_client_max"
+        has_cost = subscription.predicate is not None
+        if has_cost and session.cost_with(subscription) > limits.filter_cost_per_client_max:
+            return "filter_cost_per_client_max"
+        return ""
 
     def unsubscribe(self, session: Session, topic_filter: str, now_ns: int) -> int:
         """Remove a subscription; gives the reason code for UNSUBACK."""

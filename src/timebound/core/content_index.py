@@ -25,6 +25,8 @@ PROBE_ALL_MAX: Final = 16
 # If more than one in this many entries match, going through all entries, which stand in
 # order, is cheaper than sorting the ones that match.
 IN_ORDER_SHARE: Final = 8
+# Places that one filter may be filed in: as many as there can be values after one IN.
+FILINGS_MAX: Final = 2_048
 
 
 class ContentIndex:
@@ -68,7 +70,7 @@ class ContentIndex:
         for conjunction in conjunctions:
             # A lone conjunction is the filter: no need to build it anew.
             whole = predicate.root if len(conjunctions) == 1 else None
-            self._file(entry, conjunction, whole, filings)
+            self._file(entry, conjunction, whole, FILINGS_MAX // len(conjunctions), filings)
         entry.filings = tuple(filings)
         self._entries[key] = entry
 
@@ -113,12 +115,17 @@ class ContentIndex:
     # Filing a conjunction.
 
     def _file(
-        self, entry: Entry, conjunction: Conjunction, whole: Condition | None, filings: list[Filing]
+        self,
+        entry: Entry,
+        conjunction: Conjunction,
+        whole: Condition | None,
+        places_max: int,
+        filings: list[Filing],
     ) -> None:
         accesses: list[Access] = []
         for condition in conjunction:
             access = access_of(condition)
-            if access is not None:
+            if access is not None and len(access.values) <= places_max:
                 accesses.append(access)
         if len(accesses) > 1:
             accesses += interval_of(accesses)

@@ -12,6 +12,7 @@ import math
 from bisect import bisect_left, bisect_right
 from typing import Any, Final
 
+from timebound.core.predicate_search import SEARCHED_LENGTH_MAX
 from timebound.core.predicate_terms import Condition
 
 # Keys in one chunk of a sorted list: moving half of them costs about as much as finding one.
@@ -25,6 +26,10 @@ BOUND_MAX: Final = 2.0**900
 ONLY_KEY: Final = 0  # the one bucket of a table that has no use for keys
 # Length of the pieces by which a text is searched for many texts at once.
 PART_LENGTH: Final = 3
+# What looking for one part costs before the first character, and what cutting costs for each character,
+# in steps of `str.find`: about 1 ns.
+PART_CALL_STEPS: Final = 50
+PART_STEPS: Final = 500
 
 
 class Entry:
@@ -341,7 +346,11 @@ class PartTable(Table):
         return best
 
     def collect(self, text: str, found: list[Filing]) -> None:
-        if len(text) > len(self.buckets):
+        if len(text) > SEARCHED_LENGTH_MAX:
+            return  # nothing is looked for in it
+        # Looking for a key costs a call and a step for each character; cutting the text into its parts
+        # costs hundreds of steps for each.
+        if len(self.buckets) * (PART_CALL_STEPS + len(text)) < PART_STEPS * len(text):
             for key, bucket in self.buckets.items():
                 assert isinstance(key, str)
                 if key in text:

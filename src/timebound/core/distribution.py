@@ -18,12 +18,12 @@ from timebound.core.mesh_member import Member
 from timebound.core.message import Delivery, Message
 from timebound.core.outbound import NO_OTHERS, Outbound
 from timebound.core.predicate import Attributes
-from timebound.core.retained import RetainedStore
+from timebound.core.retained import RetainedStore, RetainedWalk
 from timebound.core.session import Session
 from timebound.core.stats import Counters
 from timebound.core.subscription import Subscription
 from timebound.core.tap import Tap
-from timebound.core.topic import is_own_topic
+from timebound.core.topic import is_own_topic, matches
 from timebound.core.waits import Waits
 from timebound.records import Reason
 
@@ -36,6 +36,24 @@ DROPS_PREFIX: Final = "$timebound/drops/"
 MISSED_MAX: Final = 1_000
 
 
+class Replay:
+    """A new subscription that is being given the retained messages it selects, a part at a time.
+
+    It is in the index already: what is published after `sequence` reaches it as any other message.
+    """
+
+    __slots__ = ("given", "sequence", "session", "subscription", "walk")
+
+    def __init__(
+        self, session: Session, subscription: Subscription, walk: RetainedWalk, sequence: int
+    ) -> None:
+        self.session = session
+        self.subscription = subscription
+        self.walk = walk
+        self.sequence = sequence
+        self.given: set[str] = set()  # topics whose message it has; asked, never gone through
+
+
 class Distribution:
     """Gives messages to sessions."""
 
@@ -45,6 +63,7 @@ class Distribution:
         "_groups",
         "_index",
         "_outbound",
+        "_replays",
         "_retained",
         "_sessions",
         "_waits",
@@ -71,6 +90,7 @@ class Distribution:
         self._waits = waits
         self._counters = counters
         self._groups = 0  # correlations completed
+        self._replays: dict[Replay, bool] = {}  # those under way
         self.sequence = 0  # of the last message
         self.mesh: Member | None = None  # for messages that other brokers' clients want
         self.tap: Tap | None = None  # for messages that are kept in journals
@@ -96,6 +116,8 @@ class Distribution:
         """Give a message to the clients of this broker that want it; the count of them."""
         if message.retain:
             self._retain(message)
+        if self._replays:
+            self._replay_before(message.topic, now_ns)
         route = self._index.match(message.topic)
         message.trace_hint = route.trace_hint
         if not route.is_simple:
@@ -250,21 +272,54 @@ class Distribution:
         if self._retained.remove(topic) and not topic.startswith("$SYS/"):
             self._durability.add(DropRetained(topic))
 
-    def send_retained(self, session: Session, subscription: Subscription, now_ns: int) -> None:
-        """Give a new subscription the retained messages it selects."""
+    def start_replay(self, session: Session, subscription: Subscription) -> Replay:
+        """Begin to give a new subscription the retained messages it selects."""
+        replay = Replay(session, subscription, self._retained.walk(subscription.topic_filter), self.sequence)
+        self._replays[replay] = True
+        return replay
+
+    def go_on(self, replay: Replay, steps_max: int, now_ns: int) -> bool:
+        """Give out a part of the retained messages; True if that was all."""
+        if replay.session.subscriptions.get(replay.subscription.topic_filter) is not replay.subscription:
+            self.stop_replay(replay)
+            return True
+        for message in replay.walk.take(steps_max):
+            self._replay(replay, message, now_ns)
+        if replay.walk.is_over():
+            self.stop_replay(replay)
+            return True
+        return False
+
+    def stop_replay(self, replay: Replay) -> None:
+        """Nobody waits for the rest of it."""
+        self._replays.pop(replay, None)
+
+    def _replay_before(self, topic: str, now_ns: int) -> None:
+        """Give what is retained on a topic to those it is still owed to: a message of the topic is coming."""
+        message = self._retained.get(topic)
+        if message is None:
+            return
+        for replay in list(self._replays):
+            if matches(replay.subscription.topic_filter, topic):
+                self._replay(replay, message, now_ns)
+
+    def _replay(self, replay: Replay, message: Message, now_ns: int) -> None:
+        """Give a new subscription a retained message, unless it had it or gets it as a new one."""
+        subscription = replay.subscription
+        if message.sequence > replay.sequence or message.topic in replay.given:
+            return
+        if message.is_expired(now_ns):
+            self._forget_retained(message.topic)
+            return
+        if subscription.no_local and subscription.client_id == message.publisher:
+            return
+        predicate = subscription.predicate
+        if predicate is not None and not predicate.matches(_attributes(message)):
+            return
+        replay.given.add(message.topic)
         identifiers = (subscription.identifier,) if subscription.identifier else ()
-        for message in self._retained.match(subscription.topic_filter):
-            if message.is_expired(now_ns):
-                self._forget_retained(message.topic)
-                continue
-            if subscription.no_local and subscription.client_id == message.publisher:
-                continue
-            predicate = subscription.predicate
-            if predicate is None or predicate.matches(_attributes(message)):
-                qos = min(message.qos, subscription.qos)
-                self._outbound.offer(
-                    session, message, qos, True, identifiers, subscription, NO_OTHERS, now_ns
-                )
+        qos = min(message.qos, subscription.qos)
+        self._outbound.offer(replay.session, message, qos, True, identifiers, subscription, NO_OTHERS, now_ns)
 
     def tell_missed(self, now_ns: int) -> None:
         """Send the notices that were asked for about pairs that were not delivered."""

@@ -11,6 +11,7 @@ class BrokerLimits:
     """Upper limits of what sessions and the broker may hold."""
 
     __slots__ = (
+        "filter_cost_per_client_max",
         "outgoing_inflight_max",
         "queue_bytes_per_client_max",
         "queue_bytes_total_max",
@@ -33,6 +34,7 @@ class BrokerLimits:
         retained_bytes_max: int = 256 * 1024 * 1024,
         session_expiry_max_s: int = SESSION_NEVER_EXPIRES_S,
         will_delay_max_s: int = SESSION_NEVER_EXPIRES_S,
+        filter_cost_per_client_max: int = 1_000_000_000,
     ) -> None:
         self.queue_bytes_per_client_max = queue_bytes_per_client_max
         self.queue_messages_per_client_max = queue_messages_per_client_max
@@ -43,3 +45,4 @@ class BrokerLimits:
         self.retained_bytes_max = retained_bytes_max
         self.session_expiry_max_s = session_expiry_max_s
         self.will_delay_max_s = will_delay_max_s
+        self.filter_cost_per_client_max = filter_cost_per_client_max

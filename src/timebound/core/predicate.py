@@ -2,46 +2,53 @@
 
     parse("value > 90 AND site IN ('north', 'west')").matches(Attributes(properties, payload))
 
-A filter is read once, into a tree that answers per message. It also shows itself as an OR of
-conjunctions, which is what the content index files. `docs/filters.md` has the language.
+A filter is read once, into a tree that answers per message; equal texts give the same filter. It also shows
+itself as an OR of conjunctions, which is what the content index files. `docs/filters.md` has the language.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from timebound.core.predicate_attributes import Attributes, Name
+from timebound.core.predicate_cost import Cost
 from timebound.core.predicate_lexer import failure
 from timebound.core.predicate_parser import LENGTH_MAX, Parser
 from timebound.core.predicate_terms import AllOf, AnyOf, Condition
 from timebound.core.predicate_values import TRUE
+from timebound.errors import FilterError
 
 __all__ = ["CONJUNCTIONS_MAX", "LENGTH_MAX", "Attributes", "Name", "Predicate", "parse"]
 
 # Multiplying out ANDs of ORs doubles with each of them. What would go beyond this stays
 # together as one part that the index does not look into, and is evaluated as it is.
 CONJUNCTIONS_MAX: Final = 64
+# The same for their conditions, all together: they are evaluated one by one.
+CONDITIONS_MAX: Final = 1_024
+# Filters that are kept to be given out again, the longest of which take 0.5 MB. Reading 4 KB takes 5 ms.
+PARSED_MAX: Final = 64
 
 Conjunction = tuple[Condition, ...]
 
 
 class Predicate:
-    """A content filter, ready to be asked."""
+    """A content filter, ready to be asked.
 
-    __slots__ = ("root", "text")
+    `conjunctions` is the filter as an OR of ANDs: it matches if all parts of one of them are TRUE.
+    """
+
+    __slots__ = ("conjunctions", "cost", "root", "text")
 
     def __init__(self, text: str, root: Condition) -> None:
         self.text = text
         self.root = root
+        self.conjunctions = _split(root)
+        self.cost = Cost(self.conjunctions)
 
     def matches(self, attributes: Attributes) -> bool:
         """Whether the filter is TRUE for a message; UNKNOWN does not match."""
         return self.root.evaluate(attributes) == TRUE
-
-    @property
-    def conjunctions(self) -> list[Conjunction]:
-        """The filter as an OR of ANDs: it matches if all parts of one of them are TRUE."""
-        return _split(self.root)
 
     def __repr__(self) -> str:
         return f"Predicate({self.text!r})"
@@ -57,7 +64,19 @@ def parse(text: str, *, length_max: int = LENGTH_MAX) -> Predicate:
     if len(text) > length_max:
         fact = f"filter is too long with {len(text)} characters (length_max={length_max}), one too many"
         raise failure(fact, text, length_max)
-    return Predicate(text, Parser(text).parse_condition())
+    found = _parsed(text)
+    if isinstance(found, FilterError):
+        raise FilterError(str(found), position=found.position)
+    return found
+
+
+@lru_cache(PARSED_MAX)
+def _parsed(text: str) -> Predicate | FilterError:
+    """Read a filter; what is wrong with it is remembered, too."""
+    try:
+        return Predicate(text, Parser(text).parse_condition())
+    except FilterError as error:
+        return error.with_traceback(None)
 
 
 def _split(condition: Condition) -> list[Conjunction]:
@@ -65,7 +84,7 @@ def _split(condition: Condition) -> list[Conjunction]:
         rows: list[Conjunction] = []
         for part in condition.parts:
             rows.extend(_split(part))
-            if len(rows) > CONJUNCTIONS_MAX:
+            if len(rows) > CONJUNCTIONS_MAX or _condition_count(rows) > CONDITIONS_MAX:
                 return [(condition,)]
         return rows
     if isinstance(condition, AllOf):
@@ -75,5 +94,11 @@ def _split(condition: Condition) -> list[Conjunction]:
             if len(rows) * len(alternatives) > CONJUNCTIONS_MAX:
                 alternatives = [(part,)]
             rows = [row + alternative for row in rows for alternative in alternatives]
+            if _condition_count(rows) > CONDITIONS_MAX:
+                return [(condition,)]
         return rows
     return [(condition,)]
+
+
+def _condition_count(rows: list[Conjunction]) -> int:
+    return sum([len(row) for row in rows])

@@ -1,47 +1,16 @@
 """LIKE patterns: `%` stands for any text, `_` for any one character.
 
 The pattern is cut at its `%` into pieces; the first must stand at the start, the last at the
-end, and each between is taken at the first place it fits. That is enough to be exact, and
-unlike a regular expression its work is bounded by text length times pattern length.
+end, and each between is taken at the first place it fits. That is enough to be exact, and goes
+through the text once.
 """
 
 from __future__ import annotations
 
 from timebound.core.predicate_attributes import Attributes
-from timebound.core.predicate_terms import Condition, Operand
+from timebound.core.predicate_search import SEARCHED_LENGTH_MAX, SHARED_LENGTH_MIN, Piece
+from timebound.core.predicate_terms import Condition, Operand, search_key
 from timebound.core.predicate_values import FALSE, TRUE, UNKNOWN, text_of
-
-
-class Piece:
-    """Characters without `%` between; `wild` are the places where any character fits."""
-
-    __slots__ = ("characters", "wild")
-
-    def __init__(self, characters: str, wild: tuple[int, ...]) -> None:
-        self.characters = characters
-        self.wild = wild
-
-    def fits(self, text: str, start: int) -> bool:
-        """Whether the piece stands in `text` at `start`."""
-        if not self.wild:
-            return text.startswith(self.characters, start)
-        if start + len(self.characters) > len(text):
-            return False
-        begin = 0
-        for place in self.wild:
-            if text[start + begin : start + place] != self.characters[begin:place]:
-                return False
-            begin = place + 1
-        return text.startswith(self.characters[begin:], start + begin)
-
-    def find(self, text: str, start: int, end: int) -> int:
-        """The first place from `start` where the piece stands before `end`, or -1."""
-        if not self.wild:
-            return text.find(self.characters, start, end)
-        for place in range(start, end - len(self.characters) + 1):
-            if self.fits(text, place):
-                return place
-        return -1
 
 
 class Pattern:
@@ -51,6 +20,18 @@ class Pattern:
 
     def __init__(self, pieces: list[Piece]) -> None:
         self.pieces = pieces
+
+    def is_search(self) -> bool:
+        """Whether something has to be looked for between the text's beginning and its end."""
+        return len(self.pieces) > 2
+
+    def weight(self) -> int:
+        """What a search costs for each character of a text, at worst; 0 if there is nothing to look for."""
+        return max([piece.weight() for piece in self.pieces[1:-1]], default=0)
+
+    def key(self) -> str:
+        """The same for equal patterns, and different for others."""
+        return repr([(piece.characters, piece.wild) for piece in self.pieces])
 
     def matches(self, text: str) -> bool:
         first, last = self.pieces[0], self.pieces[-1]
@@ -88,18 +69,29 @@ class Pattern:
 
 
 class Like(Condition):
-    __slots__ = ("is_negated", "operand", "pattern")
+    __slots__ = ("is_negated", "operand", "pattern", "search_key")
 
     def __init__(self, operand: Operand, pattern: Pattern, is_negated: bool) -> None:
         self.operand = operand
         self.pattern = pattern
         self.is_negated = is_negated
+        # Under which equal searches of one message find each other's result; empty: no search.
+        self.search_key = search_key(operand, "LIKE", pattern.key()) if pattern.is_search() else ""
 
     def evaluate(self, attributes: Attributes) -> int:
         text = text_of(self.operand.value(attributes))
         if text is None:
             return UNKNOWN
-        return TRUE if self.pattern.matches(text) != self.is_negated else FALSE
+        if not self.search_key or len(text) < SHARED_LENGTH_MIN:
+            found = self.pattern.matches(text)
+        elif len(text) > SEARCHED_LENGTH_MAX:
+            return UNKNOWN
+        elif self.search_key in attributes.searches:
+            found = attributes.searches[self.search_key]
+        else:
+            found = self.pattern.matches(text)
+            attributes.searches[self.search_key] = found
+        return TRUE if found != self.is_negated else FALSE
 
     def opposite(self) -> Condition:
         return Like(self.operand, self.pattern, not self.is_negated)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Final
 
-from timebound.core.predicate_attributes import Attributes, Name
+from timebound.core.predicate_attributes import NO_ATTRIBUTES, Attributes, Name
+from timebound.core.predicate_search import SEARCHED_LENGTH_MAX, SHARED_LENGTH_MIN, Piece
 from timebound.core.predicate_values import (
     FALSE,
     TRUE,
@@ -323,12 +324,14 @@ class Contains(Condition):
     A user property that writes a JSON array is a set here, any other is a text.
     """
 
-    __slots__ = ("is_negated", "needle", "operand")
+    __slots__ = ("is_negated", "needle", "operand", "piece", "search_key")
 
     def __init__(self, operand: Operand, needle: object, is_negated: bool) -> None:
         self.operand = operand
         self.needle = needle
         self.is_negated = is_negated
+        self.search_key = search_key(operand, "CONTAINS", needle) if isinstance(needle, str) else ""
+        self.piece = Piece(needle, ()) if isinstance(needle, str) else None
 
     def evaluate(self, attributes: Attributes) -> int:
         value = self.operand.value(attributes)
@@ -337,10 +340,16 @@ class Contains(Condition):
             found = member(self.needle) in members
         else:
             text = text_of(value)
-            needle = self.needle
-            if text is None or not isinstance(needle, str):
+            piece = self.piece
+            if text is None or piece is None or len(text) > SEARCHED_LENGTH_MAX:
                 return UNKNOWN
-            found = needle in text
+            if len(text) < SHARED_LENGTH_MIN:
+                found = piece.characters in text
+            elif self.search_key in attributes.searches:
+                found = attributes.searches[self.search_key]
+            else:
+                found = piece.find(text, 0, len(text)) >= 0
+                attributes.searches[self.search_key] = found
         return TRUE if found != self.is_negated else FALSE
 
     def opposite(self) -> Condition:
@@ -368,6 +377,12 @@ class Subset(Condition):
 
     def opposite(self) -> Condition:
         return Subset(self.left, self.right, is_proper=self.is_proper, is_negated=not self.is_negated)
+
+
+def search_key(operand: Operand, kind: str, sought: str) -> str:
+    """Under which equal searches of one message find each other's result."""
+    where = operand.name.key if isinstance(operand, Attribute) else repr(operand.value(NO_ATTRIBUTES))
+    return f"{where} {kind} {sought}"
 
 
 def members_of(value: object) -> frozenset[object] | None:

@@ -30,8 +30,11 @@ UNLIKE: Final = 5
 
 # Longer texts are no numbers: it bounds the work of reading one, and no double needs as much.
 NUMBER_LENGTH_MAX: Final = 64
+# A longer property is no set: reading one takes time, and there may be many properties.
+SET_LENGTH_MAX: Final = 4_096
 # Long enough for a date-time with nanoseconds and an offset; anything longer is none.
 MOMENT_LENGTH_MAX: Final = 40
+BOOLEAN_LENGTH_MAX: Final = len("false")
 # Larger integers become doubles in arithmetic, so that a chain of products stays cheap.
 INTEGER_MAX: Final = 2**63 - 1
 
@@ -99,6 +102,8 @@ class Property:
         return self._number
 
     def boolean(self) -> bool | None:
+        if len(self.text) > BOOLEAN_LENGTH_MAX:
+            return None
         lowered = self.text.lower()
         if lowered == "true":
             return True
@@ -107,7 +112,7 @@ class Property:
     def members(self) -> frozenset[object] | None:
         """The set that the text writes as a JSON array, or None."""
         if not self._members_read:
-            if self.text.startswith("["):
+            if self.text.startswith("[") and len(self.text) <= SET_LENGTH_MAX:
                 decoded = read_json(self.text.encode())
                 if isinstance(decoded, list):
                     self._members = read_set(decoded)

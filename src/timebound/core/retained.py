@@ -15,6 +15,8 @@ SYS_PREFIX: Final = "$SYS/"
 # What a level of the trie takes: its node, with a table of those below. Measured: 250 to 400 bytes.
 NODE_COST: Final = 320
 
+WALK_STEPS_MAX: Final = 1 << 60  # all at once
+
 
 class RetainedNode:
     """One topic level and what is retained at it."""
@@ -24,6 +26,71 @@ class RetainedNode:
     def __init__(self) -> None:
         self.children: dict[str, RetainedNode] = {}
         self.message: Message | None = None
+
+
+class Branch:
+    """Nodes of a walk that are gone through one after the other, all `depth` levels below the root."""
+
+    __slots__ = ("depth", "next", "nodes")
+
+    def __init__(self, nodes: list[RetainedNode], depth: int) -> None:
+        self.nodes = nodes
+        self.depth = depth
+        self.next = 0
+
+
+class RetainedWalk:
+    """What a filter selects, found a part at a time.
+
+    Messages may come and go meanwhile: what is gone before the walk gets there is not found, and of
+    what comes, some is.
+    """
+
+    __slots__ = ("_branches", "_is_open", "_levels", "_root")
+
+    def __init__(self, root: RetainedNode, topic_filter: str) -> None:
+        self._root = root
+        self._levels = topic_filter.split("/")
+        self._is_open = self._levels[-1] == "#"
+        if self._is_open:
+            self._levels.pop()
+        # Not by recursion: a topic may have more levels than the stack has room.
+        self._branches = [Branch([root], 0)]
+
+    def is_over(self) -> bool:
+        return not self._branches
+
+    def take(self, steps_max: int) -> list[Message]:
+        """What the next nodes hold, `steps_max` of them at most; the walk may be over then."""
+        found: list[Message] = []
+        steps = 0
+        while self._branches and steps < steps_max:
+            branch = self._branches[-1]
+            if branch.next == len(branch.nodes):
+                self._branches.pop()
+                continue
+            node = branch.nodes[branch.next]
+            branch.next += 1
+            steps += 1
+            if branch.depth < len(self._levels):
+                below = self._below(node, self._levels[branch.depth])
+                if below:
+                    self._branches.append(Branch(below, branch.depth + 1))
+                continue
+            if node.message is not None:
+                found.append(node.message)
+            if self._is_open and node.children:
+                self._branches.append(Branch(self._below(node, "+"), branch.depth))
+        return found
+
+    def _below(self, node: RetainedNode, level: str) -> list[RetainedNode]:
+        if level != "+":
+            child = node.children.get(level)
+            return [] if child is None else [child]
+        if node is self._root:
+            # MQTT 5, 4.7.2: a leading wildcard never selects a topic that starts with $.
+            return [child for name, child in node.children.items() if name[:1] != "$"]
+        return list(node.children.values())
 
 
 class RetainedStore:
@@ -113,42 +180,11 @@ class RetainedStore:
 
     def match(self, topic_filter: str) -> list[Message]:
         """The retained messages that an unshared filter selects, level by level in order of arrival."""
-        found: list[Message] = []
-        levels = topic_filter.split("/")
-        is_open = levels[-1] == "#"
-        if is_open:
-            levels.pop()
-        nodes = [self._root]
-        # Level by level, not by recursion: a topic may have more levels than the stack has room.
-        for level in levels:
-            following: list[RetainedNode] = []
-            for node in nodes:
-                if level != "+":
-                    exact = node.children.get(level)
-                    if exact is not None:
-                        following.append(exact)
-                elif node is self._root:
-                    # MQTT 5, 4.7.2: a leading wildcard never selects a topic that starts with $.
-                    following += [child for name, child in node.children.items() if name[:1] != "$"]
-                else:
-                    following += node.children.values()
-            nodes = following
-        for node in nodes:
-            if is_open:
-                self._collect_all(node, found)
-            elif node.message is not None:
-                found.append(node.message)
-        return found
+        return self.walk(topic_filter).take(WALK_STEPS_MAX)
 
-    def _collect_all(self, node: RetainedNode, found: list[Message]) -> None:
-        pending = [node]
-        while pending:
-            current = pending.pop()
-            if current.message is not None:
-                found.append(current.message)
-            for name, child in reversed(current.children.items()):
-                if current is not self._root or name[:1] != "$":
-                    pending.append(child)
+    def walk(self, topic_filter: str) -> RetainedWalk:
+        """Begin to find what an unshared filter selects, a part at a time."""
+        return RetainedWalk(self._root, topic_filter)
 
     def _check(self) -> None:
         """Raise AssertionError where the trie and the table disagree."""

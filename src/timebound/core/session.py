@@ -62,6 +62,8 @@ class Session:
         "delay",
         "expires_ns",
         "expiry_interval_s",
+        "filter_cost",
+        "filters",
         "held",
         "inbound",
         "inflight",
@@ -99,6 +101,8 @@ class Session:
         self.expires_ns = 0  # when it ends, while not connected; 0 = never
         self.subscriptions: dict[str, Subscription] = {}  # changed by the two methods below alone
         self.timed_subscriptions = 0  # of them, with a deadline or `keep=last`
+        self.filter_cost = 0  # of their content filters, in plain tests
+        self.filters: dict[str, int] = {}  # texts of content filters, and how many subscriptions have them
         self.inbound: dict[int, bool] = {}  # packet ids of QoS 2 messages not yet released
         self.inflight: dict[int, Delivery] = {}
         self.queue: deque[Delivery] = deque()
@@ -128,16 +132,45 @@ class Session:
         """Keep a subscription under its filter, in place of one that stood there before."""
         old = self.subscriptions.get(subscription.topic_filter)
         if old is not None:
-            self.timed_subscriptions -= old.is_timed()
+            self._count(old, -1)
         self.subscriptions[subscription.topic_filter] = subscription
-        self.timed_subscriptions += subscription.is_timed()
+        self._count(subscription, 1)
 
     def remove_subscription(self, topic_filter: str) -> Subscription | None:
         """Take a subscription out; None if there is none under the filter."""
         subscription = self.subscriptions.pop(topic_filter, None)
         if subscription is not None:
-            self.timed_subscriptions -= subscription.is_timed()
+            self._count(subscription, -1)
         return subscription
+
+    def cost_with(self, subscription: Subscription) -> int:
+        """What all content filters would cost with one more subscription, or another in its place."""
+        old = self.subscriptions.get(subscription.topic_filter)
+        if old is not None:
+            self._count(old, -1)
+        self._count(subscription, 1)
+        cost = self.filter_cost
+        self._count(subscription, -1)
+        if old is not None:
+            self._count(old, 1)
+        return cost
+
+    def _count(self, subscription: Subscription, change: int) -> None:
+        """Let the sums over all subscriptions follow one that comes (1) or goes (-1)."""
+        if subscription.is_timed():
+            self.timed_subscriptions += change
+        predicate = subscription.predicate
+        if predicate is None:
+            return
+        cost = predicate.cost
+        self.filter_cost += change * cost.each
+        before = self.filters.get(predicate.text, 0)
+        if before + change:
+            self.filters[predicate.text] = before + change
+        else:
+            del self.filters[predicate.text]
+        if before == 0 or before + change == 0:
+            self.filter_cost += change * cost.shared
 
     def next_packet_id(self) -> int:
         """A packet id that no delivery in flight uses; there is one while the quota is kept."""
@@ -176,6 +209,10 @@ class Session:
         assert self.cost_bytes == cost + entries * ENTRY_COST
         assert self.send_quota <= self.receive_maximum
         assert self.timed_subscriptions == sum(one.is_timed() for one in self.subscriptions.values())
+        predicates = [one.predicate for one in self.subscriptions.values() if one.predicate is not None]
+        shared = {predicate.text: predicate.cost.shared for predicate in predicates}
+        assert self.filter_cost == sum(one.cost.each for one in predicates) + sum(shared.values())
+        assert sum(self.filters.values()) == len(predicates)
         for packet_id, delivery in self.inflight.items():
             assert delivery.packet_id == packet_id
             assert delivery.qos > 0

@@ -488,6 +488,13 @@ class Limits:
         "of a content filter (`where`), in characters; bounds what one filter costs to parse",
         minimum=1,
     )
+    filter_cost_per_client_max: int = setting(
+        "count",
+        100_000,
+        "what all content filters of a client cost for one message at worst, in plain tests of 0.1 us; "
+        "a search of a text (`LIKE`, `CONTAINS`) counts 64 and more",
+        minimum=1,
+    )
     queue_bytes_per_client_max: int = setting(
         "size",
         16 * MEBIBYTE,

@@ -40,7 +40,7 @@ from timebound.node.translate import to_message
 from timebound.records import Reason
 from timebound.units import SECOND
 from timebound.wire import reasons
-from timebound.wire.packets import Ack, Connect, Packet, Pingreq, Publish
+from timebound.wire.packets import Ack, Connect, Packet, Pingreq, Publish, Subscribe, Unsubscribe
 from timebound.wire.terms import publish_hint
 
 logger = logging.getLogger("timebound.node")
@@ -81,6 +81,7 @@ class Connection(Attachment):
         self._arrived_ns = 0
         self._promised_ns = 0  # to the message that is being read
         self._generation = 0  # of the input's weights that `queues` goes by
+        self._request: requests.Request | None = None  # takes several turns; the packets after it wait
         self._aliases: dict[int, str] = {}
         # A shorter topic is within the limits whatever it is made of: a character takes up to four
         # bytes, and there is at most one level more than characters.
@@ -167,12 +168,14 @@ class Connection(Attachment):
     # --- packets in -----------------------------------------------------------------
 
     def _handle_first(self, now_ns: int) -> None:
-        """Handle what nothing has to wait for: the packets before the first PUBLISH."""
+        """Handle what nothing has to wait for: the packets before the first PUBLISH or long request."""
         packets = self._packets
         count = min(len(packets), TAKEN_IN_MAX)
         index = 0
-        while index < count and not isinstance(packets[index], Publish) and self.state != DECIDING:
+        while index < count and self.state != DECIDING:
             packet = packets[index]
+            if isinstance(packet, (Publish, Subscribe, Unsubscribe)) and self.session is not None:
+                break
             index += 1
             session = self.session
             if session is not None:
@@ -214,10 +217,15 @@ class Connection(Attachment):
             index += 1
             if isinstance(packet, Publish):
                 self._on_publish(session, packet, now_ns)
+            elif isinstance(packet, (Subscribe, Unsubscribe)):
+                self._begin_request(session, packet, until_ns)
+                if self._request is not None:
+                    break
+                look_at = index
             else:
                 self._on_other(session, packet, now_ns)
         self._next = index
-        if index < count:
+        if index < count or self._request is not None:
             self._stop_reading(STOP_INPUT)
         else:
             self._end_packets()
@@ -244,13 +252,18 @@ class Connection(Attachment):
             if isinstance(packet, Publish):
                 if not self._queue_publish(session, packet, now_ns):
                     break
+            elif isinstance(packet, (Subscribe, Unsubscribe)):
+                if client.waiting == 0:
+                    self._begin_request(session, packet, now_ns)
+                    index += 1
+                break  # it may have taken some time
             elif isinstance(packet, Ack) or client.waiting == 0:
                 self._on_other(session, packet, now_ns)
             else:
                 break
             index += 1
         self._next = index
-        if index < count or not self._end_packets():
+        if index < count or self._request is not None or not self._end_packets():
             self._stop_reading(STOP_INPUT)
             return False
         return True
@@ -270,6 +283,25 @@ class Connection(Attachment):
         else:
             self._read_on(STOP_INPUT)
         return True
+
+    def _begin_request(self, session: Session, packet: Subscribe | Unsubscribe, until_ns: int) -> None:
+        """Do a first part of a request; it stays in `_request` if that was not all."""
+        request = requests.Request(self, session, packet)
+        if not request.go_on(until_ns):
+            self._request = request
+            self.input.defer(self)
+
+    def go_on(self, until_ns: int) -> bool:
+        request = self._request
+        if request is not None and not request.go_on(until_ns):
+            return False
+        self._request = None
+        return True
+
+    def _leave(self, keep_will: bool) -> None:
+        if self._request is not None:
+            self._request.cancel()
+        super()._leave(keep_will)
 
     def _on_other(self, session: Session, packet: Packet, now_ns: int) -> None:
         if isinstance(packet, Ack):

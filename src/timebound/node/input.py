@@ -4,6 +4,9 @@ Sockets are read as they come, but what they bring is only decoded then. Once a 
 are taken in for at most `turn_ns`; then the loop writes, polls the sockets, and the next turn
 goes on. So a flood that takes long delays nobody by more than a turn before its place is decided.
 
+SUBSCRIBE and UNSUBSCRIBE may take long, too. They get a part of every turn, after the messages, and go
+round where there are several; the packets of the same client that come after wait.
+
 While only one publisher has anything to take in, there is nothing to decide and its packets pass
 straight through. As soon as there are two, all go through the queues of core/wrr.py.
 """
@@ -11,6 +14,7 @@ straight through. As soon as there are two, all go through the queues of core/wr
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import Final
 
 from timebound.core.admission_plan import PAPER_STEP
@@ -34,6 +38,8 @@ MEASURED_ROUNDS_PART: Final = 0.95
 MEASURED_STOPS_PART: Final = 0.001
 # After a message of an advertised flow, a turn goes on for this part of its time at most.
 FLOW_TURNS: Final = 8
+# Requests that take long get this part of a turn's time in each, beyond what messages need.
+REQUEST_TURNS: Final = 2
 ROUND_WEIGHT_NS: Final = 100_000  # what one more in weight stands for
 # Of seconds with enough to measure. Promises should be the same from hour to hour.
 FADE_SECONDS: Final = 300
@@ -63,6 +69,7 @@ class Input:
         self.rounds_meter = Meter()
         self._is_measuring = fixed_ns == 0  # the quantum; rounds are measured in any case
         self._arrivals: list[Publisher] = []
+        self._deferred: deque[Publisher] = deque()
         self._clock_offset_ns = clock_offset_ns
         self._quanta = 0  # since the round began
         self._began_ns = 0  # when this round of reading, taking in and writing began; 0: not yet
@@ -95,6 +102,12 @@ class Input:
             publisher.is_arrived = True
             self._arrivals.append(publisher)
 
+    def defer(self, publisher: Publisher) -> None:
+        """A publisher has a request under way that takes longer; its packets wait until it is done."""
+        publisher.is_arrived = True
+        publisher.is_deferred = True
+        self._deferred.append(publisher)
+
     # --- turns ------------------------------------------------------------------------
 
     def begin(self, now_ns: int) -> None:
@@ -104,6 +117,9 @@ class Input:
 
     def has_more(self) -> bool:
         """Whether the next turn has something to take in, whatever the sockets bring."""
+        return self._has_packets() or len(self._deferred) > 0
+
+    def _has_packets(self) -> bool:
         return len(self._arrivals) > 0 or not self.scheduler.is_empty()
 
     def serve(self) -> None:
@@ -112,7 +128,7 @@ class Input:
         until_ns = now_ns + self.turn_ns
         self.begin(now_ns)
         self.is_contended = not self._is_uncontended()
-        while now_ns < until_ns and self.has_more():
+        while now_ns < until_ns and self._has_packets():
             if not self._is_uncontended():
                 # A part at a time: what is taken in costs time before its place is decided.
                 self._take_in(now_ns)
@@ -121,6 +137,22 @@ class Input:
             if not self.scheduler.is_empty():
                 until_ns = self._serve_queues(now_ns, until_ns)
             now_ns = self.now_ns()
+        if self._deferred:
+            self._serve_deferred()
+
+    def _serve_deferred(self) -> None:
+        """Do a step of the requests under way, and more while the time for them is not over."""
+        until_ns = self.now_ns() + self.turn_ns // REQUEST_TURNS
+        while self._deferred:
+            publisher = self._deferred.popleft()
+            if publisher.go_on(until_ns):
+                publisher.is_deferred = False
+                publisher.is_arrived = False
+                self.arrive(publisher)
+            else:
+                self._deferred.append(publisher)
+            if self.now_ns() >= until_ns:
+                return
 
     def _is_uncontended(self) -> bool:
         """Whether one publisher has packets and nobody else has messages waiting."""
@@ -141,7 +173,7 @@ class Input:
         for publisher in arrivals:
             if publisher.take_in(now_ns):
                 publisher.is_arrived = False
-            else:
+            elif not publisher.is_deferred:
                 self._arrivals.append(publisher)
 
     def _serve_queues(self, now_ns: int, until_ns: int) -> int:

@@ -32,6 +32,7 @@ class Publisher:
     def __init__(self) -> None:
         self.client_input: ClientInput[Arrival] = ClientInput("")
         self.is_arrived = False  # stands in the input's list of those with packets to take in
+        self.is_deferred = False  # stands in its list of those with a long request under way instead
         # Where messages of a topic wait, found once for each topic; and the topics with a contract.
         self.queues: dict[str, InputQueue[Arrival]] = {}
         self.flow_queues: dict[str, InputQueue[Arrival]] = {}
@@ -49,6 +50,10 @@ class Publisher:
     @abstractmethod
     def take_in(self, now_ns: int) -> bool:
         """Put what was read into the input queues; False if some of it has to wait outside."""
+
+    @abstractmethod
+    def go_on(self, until_ns: int) -> bool:
+        """Do a part of the request under way; True if it is done, and the packets after it may follow."""
 
     @abstractmethod
     def has_packets(self) -> bool:

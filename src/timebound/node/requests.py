@@ -1,9 +1,14 @@
-"""The seldom packets of an open connection: SUBSCRIBE, UNSUBSCRIBE, DISCONNECT, AUTH."""
+"""The seldom packets of an open connection: SUBSCRIBE, UNSUBSCRIBE, DISCONNECT, AUTH.
+
+The first two name up to thousands of filters, and each of those may select all that is retained: so they are
+done a part at a time, between which other clients get their turn.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from timebound.core.distribution import Replay
 from timebound.core.session import Session
 from timebound.core.subscription import Subscription
 from timebound.core.topic import check_filter, check_wildcards, level_count, split_share
@@ -29,21 +34,134 @@ if TYPE_CHECKING:
 
 # Of one packet; enough for the reasons of several filters.
 REASON_STRING_LENGTH_MAX: Final = 1_024
+# Nodes of the retained topics looked at between two looks at the clock: some 50 us.
+RETAINED_STEPS: Final = 64
+# In place of a mark: the answer waits for all that was ordered so far, in this turn or earlier ones.
+LATER: Final = -1
 
 
 def handle(connection: Connection, session: Session, packet: Packet, now_ns: int) -> None:
-    """Act on a packet that is neither PUBLISH nor an acknowledgement."""
-    if isinstance(packet, Subscribe):
-        _subscribe(connection, session, packet, now_ns)
-    elif isinstance(packet, Unsubscribe):
-        _unsubscribe(connection, session, packet)
-    elif isinstance(packet, Disconnect):
+    """Act on a packet that is neither PUBLISH nor an acknowledgement, nor a `Request`."""
+    if isinstance(packet, Disconnect):
         _disconnect(connection, session, packet)
     elif isinstance(packet, Auth):
         # MQTT 5, 4.12: a client that named no method in CONNECT must not send AUTH.
         connection.close(ReasonCode.PROTOCOL_ERROR, "AUTH without an authentication method in CONNECT")
     else:
         connection.close(ReasonCode.PROTOCOL_ERROR, f"unexpected {type(packet).__name__.upper()}")
+
+
+class Request:
+    """A SUBSCRIBE or UNSUBSCRIBE under way: a turn does as much of it as there is time for.
+
+    The answer comes when all is done. Meanwhile the client may go, or its session be taken over: then
+    what is left is not done, and nobody was promised anything.
+    """
+
+    def __init__(self, connection: Connection, session: Session, packet: Subscribe | Unsubscribe) -> None:
+        self._connection = connection
+        self._session = session
+        self._packet = packet
+        self._broker = connection.broker
+        self._mark = connection.broker.mark()
+        self._replay: Replay | None = None  # of the last filter that was subscribed to
+        self._codes: list[int] = []
+        self._reasons: list[str] = []
+
+    def go_on(self, until_ns: int) -> bool:
+        """Do one step at least, and more until `until_ns`; True if there is nothing left to do."""
+        connection = self._connection
+        while connection.session is self._session and self._session.connection == connection.number:
+            now_ns = connection.driver.now_ns()
+            if self._replay is not None:
+                if self._broker.go_on(self._replay, RETAINED_STEPS, now_ns):
+                    self._replay = None
+            elif not self._do_next(now_ns):
+                self._answer()
+                return True
+            if connection.driver.now_ns() >= until_ns and not self._is_done():
+                self._mark = LATER
+                return False
+        self.cancel()
+        return True
+
+    def cancel(self) -> None:
+        """The client has gone."""
+        if self._replay is not None:
+            self._broker.stop_replay(self._replay)
+            self._replay = None
+
+    def _is_done(self) -> bool:
+        return self._replay is None and len(self._codes) == len(_filters_of(self._packet))
+
+    def _do_next(self, now_ns: int) -> bool:
+        """Act on the next filter; False if there is none."""
+        packet = self._packet
+        number = len(self._codes)
+        if number == 0 and _is_violated(self._connection, _filters_of(packet)):
+            return True
+        if isinstance(packet, Unsubscribe):
+            if number < len(packet.topic_filters):
+                self._unsubscribe(packet.topic_filters[number], now_ns)
+                return True
+        elif number < len(packet.entries):
+            self._subscribe(packet, packet.entries[number], now_ns)
+            return True
+        return False
+
+    def _subscribe(self, packet: Subscribe, entry: SubscribeEntry, now_ns: int) -> None:
+        connection, session = self._connection, self._session
+        if len(packet.properties.user_properties) > connection.driver.limits.user_properties_max:
+            connection.close(ReasonCode.QUOTA_EXCEEDED, "too many user properties")
+            return
+        if entry.no_local and entry.topic_filter.startswith("$share/"):
+            # MQTT 5, 3.8.3.1
+            connection.close(ReasonCode.PROTOCOL_ERROR, "no local on a shared subscription")
+            return
+        try:
+            subscription = _make_subscription(connection, session, packet, entry)
+        except FilterError as error:
+            self._refuse(ReasonCode.TOPIC_FILTER_INVALID, str(error))
+            return
+        except ProtocolError as error:
+            self._refuse(error.reason_code, str(error))
+            return
+        code, self._replay = self._broker.begin_subscribe(session, subscription, now_ns)
+        if code < 0x80:
+            self._codes.append(code)
+        elif code == ReasonCode.NOT_AUTHORIZED:
+            text = f"subscribing to {entry.topic_filter!r} is not allowed"
+            self._refuse(code, f"{Reason.NOT_AUTHORIZED.value}: {text}")
+        else:
+            limit = self._broker.limit_reached(session, subscription)
+            self._refuse(code, f"{Reason.QUOTA.value}: {limit} is reached at {entry.topic_filter!r}")
+
+    def _unsubscribe(self, topic_filter: str, now_ns: int) -> None:
+        try:
+            check_filter(topic_filter)
+        except FilterError as error:
+            self._refuse(ReasonCode.TOPIC_FILTER_INVALID, str(error))
+        else:
+            self._codes.append(self._broker.unsubscribe(self._session, topic_filter, now_ns))
+
+    def _refuse(self, code: int, reason: str) -> None:
+        self._codes.append(code)
+        self._reasons.append(reason)
+
+    def _answer(self) -> None:
+        packet = self._packet
+        answer: Suback | Unsuback
+        hints: list[str] = []
+        if isinstance(packet, Subscribe):
+            answer = Suback(packet.packet_id, self._codes)
+            for reason in self._reasons:
+                self._connection.note(f"subscription: {reason}")
+            hints = subscribe_hints(packet.properties.user_properties)
+            for hint in hints:
+                self._connection.hint(f"subscription: {hint}")
+        else:
+            answer = Unsuback(packet.packet_id, self._codes)
+        _answer(self._connection, self._session, answer, self._reasons + hints, self._mark)
 
 
 def topic_fault(topic: str, length_max: int, levels_max: int) -> str:
@@ -57,39 +175,10 @@ def topic_fault(topic: str, length_max: int, levels_max: int) -> str:
     return ""
 
 
-def _subscribe(connection: Connection, session: Session, packet: Subscribe, now_ns: int) -> None:
-    mark = connection.broker.mark()
-    codes: list[int] = []
-    reasons: list[str] = []
-    if len(packet.properties.user_properties) > connection.driver.limits.user_properties_max:
-        connection.close(ReasonCode.QUOTA_EXCEEDED, "too many user properties")
-        return
-    if _is_violated(connection, [entry.topic_filter for entry in packet.entries]):
-        return
-    for entry in packet.entries:
-        if entry.no_local and entry.topic_filter.startswith("$share/"):
-            # MQTT 5, 3.8.3.1
-            connection.close(ReasonCode.PROTOCOL_ERROR, "no local on a shared subscription")
-            return
-        try:
-            subscription = _make_subscription(connection, session, packet, entry)
-        except FilterError as error:
-            codes.append(ReasonCode.TOPIC_FILTER_INVALID)
-            reasons.append(str(error))
-        except ProtocolError as error:
-            codes.append(error.reason_code)
-            reasons.append(str(error))
-        else:
-            code = connection.broker.subscribe(session, subscription, now_ns)
-            codes.append(code)
-            if code >= 0x80:
-                reasons.append(_refusal(code, entry.topic_filter))
-    for reason in reasons:
-        connection.note(f"subscription: {reason}")
-    hints = subscribe_hints(packet.properties.user_properties)
-    for hint in hints:
-        connection.hint(f"subscription: {hint}")
-    _answer(connection, session, Suback(packet.packet_id, codes), reasons + hints, mark)
+def _filters_of(packet: Subscribe | Unsubscribe) -> list[str]:
+    if isinstance(packet, Unsubscribe):
+        return packet.topic_filters
+    return [entry.topic_filter for entry in packet.entries]
 
 
 def _is_violated(connection: Connection, topic_filters: list[str]) -> bool:
@@ -163,29 +252,6 @@ def _make_subscription(
     except FilterError as error:
         reason = f"property 'where': {error}"
         raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, reason) from error
-
-
-def _refusal(code: int, topic_filter: str) -> str:
-    if code == ReasonCode.NOT_AUTHORIZED:
-        return f"{Reason.NOT_AUTHORIZED.value}: subscribing to {topic_filter!r} is not allowed"
-    return f"{Reason.QUOTA.value}: subscriptions_per_client_max is reached at {topic_filter!r}"
-
-
-def _unsubscribe(connection: Connection, session: Session, packet: Unsubscribe) -> None:
-    mark = connection.broker.mark()
-    codes: list[int] = []
-    reasons: list[str] = []
-    if _is_violated(connection, packet.topic_filters):
-        return
-    for topic_filter in packet.topic_filters:
-        try:
-            check_filter(topic_filter)
-        except FilterError as error:
-            codes.append(ReasonCode.TOPIC_FILTER_INVALID)
-            reasons.append(str(error))
-        else:
-            codes.append(connection.broker.unsubscribe(session, topic_filter, connection.driver.now_ns()))
-    _answer(connection, session, Unsuback(packet.packet_id, codes), reasons, mark)
 
 
 def _disconnect(connection: Connection, session: Session, packet: Disconnect) -> None:

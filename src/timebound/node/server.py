@@ -348,6 +348,7 @@ def _core_limits(limits: Limits) -> BrokerLimits:
         limits.retained_bytes_max,
         limits.session_expiry_max_s,
         limits.will_delay_max_s,
+        limits.filter_cost_per_client_max,
     )
 
 
