@@ -132,8 +132,8 @@ def test_the_cost_of_filters_counts_searches_once_for_each_text() -> None:
 
     session.add_subscription(wanted("a", "x = 1 AND text LIKE '%a%'"))
     assert session.filter_cost == 2 + 64
-    assert session.cost_with(wanted("b", "x = 1 AND text LIKE '%a%'")) == 4 + 64
-    assert session.cost_with(wanted("a", "x = 1")) == 1  # in its place
+    assert session.sums_with(wanted("b", "x = 1 AND text LIKE '%a%'")) == (4 + 64, 0)
+    assert session.sums_with(wanted("a", "x = 1")) == (1, 0)  # in its place
     session.add_subscription(wanted("b", "x = 1 AND text LIKE '%a%'"))
     session.add_subscription(wanted("c", "y = 1"))
     assert session.filter_cost == 5 + 64

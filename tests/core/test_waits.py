@@ -12,10 +12,10 @@ from timebound.core.limits import BrokerLimits
 from timebound.core.message import Delivery, Message
 from timebound.core.session import Session
 from timebound.core.subscription import MICRO, UserProperties
-from timebound.core.waits import EVERY_TOPIC, TIMERS_MAX, WATCHDOG_TOPIC
+from timebound.core.waits import EVERY_TOPIC, TICKS_MAX, TIMERS_MAX, WATCHDOG_TOPIC
 from timebound.errors import ProtocolError
 from timebound.node.translate import to_subscription
-from timebound.units import SECOND
+from timebound.units import MILLISECOND, SECOND
 
 ANY_BYTES = 1 << 20
 
@@ -228,3 +228,52 @@ def test_bad_terms_are_refused_with_what_would_be_right(terms: UserProperties, m
 
     assert caught.value.reason_code == 0x83
     assert message in str(caught.value)
+
+
+def test_timers_of_one_client_do_not_delay_those_of_another() -> None:
+    scene = Scene()
+    for number in range(10 * TICKS_MAX):
+        scene.subscribe(f"t/{number}", ("every", "10ms"))
+    other = scene._connect("other", 3)
+    terms = to_subscription("other", "o", 0, False, False, 0, 0, (("every", "11ms"),))
+    assert scene.broker.subscribe(other, terms, scene.now_ns) == 0
+
+    scene.now_ns += 20 * MILLISECOND  # all are due, those of the other client last
+    scene.broker.wake(scene.now_ns)
+
+    assert len(scene.taken()) == TICKS_MAX - 1
+    assert len(scene.broker.take_deliveries(other, ANY_BYTES, scene.now_ns)) == 1
+    assert scene.broker.next_wakeup_ns() == 0  # there is more
+
+
+def test_ticks_that_wait_are_counted_as_missed_not_made_up_for() -> None:
+    scene = Scene()
+    for number in range(3 * TICKS_MAX):
+        scene.subscribe(f"t/{number}", ("every", "10ms"))
+    scene.now_ns += 10 * MILLISECOND
+    scene.broker.wake(scene.now_ns)
+    scene.taken()
+
+    scene.now_ns += 1_000 * MILLISECOND
+    scene.broker.wake(scene.now_ns)
+
+    # A tick of every subscription still has to come, and none of them twice.
+    fields = [json.loads(delivery.message.payload) for delivery in scene.taken()]
+    assert len(fields) == TICKS_MAX
+    assert {one["missed"] for one in fields} == {100}
+
+
+def test_a_timer_in_line_is_nobodys_once_its_subscription_has_ended() -> None:
+    scene = Scene()
+    for number in range(2 * TICKS_MAX):
+        scene.subscribe(f"t/{number}", ("every", "10ms"))
+    scene.now_ns += 10 * MILLISECOND
+    scene.broker.wake(scene.now_ns)
+    scene.taken()
+
+    for number in range(2 * TICKS_MAX):
+        scene.broker.unsubscribe(scene.subscriber, f"t/{number}")
+    scene.subscribe("new", ("every", "1s"))  # with a timer that stands in line for another
+
+    assert scene.wait(0.99) == []
+    assert topics(scene.wait(0.02)) == [EVERY_TOPIC]

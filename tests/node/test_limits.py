@@ -20,6 +20,8 @@ subscriptions_per_client_max = 2
 topic_length_max = 30
 topic_levels_max = 4
 filter_length_max = 20
+filter_cost_per_client_max = 100
+ticks_per_second_max = 20
 queue_messages_per_client_max = 5
 packet_size_max = 2048
 topic_alias_max = 2
@@ -105,6 +107,26 @@ def test_packet_rate_is_counted_per_client(limited: BrokerProcess) -> None:
         assert packets[-1].reason_code == 0x96
         assert "packets_per_second_max" in (packets[-1].properties.reason_string or "")
         calm.expect_silence()
+
+
+def test_filters_that_cost_too_much_together_are_refused(limited: BrokerProcess) -> None:
+    with join(limited.port) as peer:
+        assert peer.subscribe("a", "b", user_properties=[("where", "t LIKE '%x%'")]).reason_codes == [0, 0]
+        suback = peer.subscribe("b", user_properties=[("where", "t LIKE '%y%'")])
+        assert suback.reason_codes == [0x97]
+        assert "quota: filter_cost_per_client_max is reached at 'b'" in (
+            suback.properties.reason_string or ""
+        )
+        peer.unsubscribe("a")
+        assert peer.subscribe("b", user_properties=[("where", "t LIKE '%y%'")]).reason_codes == [0]
+
+
+def test_timers_that_tick_too_often_together_are_refused(limited: BrokerProcess) -> None:
+    with join(limited.port) as peer:
+        assert peer.subscribe("a", user_properties=[("watchdog", "100ms")]).reason_codes == [0]
+        suback = peer.subscribe("b", user_properties=[("every", "90ms")])
+        assert suback.reason_codes == [0x97]
+        assert "quota: ticks_per_second_max is reached at 'b'" in (suback.properties.reason_string or "")
 
 
 def test_subscriptions_beyond_the_maximum_are_refused_one_by_one(limited: BrokerProcess) -> None:

@@ -37,7 +37,7 @@ from timebound.core.stats import Counters, Statistics
 from timebound.core.subscription import Subscription
 from timebound.core.tap import Tap
 from timebound.core.topic import split_share
-from timebound.core.waits import Waits
+from timebound.core.waits import TIMERS_MAX, Waits
 from timebound.records import Reason
 
 # MQTT 5 reason codes that the broker itself decides on (2.4).
@@ -48,6 +48,7 @@ NOT_AUTHORIZED: Final = 0x87
 SESSION_TAKEN_OVER: Final = 0x8E
 PACKET_ID_NOT_FOUND: Final = 0x92
 QUOTA_EXCEEDED: Final = 0x97
+SECONDS_PER_HOUR: Final = 3_600
 
 
 class Close:
@@ -198,8 +199,8 @@ class Broker:
         old = session.subscriptions.get(topic_filter)
         if self.limit_reached(session, subscription):
             return QUOTA_EXCEEDED, None
-        if not self._waits.start(subscription, now_ns):
-            return QUOTA_EXCEEDED, None
+        is_waiting = self._waits.start(subscription, now_ns)
+        assert is_waiting, "the limits leave timers for it"
         if old is not None:
             self._index.remove(old)
             self._waits.stop(old)
@@ -230,9 +231,14 @@ class Broker:
         is_new = subscription.topic_filter not in session.subscriptions
         if is_new and len(session.subscriptions) >= limits.subscriptions_per_client_max:
             return "subscriptions_per_client_max"
-        has_cost = subscription.predicate is not None
-        if has_cost and session.cost_with(subscription) > limits.filter_cost_per_client_max:
-            return "filter_cost_per_client_max"
+        if subscription.predicate is not None or subscription.ticks_per_hour:
+            cost, ticks = session.sums_with(subscription)
+            if cost > limits.filter_cost_per_client_max:
+                return "filter_cost_per_client_max"
+            if ticks > limits.ticks_per_second_max * SECONDS_PER_HOUR:
+                return "ticks_per_second_max"
+            if not self._waits.has_timers(subscription):
+                return f"the broker's number of timers ({TIMERS_MAX})"
         return ""
 
     def unsubscribe(self, session: Session, topic_filter: str, now_ns: int) -> int:

@@ -16,11 +16,14 @@ from typing import Final
 from mypy_extensions import i64
 
 from timebound.core.timers import Timer, TimerHeap
+from timebound.units import SECOND
 
 # Each leaf and each timer of a tree owns one bit of a 64-bit mask.
 SIGNALS_MAX: Final = 62
 # The tree is walked by recursion; nobody can read a deeper one anyway.
 DEPTH_MAX: Final = 8
+
+HOUR: Final = 3_600 * SECOND
 
 EVERY: Final = "every"
 WATCHDOG: Final = "watchdog"
@@ -359,6 +362,17 @@ class _Cursor:
         taken = self.bit
         self.bit = taken << 1
         return taken
+
+
+def ticks_per_hour(dependency: Dependency) -> int:
+    """How often the timers of a dependency come due, if nothing keeps the watchdogs quiet."""
+    if isinstance(dependency, Every):
+        return HOUR // dependency.period_ns
+    if isinstance(dependency, Watchdog):
+        return HOUR // dependency.timeout_ns + ticks_per_hour(dependency.part)
+    if isinstance(dependency, (AnyOf, AllOf)):
+        return sum([ticks_per_hour(part) for part in dependency.parts])
+    return 0
 
 
 def _mask_of(children: list[_Node]) -> i64:

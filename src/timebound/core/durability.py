@@ -9,9 +9,13 @@ Messages that a journal keeps are no orders, but replies to them wait in the sam
 
 from __future__ import annotations
 
+from typing import Final
+
 from timebound.core.effects import StoreOrder
 from timebound.core.message import Delivery
 from timebound.core.session import ReadyList, Reply, Session
+
+ALL_SO_FAR: Final = -1  # in place of a mark: whatever was ordered until now, in this batch or before
 
 
 class Held:
@@ -67,8 +71,12 @@ class Durability:
         return not self._orders and not self._unfinished
 
     def reply(self, session: Session, reply: Reply, mark: int) -> None:
-        """Answer the session: now, or after the orders added since `mark` are on disk."""
-        if session.held == 0 and self.mark() == mark:
+        """Answer the session: now, or after the orders added since `mark` are on disk.
+
+        A mark is good for the batch in which it was taken; ALL_SO_FAR stands for one of an earlier batch.
+        """
+        is_free = self.is_settled() if mark == ALL_SO_FAR else self.mark() == mark
+        if session.held == 0 and is_free:
             session.replies.append(reply)
             self._ready.add(session)
         else:

@@ -20,6 +20,7 @@ class BrokerLimits:
         "retained_messages_max",
         "session_expiry_max_s",
         "subscriptions_per_client_max",
+        "ticks_per_second_max",
         "will_delay_max_s",
     )
 
@@ -35,6 +36,7 @@ class BrokerLimits:
         session_expiry_max_s: int = SESSION_NEVER_EXPIRES_S,
         will_delay_max_s: int = SESSION_NEVER_EXPIRES_S,
         filter_cost_per_client_max: int = 1_000_000_000,
+        ticks_per_second_max: int = 1_000_000,
     ) -> None:
         self.queue_bytes_per_client_max = queue_bytes_per_client_max
         self.queue_messages_per_client_max = queue_messages_per_client_max
@@ -46,3 +48,4 @@ class BrokerLimits:
         self.session_expiry_max_s = session_expiry_max_s
         self.will_delay_max_s = will_delay_max_s
         self.filter_cost_per_client_max = filter_cost_per_client_max
+        self.ticks_per_second_max = ticks_per_second_max  # of one client's timers

@@ -86,6 +86,7 @@ class Session:
         "send_quota",
         "subscriptions",
         "ticks",
+        "ticks_per_hour",
         "timed_subscriptions",
         "user",
         "waiting",
@@ -101,6 +102,7 @@ class Session:
         self.expires_ns = 0  # when it ends, while not connected; 0 = never
         self.subscriptions: dict[str, Subscription] = {}  # changed by the two methods below alone
         self.timed_subscriptions = 0  # of them, with a deadline or `keep=last`
+        self.ticks_per_hour = 0  # of their timers
         self.filter_cost = 0  # of their content filters, in plain tests
         self.filters: dict[str, int] = {}  # texts of content filters, and how many subscriptions have them
         self.inbound: dict[int, bool] = {}  # packet ids of QoS 2 messages not yet released
@@ -143,22 +145,23 @@ class Session:
             self._count(subscription, -1)
         return subscription
 
-    def cost_with(self, subscription: Subscription) -> int:
-        """What all content filters would cost with one more subscription, or another in its place."""
+    def sums_with(self, subscription: Subscription) -> tuple[int, int]:
+        """What `filter_cost` and `ticks_per_hour` would be with a subscription, be it new or another."""
         old = self.subscriptions.get(subscription.topic_filter)
         if old is not None:
             self._count(old, -1)
         self._count(subscription, 1)
-        cost = self.filter_cost
+        sums = (self.filter_cost, self.ticks_per_hour)
         self._count(subscription, -1)
         if old is not None:
             self._count(old, 1)
-        return cost
+        return sums
 
     def _count(self, subscription: Subscription, change: int) -> None:
         """Let the sums over all subscriptions follow one that comes (1) or goes (-1)."""
         if subscription.is_timed():
             self.timed_subscriptions += change
+        self.ticks_per_hour += change * subscription.ticks_per_hour
         predicate = subscription.predicate
         if predicate is None:
             return
@@ -209,6 +212,7 @@ class Session:
         assert self.cost_bytes == cost + entries * ENTRY_COST
         assert self.send_quota <= self.receive_maximum
         assert self.timed_subscriptions == sum(one.is_timed() for one in self.subscriptions.values())
+        assert self.ticks_per_hour == sum(one.ticks_per_hour for one in self.subscriptions.values())
         predicates = [one.predicate for one in self.subscriptions.values() if one.predicate is not None]
         shared = {predicate.text: predicate.cost.shared for predicate in predicates}
         assert self.filter_cost == sum(one.cost.each for one in predicates) + sum(shared.values())

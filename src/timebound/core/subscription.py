@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from timebound.core.correlation import Correlator, Dependency
+from timebound.core.correlation import Correlator, Dependency, ticks_per_hour
 from timebound.core.predicate import Predicate
 from timebound.core.topic import is_own_topic, split_share
 from timebound.core.trace_kind import TraceReader
@@ -46,6 +46,7 @@ class Subscription:
         "qos",
         "retain_as_published",
         "retain_handling",
+        "ticks_per_hour",
         "topic_filter",
         "trace_reader",
         "user_properties",
@@ -93,6 +94,7 @@ class Subscription:
         self.notify_missed = notify_missed  # tell the session about what it did not get
         self.dependency = dependency  # what it waits for (`waits.py`); None: every message at once
         self.watchdog_ns = watchdog_ns
+        self.ticks_per_hour = 0 if dependency is None else ticks_per_hour(dependency)
         self.correlator: Correlator | None = None  # the wait under way, while subscribed
         self.trace_reader: TraceReader | None = None  # for the trace: of its latest record
         self.free_terms: Subscription | None = None  # see `free`

@@ -9,6 +9,7 @@ are matched to the leaves, and what comes due is turned into messages.
 from __future__ import annotations
 
 import json
+from collections import deque
 from typing import Final, cast
 
 from timebound.core.correlation import (
@@ -29,6 +30,11 @@ from timebound.units import MILLISECOND
 
 # Timers of all subscriptions together; allocated when the first is asked for, about 1.5 MB.
 TIMERS_MAX: Final = 16_384
+# Ticks that one call gives out: under a millisecond. What came due beyond waits for the next, which the
+# shell makes after it has looked after everybody else; ticks missed meanwhile are counted, not made up for.
+TICKS_MAX: Final = 32
+# Timers that one call puts in line, which costs little: as many as one client may have subscriptions.
+LINED_UP_MAX: Final = 1_024
 WATCHDOG_TOPIC: Final = "$timebound/watchdog"
 EVERY_TOPIC: Final = "$timebound/every"
 
@@ -55,13 +61,33 @@ class Due:
         self.messages = messages
 
 
+class Tick:
+    """A timer that came due, and whose it was then."""
+
+    __slots__ = ("correlator", "subscription", "timer")
+
+    def __init__(self, subscription: Subscription, correlator: Correlator, timer: Timer) -> None:
+        self.subscription = subscription
+        self.correlator = correlator
+        self.timer = timer
+
+
 class Waits:
     """All running waits of one broker, and their timers."""
 
-    __slots__ = ("_heap",)
+    __slots__ = ("_heap", "_lines")
 
     def __init__(self) -> None:
         self._heap: TimerHeap | None = None
+        # Timers that came due, by client: they take turns, so many timers of one do not delay another's.
+        self._lines: dict[str, deque[Tick]] = {}
+
+    def has_timers(self, subscription: Subscription) -> bool:
+        """Whether there are timers enough to begin to wait."""
+        dependency = subscription.dependency
+        if dependency is None or self._heap is None:
+            return True
+        return self._heap.available() >= Correlator(dependency).timer_count
 
     def start(self, subscription: Subscription, now_ns: int) -> bool:
         """Begin to wait; False, and nothing changed, if there are no timers left."""
@@ -97,21 +123,43 @@ class Waits:
         return _as_messages(complete, subscription, now_ns) if complete is not None else []
 
     def wake(self, now_ns: int) -> list[Due]:
-        """What the timers that came due have to say."""
+        """What timers that came due have to say, some of them; `next_wakeup_ns` tells if there are more."""
+        self._line_up(now_ns)
         found: list[Due] = []
-        heap = self._heap
-        while heap is not None:
-            timer: Timer | None = heap.pop_expired(now_ns)
-            if timer is None:
+        for _ in range(TICKS_MAX):
+            if not self._lines:
                 break
-            subscription = cast(Subscription, timer.owner)
-            assert subscription.correlator is not None
-            complete = subscription.correlator.expire(timer, now_ns)
+            client_id = next(iter(self._lines))
+            line = self._lines.pop(client_id)
+            tick = line.popleft()
+            if line:
+                self._lines[client_id] = line  # behind the others
+            subscription, correlator = tick.subscription, tick.correlator
+            if subscription.correlator is not correlator:
+                continue  # it was ended meanwhile, and its timer may be somebody else's
+            complete = correlator.expire(tick.timer, now_ns)
             if complete is not None:
                 found.append(Due(subscription, _as_messages(complete, subscription, now_ns)))
         return found
 
+    def _line_up(self, now_ns: int) -> None:
+        heap = self._heap
+        if heap is None:
+            return
+        for _ in range(LINED_UP_MAX):
+            timer = heap.pop_expired(now_ns)
+            if timer is None:
+                return
+            subscription = cast(Subscription, timer.owner)
+            assert subscription.correlator is not None
+            line = self._lines.get(subscription.client_id)
+            if line is None:
+                line = self._lines[subscription.client_id] = deque()
+            line.append(Tick(subscription, subscription.correlator, timer))
+
     def next_wakeup_ns(self) -> int | None:
+        if self._lines:
+            return 0  # as soon as everybody else was looked after
         return self._heap.next_due_ns() if self._heap is not None else None
 
 

@@ -36,6 +36,9 @@ CLOSED: Final = 3
 # Written in one turn to a connection that takes it all, part by part. More than is read in a turn from
 # many publishers at once, or what comes in would pile up here.
 FLUSH_BYTES_MAX: Final = 4 * 1024 * 1024
+# A request that takes some more turns is answered before what it brings, if it takes no more than these:
+# SUBACK before what is retained, as clients are used to. What takes longer is not held up by it.
+HELD_TURNS_MAX: Final = 16
 # Answers that may pile up for a client that does not read them, before it is no longer read.
 UNREAD_REPLIES_MAX: Final = 1_000
 # A client that was told to go and does not read the news is cut off after this.
@@ -72,6 +75,7 @@ class Attachment(Publisher):
         self._opened_ns = 0
         self._is_paused = False
         self._stops = 0
+        self._held_turns = 0  # so many more, deliveries wait for the answer to a request under way
         self._silence_max_ns = int(driver.limits.connect_timeout_s * SECOND)
         self._last_heard_ns = 0
         self.neighbour: NeighbourLink | None = None  # instead of a session, where the peer is a broker
@@ -103,6 +107,10 @@ class Attachment(Publisher):
                 meter.written(now_ns)
             budget = meter.budget()
             ahead_ns = meter.ahead_ns()
+            parts = 1
+        if self._held_turns > 0:
+            self._held_turns -= 1
+            budget = 0
             parts = 1
         while parts > 0:
             parts -= 1

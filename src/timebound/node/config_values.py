@@ -495,6 +495,12 @@ class Limits:
         "a search of a text (`LIKE`, `CONTAINS`) counts 64 and more",
         minimum=1,
     )
+    ticks_per_second_max: int = setting(
+        "count",
+        1_000,
+        "`every` and `watchdog` of all subscriptions of a client; each tick is a message of the broker's",
+        minimum=1,
+    )
     queue_bytes_per_client_max: int = setting(
         "size",
         16 * MEBIBYTE,

@@ -24,6 +24,7 @@ from timebound.node import control, neighbour_accept, requests
 from timebound.node.attachment import (
     CLOSED,
     DECIDING,
+    HELD_TURNS_MAX,
     NEW,
     OPEN,
     STOP_INPUT,
@@ -289,6 +290,7 @@ class Connection(Attachment):
         request = requests.Request(self, session, packet)
         if not request.go_on(until_ns):
             self._request = request
+            self._held_turns = HELD_TURNS_MAX
             self.input.defer(self)
 
     def go_on(self, until_ns: int) -> bool:
@@ -296,6 +298,7 @@ class Connection(Attachment):
         if request is not None and not request.go_on(until_ns):
             return False
         self._request = None
+        self._held_turns = 0
         return True
 
     def _leave(self, keep_will: bool) -> None:

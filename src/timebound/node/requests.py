@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from timebound.core.distribution import Replay
+from timebound.core.durability import ALL_SO_FAR
 from timebound.core.session import Session
 from timebound.core.subscription import Subscription
 from timebound.core.topic import check_filter, check_wildcards, level_count, split_share
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
 REASON_STRING_LENGTH_MAX: Final = 1_024
 # Nodes of the retained topics looked at between two looks at the clock: some 50 us.
 RETAINED_STEPS: Final = 64
-# In place of a mark: the answer waits for all that was ordered so far, in this turn or earlier ones.
-LATER: Final = -1
+NOTHING: Final = -2  # in place of a mark: the answer depends on no order
 
 
 def handle(connection: Connection, session: Session, packet: Packet, now_ns: int) -> None:
@@ -80,7 +80,8 @@ class Request:
                 self._answer()
                 return True
             if connection.driver.now_ns() >= until_ns and not self._is_done():
-                self._mark = LATER
+                # What a session that is not stored asks for is no order; else all of it must be on disk.
+                self._mark = ALL_SO_FAR if self._session.is_durable else NOTHING
                 return False
         self.cancel()
         return True
@@ -161,7 +162,8 @@ class Request:
                 self._connection.hint(f"subscription: {hint}")
         else:
             answer = Unsuback(packet.packet_id, self._codes)
-        _answer(self._connection, self._session, answer, self._reasons + hints, self._mark)
+        mark = self._broker.mark() if self._mark == NOTHING else self._mark
+        _answer(self._connection, self._session, answer, self._reasons + hints, mark)
 
 
 def topic_fault(topic: str, length_max: int, levels_max: int) -> str:

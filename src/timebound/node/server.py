@@ -349,6 +349,7 @@ def _core_limits(limits: Limits) -> BrokerLimits:
         limits.session_expiry_max_s,
         limits.will_delay_max_s,
         limits.filter_cost_per_client_max,
+        limits.ticks_per_second_max,
     )
 
 
