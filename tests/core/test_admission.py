@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from timebound.core.admission import SEARCH_MAX, Admission
+from timebound.core.admission import CHANGES_MAX, SEARCH_MAX, Admission
 from timebound.core.bounds import UNBOUNDED
 from timebound.core.cells import ORDERS
 from timebound.core.offers import Contract, Policer, rate_of
@@ -119,6 +119,26 @@ class TestAdvertise:
 
         assert decision.reason == "flow 't' of client 'b' is one too many (flows_max=1)"
         assert plan.advertise(contract("a", "t", burst=2), now_ns=0).accepted
+
+    def test_few_weights_change_at_a_time(self) -> None:
+        # Each layout that still counts makes every answer longer: a hundred took a third of a second.
+        plan = admission()
+        for number in range(CHANGES_MAX + 1):
+            assert plan.advertise(contract("c", str(number), interval_ns=1_000 * MS), now_ns=0).accepted
+        for number in range(CHANGES_MAX):
+            raised = contract("c", str(number), weight=2, interval_ns=1_000 * MS)
+            assert plan.advertise(raised, now_ns=0).accepted
+        last = contract("c", str(CHANGES_MAX), weight=2, interval_ns=1_000 * MS)
+
+        decision = plan.advertise(last, now_ns=0)
+        assert not decision.accepted
+        assert decision.reason.startswith(
+            f"flow '{CHANGES_MAX}' of client 'c' cannot raise its topic's weight"
+        )
+
+        for name in plan.unsettled():
+            plan.settle(name, 0)
+        assert plan.advertise(last, now_ns=1_000 * MS).accepted
 
     def test_background_that_would_break_a_promise_is_refused(self) -> None:
         plan = admission()

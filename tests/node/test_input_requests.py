@@ -12,13 +12,16 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import BrokerProcess, StartBroker
+from tests.node.doubles import Build
 from tests.peer import Peer, join
 
 from timebound import Client
 from timebound.client.refusals import PublishRefused
 from timebound.errors import ProtocolError
 from timebound.node.input_requests import read_contract
-from timebound.wire.packets import Ack, Publish
+from timebound.units import SECOND
+from timebound.wire.packets import Ack, Connect, Publish, make_publish
+from timebound.wire.properties import Properties
 
 ADVERTISE = "$timebound/advertise/"
 # A fixed quantum: what is promised must not depend on how busy the machine is.
@@ -287,3 +290,59 @@ def test_rate_is_rounded_to_the_faster_side() -> None:
     assert read_contract("c", "t", [("rate", "3")], 1).interval_ns == 333_333_333
     with pytest.raises(ProtocolError, match="given twice"):
         read_contract("c", "t", [("rate", "3"), ("rate", "3")], 1)
+
+
+def test_one_client_cannot_take_all_flows_nor_ask_all_the_time(start_broker: StartBroker) -> None:
+    config = '[input]\nquantum_time = "10us"\nflows_per_client_max = 3\nadvertisements_per_second_max = 1\n'
+    broker = start_broker(config)
+    with join(broker.port) as greedy, join(broker.port) as other:
+        for number in range(3):
+            code, _ = ask(greedy, f"$timebound/advertise/g/{number}", period="1s")
+            assert code == 0
+        code, reason = ask(greedy, "$timebound/advertise/g/3", period="1s")
+        assert code == 0x97
+        assert reason.endswith("is one too many (flows_per_client_max=3)")
+
+        # Four were allowed at once; a second brings another one, so of ten more one or a few at most.
+        answers = [ask(greedy, "$timebound/advertise/g/0", period="1s") for _ in range(10)]
+        assert answers[-1] == (0x97, "quota: advertisements_per_second_max is reached; ask again later")
+
+        assert ask(greedy, "$timebound/advertise/g/0")[0] == 0  # giving back is always allowed
+        assert ask(other, "$timebound/advertise/o", period="1s")[0] == 0
+
+
+async def test_requests_of_all_clients_have_a_share_of_the_time(build: Build) -> None:
+    house = build()
+    connection, transport = house.open(Connect("c"))
+    terms = Properties()
+    terms.user_properties = [("period", "1s")]
+    asking = make_publish(ADVERTISE + "t", b"", 1, packet_id=1, properties=terms)
+    house.send(connection, asking)
+    house.driver.turn()
+    house.driver.input.flows.allowance.take(3 * SECOND)  # as if requests had taken so long
+
+    house.send(connection, asking)
+    house.send(connection, make_publish(ADVERTISE + "t", b"", 1, packet_id=2))  # gives it back
+    house.driver.turn()
+
+    [first, second, third] = [packet for packet in transport.packets() if isinstance(packet, Ack)]
+    assert first.reason_code == 0
+    assert second.reason_code == 0x97
+    assert second.reason_string == "quota: advertising_percent_max is reached; ask again later"
+    assert third.reason_code == 0
+    assert house.driver.input.flows.admission.flow_count() == 0
+
+
+async def test_bounds_that_change_often_are_published_later(build: Build) -> None:
+    house = build()
+    connection, _ = house.open(Connect("c"))
+    terms = Properties()
+    terms.user_properties = [("period", "1s")]
+    for number in range(5):
+        house.send(connection, make_publish(f"{ADVERTISE}{number}", b"", 1, packet_id=1, properties=terms))
+        house.driver.turn()
+        house.driver.input.flows.reported_ns = house.driver.now_ns()  # just now
+
+    rows = json.loads(house.broker.retained_payload("$SYS/broker/bounds"))["rows"]
+    assert len(rows) == 1
+    assert house.driver.input.flows.is_report_due

@@ -22,10 +22,21 @@ from typing import Final
 from timebound.core.admission_plan import WEIGHT_DEFAULT, Layout, Plan, Planned, Released
 from timebound.core.bounds import NEVER, OUTSIDE, UNBOUNDED, Bound, Rotation, flow_bound
 from timebound.core.cells import EVEN, WEIGHT_MAX, check_order, check_weight
-from timebound.core.offers import Contract, Decision, Offer, accept, refuse, refuse_full, refuse_share
+from timebound.core.offers import (
+    Contract,
+    Decision,
+    Offer,
+    accept,
+    refuse,
+    refuse_change,
+    refuse_full,
+    refuse_share,
+)
 
 # Each advertisement looks at every flow, while messages wait: docs/bounds.md has the times.
 FLOWS_MAX: Final = 1_000
+# Layouts that no longer are in force and still count: every answer looks at all flows for each of them.
+CHANGES_MAX: Final = 4
 # Cells and flows looked at in search of an offer, after which what was found has to do.
 SEARCH_MAX: Final = 100_000
 # An offered period is this near to the shortest that would fit: 1/1024.
@@ -162,7 +173,9 @@ class Admission:
         self._begin(now_ns)
         is_new = self.contract(contract.client, contract.topic) is None
         if is_new and self._flow_count >= self.flows_max:
-            return refuse_full(contract, self.flows_max)
+            return refuse_full(contract, "flows_max", self.flows_max)
+        if self._plan.raises(contract) and self._plan.change_count() >= CHANGES_MAX:
+            return refuse_change(contract, CHANGES_MAX)
         taken = self.share_taken(contract)
         # A little more than nothing for sums of fractions: what was offered must fit.
         if taken + self._share_of(contract) > self.reserved + 1e-9:
@@ -467,6 +480,8 @@ class Admission:
         is_own = broken is contract
         planned = self.weight(contract.topic)
         asked = max(contract.weight or WEIGHT_DEFAULT, planned)
+        if is_own and planned and self._plan.change_count() >= CHANGES_MAX:
+            return 0
         direction = 1 if is_own else -1
         farthest = WEIGHT_MAX - asked if is_own else asked - max(1, planned)
         miss = max(0, direction * (self._weight_at_best(contract, broken) - asked))

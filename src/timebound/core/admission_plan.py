@@ -93,6 +93,15 @@ class Plan:
                 return True
         return False
 
+    def change_count(self) -> int:
+        """Return how many layouts still count that are no longer in force."""
+        return sum([len(topic.past) for topic in self.topics.values()])
+
+    def raises(self, contract: Contract) -> bool:
+        """Tell whether a flow would change the weight of its topic."""
+        topic = self.topics.get(contract.topic)
+        return topic is not None and contract.weight > topic.layout.weight
+
     def rotation(self, pure: dict[str, Layout], is_settled: bool = False) -> Rotation:
         """Return the cycle of all topics in their order, and after them of what still counts.
 

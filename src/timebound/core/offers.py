@@ -187,8 +187,14 @@ def refuse(
     return decision
 
 
-def refuse_full(contract: Contract, flows_max: int) -> Decision:
-    return Decision(False, UNBOUNDED, f"{_name(contract)} is one too many (flows_max={flows_max})")
+def refuse_full(contract: Contract, limit: str, count_max: int) -> Decision:
+    return Decision(False, UNBOUNDED, f"{_name(contract)} is one too many ({limit}={count_max})")
+
+
+def refuse_change(contract: Contract, count_max: int) -> Decision:
+    """Refuse because too many weights are changing: each layout of the cells has to be looked at."""
+    fact = f"{count_max} weights that were changed still count for messages that wait; ask again later"
+    return Decision(False, UNBOUNDED, f"{_name(contract)} cannot raise its topic's weight now: {fact}")
 
 
 def refuse_share(contract: Contract, share: float, left: float, reserved: float, offer: Offer) -> Decision:

@@ -288,6 +288,20 @@ class InputConfig:
         "advertised flows; every answer looks at all of them, a refusal of 200 takes about 3 ms",
         maximum=1_000,
     )
+    flows_per_client_max: int = setting("count", 50, "of one client, so that none takes all", maximum=1_000)
+    advertisements_per_second_max: int = setting(
+        "count",
+        10,
+        "of one client, beyond `flows_per_client_max` at once; each makes the broker look at every flow",
+        minimum=1,
+    )
+    advertising_percent_max: int = setting(
+        "count",
+        10,
+        "of the processor's time for answers to advertisements and weights, of all clients",
+        minimum=1,
+        maximum=100,
+    )
     quantum_time_s: float = setting(
         "duration", 0.0, "how long one turn of one message takes at most; 0s: it is measured all the time"
     )

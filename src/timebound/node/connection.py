@@ -82,6 +82,7 @@ class Connection(Attachment):
         self._arrived_ns = 0
         self._promised_ns = 0  # to the message that is being read
         self._generation = 0  # of the input's weights that `queues` goes by
+        self._is_slow = False  # the last packet may have taken some time
         self._request: requests.Request | None = None  # takes several turns; the packets after it wait
         self._aliases: dict[int, str] = {}
         # A shorter topic is within the limits whatever it is made of: a character takes up to four
@@ -218,6 +219,9 @@ class Connection(Attachment):
             index += 1
             if isinstance(packet, Publish):
                 self._on_publish(session, packet, now_ns)
+                if self._is_slow:
+                    self._is_slow = False
+                    look_at = index
             elif isinstance(packet, (Subscribe, Unsubscribe)):
                 self._begin_request(session, packet, until_ns)
                 if self._request is not None:
@@ -252,6 +256,10 @@ class Connection(Attachment):
             packet = packets[index]
             if isinstance(packet, Publish):
                 if not self._queue_publish(session, packet, now_ns):
+                    break
+                if self._is_slow:
+                    self._is_slow = False
+                    index += 1
                     break
             elif isinstance(packet, (Subscribe, Unsubscribe)):
                 if client.waiting == 0:
@@ -455,6 +463,7 @@ class Connection(Attachment):
                     self.hint(f"message to {topic!r}: {text}")
 
     def _on_request(self, session: Session, packet: Publish, topic: str, now_ns: int) -> None:
+        self._is_slow = True
         try:
             control.handle(self, session, packet, topic, now_ns)
         except ProtocolError as error:

@@ -49,14 +49,8 @@ def handle(connection: Connection, session: Session, packet: Publish, topic: str
     if not session.access.may_publish(topic):
         raise ProtocolError(ReasonCode.NOT_AUTHORIZED, f"not_authorized: publishing to {topic!r}")
     answer = ""
-    if topic.startswith(input_requests.ADVERTISE_PREFIX):
-        answer = input_requests.advertise(connection, session, packet, topic, now_ns)
-        input_requests.publish_bounds(connection.driver, now_ns)
-    elif topic == input_requests.WEIGHT_TOPIC:
-        input_requests.set_weight(connection, packet.payload, now_ns)
-        input_requests.publish_bounds(connection.driver, now_ns)
-    elif topic == input_requests.BOUNDS_REQUEST:
-        input_requests.publish_bounds(connection.driver, now_ns)
+    if input_requests.is_one(topic):
+        answer = input_requests.handle(connection, session, packet, topic, now_ns)
     elif topic.startswith(link_models.LINK_PREFIX):
         link_models.tell(connection.broker, topic, packet.payload, now_ns)
     elif topic == STRATEGY_TOPIC or topic.startswith(STRATEGY_TOPIC + "/"):

@@ -18,9 +18,10 @@ from typing import Any, Final
 from timebound.core.admission import Admission
 from timebound.core.bounds import UNBOUNDED
 from timebound.core.input_queues import InputQueue, InputTopic
-from timebound.core.offers import Contract, Decision, Policer, rate_of
+from timebound.core.offers import Contract, Decision, Policer, rate_of, refuse_full
 from timebound.core.topic import matches
 from timebound.core.wrr import InputScheduler
+from timebound.node.allowance import Allowance
 from timebound.node.config_values import InputConfig
 from timebound.node.publisher import Arrival, Publisher
 from timebound.units import MILLISECOND, SECOND
@@ -46,6 +47,8 @@ ROUNDS_OUTSIDE: Final = 2
 ROUND_TURNS: Final = 2
 # Smaller changes of what was measured are noise, and not worth looking at every flow.
 CHANGE_MIN: Final = 0.1
+# Processor time that requests may take at once: all flows of a broker that starts, advertised together.
+REQUESTS_BURST_NS: Final = 2 * SECOND
 
 
 class Flows:
@@ -68,6 +71,10 @@ class Flows:
             reserved=config.reserved_percent / 100,
             flows_max=config.flows_max,
         )
+        # Processor time for requests about flows and weights, of all clients.
+        self.allowance = Allowance(REQUESTS_BURST_NS, config.advertising_percent_max * SECOND / 100)
+        self.reported_ns = 0  # when bounds were last published
+        self.is_report_due = False  # they changed since
         self._scheduler = scheduler
         self._backgrounds: dict[str, InputTopic[Arrival]] = {}  # by filter, most specific first
         self._policers: dict[tuple[str, str], Policer] = {}  # of all flows, by client and topic
@@ -186,6 +193,9 @@ class Flows:
     def advertise(self, publisher: Publisher, contract: Contract, now_ns: int) -> Decision:
         """Admit a flow and open its queue, or refuse it. Nothing of the publisher may wait."""
         topic_name = contract.topic
+        is_new = topic_name not in publisher.flow_queues
+        if is_new and len(publisher.flow_queues) >= self.config.flows_per_client_max:
+            return refuse_full(contract, "flows_per_client_max", self.config.flows_per_client_max)
         self.settle(now_ns)
         decision = self.admission.advertise(contract, now_ns)
         if not decision.accepted:

@@ -4,13 +4,16 @@
     $timebound/control/weight          payload: a topic filter and its weight, or `-` to remove it
     $timebound/control/bounds          publishes `$SYS/broker/bounds` anew
 
-What they do stands in `flows.py`; here a packet is read, and answers are put into words.
+What they do stands in `flows.py`; here a packet is read, and answers are put into words. Each makes the
+broker look at all flows: so there is a limit to how many of them a client may make in a second, and to
+the time that all of them take. Giving a flow back is always allowed.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import time
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +23,7 @@ from timebound.core.offers import Contract
 from timebound.core.session import Session
 from timebound.core.topic import check_filter
 from timebound.errors import FilterError, ProtocolError, UnitError
+from timebound.node.allowance import Allowance
 from timebound.records import Reason
 from timebound.units import SECOND, parse_duration, parse_number
 from timebound.wire.packets import Publish
@@ -39,6 +43,58 @@ REMOVE: Final = "-"  # in place of a weight
 
 TERMS: Final = ("period", "rate", "burst", "size", "weight", "delay")
 _SHOWN_VALUE_MAX: Final = 60
+# Bounds that change more often than this are published once a second.
+REPORT_INTERVAL_NS: Final = SECOND // 10
+
+
+def is_one(topic: str) -> bool:
+    """Whether a topic stands for a request about the input."""
+    return topic.startswith(ADVERTISE_PREFIX) or topic in (WEIGHT_TOPIC, BOUNDS_REQUEST)
+
+
+def handle(connection: Connection, session: Session, packet: Publish, topic: str, now_ns: int) -> str:
+    """Do what a request about the input asks for; gives the answer in words.
+
+    Raises:
+        ProtocolError: it is refused, wrong, or there were too many of them.
+    """
+    flows = connection.input.flows
+    is_ending = topic.startswith(ADVERTISE_PREFIX) and not packet.user_properties
+    if not is_ending:
+        _check_allowances(connection, now_ns)
+    began_ns = time.thread_time_ns()
+    try:
+        answer = ""
+        if topic == WEIGHT_TOPIC:
+            set_weight(connection, packet.payload, now_ns)
+        elif topic != BOUNDS_REQUEST:
+            answer = advertise(connection, session, packet, topic, now_ns)
+        if topic == BOUNDS_REQUEST or now_ns - flows.reported_ns > REPORT_INTERVAL_NS:
+            publish_bounds(connection.driver, now_ns)
+        else:
+            flows.is_report_due = True
+    finally:
+        flows.allowance.take(time.thread_time_ns() - began_ns)
+    return answer
+
+
+def _check_allowances(connection: Connection, now_ns: int) -> None:
+    flows = connection.input.flows
+    own = connection.advertisements
+    if own is None:
+        config = flows.config
+        rate = config.advertisements_per_second_max
+        own = connection.advertisements = Allowance(config.flows_per_client_max + rate, rate)
+    if not own.has_any(now_ns):
+        raise _too_many("advertisements_per_second_max")
+    if not flows.allowance.has_any(now_ns):
+        raise _too_many("advertising_percent_max")
+    own.take(1)
+
+
+def _too_many(limit: str) -> ProtocolError:
+    reason = f"{Reason.QUOTA.value}: {limit} is reached; ask again later"
+    return ProtocolError(ReasonCode.QUOTA_EXCEEDED, reason)
 
 
 def advertise(connection: Connection, session: Session, packet: Publish, topic: str, now_ns: int) -> str:
@@ -136,7 +192,10 @@ def set_weight(connection: Connection, payload: bytes, now_ns: int) -> None:
 
 def publish_bounds(driver: Driver, now_ns: int) -> None:
     """Publish weights, shares and bounds as they are now, retained."""
-    report = json.dumps(driver.input.flows.report()).encode()
+    flows = driver.input.flows
+    flows.reported_ns = now_ns
+    flows.is_report_due = False
+    report = json.dumps(flows.report()).encode()
     driver.broker.route(Message(BOUNDS_TOPIC, report, 0, True, now_ns), now_ns)
 
 

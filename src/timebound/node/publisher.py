@@ -12,6 +12,7 @@ from timebound.core.input_queues import ClientInput, InputQueue
 from timebound.core.message import Message
 from timebound.core.offers import Policer
 from timebound.core.session import Session
+from timebound.node.allowance import Allowance
 
 
 class Arrival:
@@ -39,6 +40,7 @@ class Publisher:
         self.policers: dict[str, Policer] = {}
         # Of an earlier connection with this client id: its messages go first.
         self.predecessor: ClientInput[Arrival] | None = None
+        self.advertisements: Allowance | None = None  # made with the first
 
     @abstractmethod
     def pass_through(self, now_ns: int, until_ns: int) -> int:

@@ -30,6 +30,7 @@ from timebound.node.config_values import Limits, TlsConfig
 from timebound.node.connection import Connection
 from timebound.node.driver import PATROL_INTERVAL_S, Driver
 from timebound.node.handshake import Door
+from timebound.node.input_requests import publish_bounds
 from timebound.node.journal import Journals
 from timebound.node.logins import Logins
 from timebound.node.mesh import join_mesh
@@ -319,6 +320,8 @@ class Server:
         while True:
             await asyncio.sleep(PATROL_INTERVAL_S)
             self.driver.patrol()
+            if self.driver.input.flows.is_report_due:
+                publish_bounds(self.driver, self.driver.now_ns())
             if self._passwords is not None:
                 try:
                     self._passwords.reload_if_changed()
