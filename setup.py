@@ -56,8 +56,6 @@ COMPILED_FILES = (
 NOT_COMPILED = (
     "core/correlation_text.py",
     "core/matrices.py",
-    "core/predicate_lexer.py",
-    "core/predicate_parser.py",
     "core/schedulability.py",
     "wire/reasons.py",
 )

@@ -34,6 +34,8 @@ DROPS_PREFIX: Final = "$timebound/drops/"
 # Pairs that were missed wait for their notices until the turn is over, but no more than these: each
 # keeps its message in memory.
 MISSED_MAX: Final = 1_000
+# A message with more copies takes so long that the turn should be looked after.
+LONG_COPIES: Final = 64
 
 
 class Replay:
@@ -132,6 +134,8 @@ class Distribution:
             session = self._sessions[subscription.client_id]
             self._outbound.offer(session, message, qos, retain, identifiers, subscription, NO_OTHERS, now_ns)
             count += 1
+        if count > LONG_COPIES:
+            self._counters.long_messages += 1
         return count
 
     def _route_selectively(self, route: Route, message: Message, now_ns: int) -> int:
@@ -159,6 +163,8 @@ class Distribution:
                 self._sessions[client_id], message, qos, retain, identifiers, first, others, now_ns
             )
         count = len(by_session) + waiting
+        if attributes is not None or count > LONG_COPIES:
+            self._counters.long_messages += 1
         for group in route.groups:
             count += self._route_shared(group.candidates(attributes), message, now_ns)
         return count

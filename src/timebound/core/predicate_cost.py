@@ -1,6 +1,6 @@
 """What a content filter costs for a message at worst, known from its text alone.
 
-It counts in plain tests, of about 0.1 us. Each subscription costs as many as are evaluated for it; a search
+It counts in plain tests, of about 0.2 us. Each subscription costs as many as are evaluated for it; a search
 of a text, on the other hand, is made once for a message however many filters ask for it, so equal
 filters of a session share what it costs. With a limit on the sum, no client makes messages expensive.
 """

@@ -19,12 +19,14 @@ class Counters:
         "connections_refused",
         "connections_total",
         "dropped",
+        "long_messages",
         "messages_received",
         "messages_sent",
         "publishes_refused",
     )
 
     def __init__(self) -> None:
+        self.long_messages = 0  # with content filters to ask, or many copies
         self.messages_received = 0
         self.messages_sent = 0
         self.publishes_refused = 0

@@ -504,8 +504,8 @@ class Limits:
     )
     filter_cost_per_client_max: int = setting(
         "count",
-        100_000,
-        "what all content filters of a client cost for one message at worst, in plain tests of 0.1 us; "
+        50_000,
+        "what all content filters of a client cost for one message at worst, in plain tests of 0.2 us; "
         "a search of a text (`LIKE`, `CONTAINS`) counts 64 and more",
         minimum=1,
     )

@@ -82,7 +82,7 @@ class Connection(Attachment):
         self._arrived_ns = 0
         self._promised_ns = 0  # to the message that is being read
         self._generation = 0  # of the input's weights that `queues` goes by
-        self._is_slow = False  # the last packet may have taken some time
+        self._long_messages = 0  # of all clients, when one of this was last taken in
         self._request: requests.Request | None = None  # takes several turns; the packets after it wait
         self._aliases: dict[int, str] = {}
         # A shorter topic is within the limits whatever it is made of: a character takes up to four
@@ -219,8 +219,8 @@ class Connection(Attachment):
             index += 1
             if isinstance(packet, Publish):
                 self._on_publish(session, packet, now_ns)
-                if self._is_slow:
-                    self._is_slow = False
+                if self.is_slow:
+                    self.is_slow = False
                     look_at = index
             elif isinstance(packet, (Subscribe, Unsubscribe)):
                 self._begin_request(session, packet, until_ns)
@@ -257,8 +257,8 @@ class Connection(Attachment):
             if isinstance(packet, Publish):
                 if not self._queue_publish(session, packet, now_ns):
                     break
-                if self._is_slow:
-                    self._is_slow = False
+                if self.is_slow:
+                    self.is_slow = False
                     index += 1
                     break
             elif isinstance(packet, (Subscribe, Unsubscribe)):
@@ -378,8 +378,12 @@ class Connection(Attachment):
         self._publish(arrival.session, arrival.message, arrival.packet_id, now_ns)
 
     def _publish(self, session: Session, message: Message, packet_id: int, now_ns: int) -> None:
-        if not self.broker.publish(session, message, packet_id, now_ns):
+        broker = self.broker
+        if not broker.publish(session, message, packet_id, now_ns):
             self.note(f"{Reason.NOT_AUTHORIZED.value}: publishing to {message.topic!r} is not allowed")
+        if broker.counters.long_messages != self._long_messages:
+            self._long_messages = broker.counters.long_messages
+            self.is_slow = True
         if (
             message.qos == 2
             and len(session.inbound) > self.driver.limits.inflight_max
@@ -463,7 +467,7 @@ class Connection(Attachment):
                     self.hint(f"message to {topic!r}: {text}")
 
     def _on_request(self, session: Session, packet: Publish, topic: str, now_ns: int) -> None:
-        self._is_slow = True
+        self.is_slow = True
         try:
             control.handle(self, session, packet, topic, now_ns)
         except ProtocolError as error:

@@ -195,6 +195,9 @@ class Input:
                     arrival.publisher.publish_arrival(arrival, now_ns)
                 if queue.topic.quanta_max == 0:
                     until_ns = min(until_ns, now_ns + self.turn_ns // FLOW_TURNS)
+                if arrival is not None and arrival.publisher.is_slow:
+                    arrival.publisher.is_slow = False
+                    break
             now_ns = self.now_ns()
         self._quanta += count
         return until_ns

@@ -33,6 +33,7 @@ class Publisher:
     def __init__(self) -> None:
         self.client_input: ClientInput[Arrival] = ClientInput("")
         self.is_arrived = False  # stands in the input's list of those with packets to take in
+        self.is_slow = False  # what was last taken in may have needed some time: look at the clock
         self.is_deferred = False  # stands in its list of those with a long request under way instead
         # Where messages of a topic wait, found once for each topic; and the topics with a contract.
         self.queues: dict[str, InputQueue[Arrival]] = {}
