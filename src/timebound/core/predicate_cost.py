@@ -1,6 +1,6 @@
 """What a content filter costs for a message at worst, known from its text alone.
 
-It counts in plain tests, of about 0.2 us. Each subscription costs as many as are evaluated for it; a search
+It counts in plain tests, of about 0.3 us. Each subscription costs as many as are evaluated for it; a search
 of a text, on the other hand, is made once for a message however many filters ask for it, so equal
 filters of a session share what it costs. With a limit on the sum, no client makes messages expensive.
 """
@@ -26,7 +26,7 @@ from timebound.core.predicate_terms import (
 from timebound.core.predicate_values import Moment
 
 # A search of the longest text that is searched, times the weight of what is looked for.
-SEARCH_COST: Final = 64
+SEARCH_COST: Final = 32
 # Two attributes compared with each other: as sets of the largest size, or as texts.
 SETS_COST: Final = 512
 TEXTS_COST: Final = 64

@@ -504,9 +504,9 @@ class Limits:
     )
     filter_cost_per_client_max: int = setting(
         "count",
-        50_000,
-        "what all content filters of a client cost for one message at worst, in plain tests of 0.2 us; "
-        "a search of a text (`LIKE`, `CONTAINS`) counts 64 and more",
+        20_000,
+        "what all content filters of a client cost for one message at worst, in plain tests of 0.3 us; "
+        "a search of a text (`LIKE`, `CONTAINS`) counts 32 and more",
         minimum=1,
     )
     ticks_per_second_max: int = setting(
