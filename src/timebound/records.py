@@ -24,6 +24,7 @@ class Reason(Enum):
     DISCONNECTED = "disconnected"  # a QoS 0 message for a receiver that is not connected
     REPLACED = "replaced"  # a newer message on the topic took its place
     REFUSED = "refused"  # the receiver answered with an error
+    FAULT = "fault"  # an error of the broker struck while it was handled
     MALFORMED = "malformed"  # what the publisher said of it, such as `timeout`, cannot be read
 
 

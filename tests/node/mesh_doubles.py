@@ -59,6 +59,9 @@ class VirtualClock:
             self._is_scheduled = True
             self.kernel.schedule(self.kernel.now_ns, Call(self._run))
 
+    def fault(self, name: str, error: Exception) -> None:
+        raise error
+
     def _run(self) -> None:
         self._is_scheduled = False
         self.turn()

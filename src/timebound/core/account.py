@@ -60,6 +60,14 @@ class Account:
         self.trace = TraceLog()
         self.missed: list[Missed] = []
 
+    def outstanding(self) -> int:
+        """Pairs whose outcome is not known yet."""
+        return self.matched - self.in_time - self.late - sum(self.dropped.values())
+
+    def reconcile(self, owed: int) -> None:
+        """Count pairs that an error left without an outcome as dropped: all but those that are still owed."""
+        self.dropped[Reason.FAULT.value] += self.outstanding() - owed
+
     def delivered(self, client_id: str, delivery: Delivery, now_ns: int) -> None:
         """A copy has reached its session; `sent_ns` says when it left."""
         message = delivery.message

@@ -23,6 +23,7 @@ from timebound.core.effects import (
     Snapshot,
     Will,
 )
+from timebound.core.faults import Fault, Faults
 from timebound.core.index import SubscriptionIndex
 from timebound.core.lifecycle import Lifecycle
 from timebound.core.limits import BrokerLimits
@@ -69,11 +70,13 @@ class Broker:
         "_closes",
         "_distribution",
         "_durability",
+        "_faults",
         "_index",
         "_lifecycle",
         "_limits",
         "_outbound",
         "_ready",
+        "_reconciled",
         "_retained",
         "_sessions",
         "_waits",
@@ -94,10 +97,14 @@ class Broker:
         self._index = index if index is not None else SubscriptionIndex()
         self._durability = Durability(self._ready, is_durable)
         self.account = Account()
-        self._outbound = Outbound(limits, self._ready, self._durability, self.counters, self.account)
+        self._faults = Faults()
+        self._reconciled = 0  # faults after which the account was put right
+        self._outbound = Outbound(
+            limits, self._ready, self._durability, self.counters, self.account, self._faults
+        )
         self._waits = Waits()
         self._lifecycle = Lifecycle(
-            limits, access, self._index, self._outbound, self._durability, self._waits
+            limits, access, self._index, self._outbound, self._durability, self._waits, self._faults
         )
         self._sessions = self._lifecycle.sessions
         self._retained = RetainedStore(limits.retained_messages_max, limits.retained_bytes_max)
@@ -109,6 +116,7 @@ class Broker:
             self._durability,
             self._waits,
             self.counters,
+            self._faults,
         )
         self._closes: list[Close] = []
 
@@ -132,9 +140,15 @@ class Broker:
                 Close(old.connection, SESSION_TAKEN_OVER, f"client id {client_id!r} connected again")
             )
             self.disconnect(old, old.connection, True, now_ns)
-        opened = self._lifecycle.connect(
-            client_id, user, clean_start, expiry_interval_s, receive_maximum, will, connection, now_ns
-        )
+        try:
+            opened = self._lifecycle.connect(
+                client_id, user, clean_start, expiry_interval_s, receive_maximum, will, connection, now_ns
+            )
+        except BaseException:
+            half_open = self._sessions.get(client_id)
+            if half_open is not None:
+                self.disconnect(half_open, connection, True, now_ns)
+            raise
         self._distribution.pass_on(now_ns)
         self._publish_due_wills(now_ns)
         self._distribution.deliver_ticks(opened[0], now_ns)
@@ -201,15 +215,20 @@ class Broker:
             return QUOTA_EXCEEDED, None
         is_waiting = self._waits.start(subscription, now_ns)
         assert is_waiting, "the limits leave timers for it"
-        if old is not None:
-            self._index.remove(old)
-            self._waits.stop(old)
-            session.audiences.pop(topic_filter, None)
-        session.add_subscription(subscription)
-        self._index.insert(subscription)
-        self._outbound.prepare(session, subscription, now_ns)
-        if session.is_durable:
-            self._durability.add(PutSubscription(subscription))
+        try:
+            if old is not None:
+                self._withdraw(session, old)
+            session.add_subscription(subscription)
+            self._index.insert(subscription)
+            self._outbound.prepare(session, subscription, now_ns)
+            if session.is_durable:
+                self._durability.add(PutSubscription(subscription))
+        except BaseException:
+            # The client gets no SUBACK, so it has no subscription. Nor the one before, as far as that went.
+            self._withdraw(session, subscription)
+            if session.is_durable and topic_filter not in session.subscriptions:
+                self._durability.add(DropSubscription(session.client_id, topic_filter))
+            raise
         wants_retained = subscription.retain_handling == 0 or (
             subscription.retain_handling == 1 and old is None
         )
@@ -243,18 +262,25 @@ class Broker:
 
     def unsubscribe(self, session: Session, topic_filter: str, now_ns: int) -> int:
         """Remove a subscription; gives the reason code for UNSUBACK."""
-        subscription = session.remove_subscription(topic_filter)
+        subscription = session.subscriptions.get(topic_filter)
         if subscription is None:
             return NO_SUBSCRIPTION_EXISTED
-        self._index.remove(subscription)
-        self._waits.stop(subscription)
-        session.audiences.pop(topic_filter, None)
+        self._withdraw(session, subscription)
         if split_share(topic_filter)[0]:
             self._distribution.leave_group(session, subscription, now_ns)
-        self._outbound.relax(session)
         if session.is_durable:
             self._durability.add(DropSubscription(session.client_id, topic_filter))
+        self._outbound.relax(session)
         return SUCCESS
+
+    def _withdraw(self, session: Session, subscription: Subscription) -> None:
+        """Take a subscription out of wherever it is."""
+        topic_filter = subscription.topic_filter
+        self._index.remove(subscription)
+        self._waits.stop(subscription)
+        if session.subscriptions.get(topic_filter) is subscription:
+            session.remove_subscription(topic_filter)
+        session.audiences.pop(topic_filter, None)
 
     # --- messages in ----------------------------------------------------------------
 
@@ -334,14 +360,20 @@ class Broker:
     def _publish_due_wills(self, now_ns: int) -> None:
         while self._lifecycle.due_wills:
             will = self._lifecycle.due_wills.pop(0)
-            if self._lifecycle.may_publish(will):
-                self._distribution.route(_published_will(will.message, now_ns), now_ns)
-                continue
-            self._refuse()
-            self.counters.alert(
-                f"the will of {will.client_id!r} is not published: "
-                f"publishing to {will.message.topic!r} is not allowed"
-            )
+            try:
+                self._publish_will(will, now_ns)
+            except Exception as error:  # its client has gone, and whoever is served now has no part in it
+                self._faults.note(will.client_id, 0, error)
+
+    def _publish_will(self, will: Will, now_ns: int) -> None:
+        if self._lifecycle.may_publish(will):
+            self._distribution.route(_published_will(will.message, now_ns), now_ns)
+            return
+        self._refuse()
+        self.counters.alert(
+            f"the will of {will.client_id!r} is not published: "
+            f"publishing to {will.message.topic!r} is not allowed"
+        )
 
     # --- acknowledgements -----------------------------------------------------------
 
@@ -425,9 +457,25 @@ class Broker:
         """The moment of `next_wakeup_ns` has come."""
         self._lifecycle.wake(now_ns)
         self._distribution.pass_on(now_ns)
-        for due in self._waits.wake(now_ns):
-            self._distribution.deliver_together(due.subscription, due.messages, now_ns)
+        self._distribution.wake(now_ns)
         self._publish_due_wills(now_ns)
+
+    def take_faults(self) -> list[Fault]:
+        """Errors that struck single clients; the shell logs them and ends their connections."""
+        return self._faults.take()
+
+    def reconcile(self) -> None:
+        """After errors, count what they left without an outcome as dropped; about once a second.
+
+        Every copy is looked at, so this is not done at once for each error.
+        """
+        if self.counters.faults == self._reconciled:
+            return
+        self._reconciled = self.counters.faults
+        self.account.reconcile(self._pairs_owed())
+
+    def _pairs_owed(self) -> int:
+        return sum([self._outbound.pairs_owed(session) for session in self._sessions.values()])
 
     def expire(self, now_ns: int) -> None:
         """Drop what waits in vain, also for links that take nothing; about once a second."""
@@ -450,7 +498,11 @@ class Broker:
         count = 0
         for session in self._sessions.values():
             if session.listener == listener:
-                self._outbound.set_scheduling(session, scheduling, now_ns)
+                try:
+                    self._outbound.set_scheduling(session, scheduling, now_ns)
+                except Exception as error:  # one of many, and not the one who asks
+                    self._faults.note(session.client_id, session.connection, error)
+                    self._outbound.mend(session)
                 count += 1
         return count
 
@@ -493,8 +545,16 @@ class Broker:
         for session in self._sessions.values():
             session._check()
             total += session.cost_bytes
+            for subscription in session.subscriptions.values():
+                assert self._index.has(subscription), "a subscription is not in the index"
         assert total == self._outbound.queued_bytes, "queued bytes of sessions and broker differ"
         assert not self._outbound.orphans, "what a member of a group left was not passed on"
+        count = sum([len(session.subscriptions) for session in self._sessions.values()])
+        assert count == len(self._index), "the index holds a subscription of no session"
+        assert self._lifecycle.connected == sum(
+            [1 for session in self._sessions.values() if session.connection]
+        ), "the count of connected sessions is wrong"
+        assert self.account.outstanding() == self._pairs_owed(), "the account and the queues differ"
 
 
 def _published_will(will: Message, now_ns: int) -> Message:

@@ -67,12 +67,17 @@ class ContentIndex:
         entry = Entry(key, self._sequence)
         conjunctions = predicate.conjunctions
         filings: list[Filing] = []
-        for conjunction in conjunctions:
-            # A lone conjunction is the filter: no need to build it anew.
-            whole = predicate.root if len(conjunctions) == 1 else None
-            self._file(entry, conjunction, whole, FILINGS_MAX // len(conjunctions), filings)
-        entry.filings = tuple(filings)
         self._entries[key] = entry
+        try:
+            for conjunction in conjunctions:
+                # A lone conjunction is the filter: no need to build it anew.
+                whole = predicate.root if len(conjunctions) == 1 else None
+                self._file(entry, conjunction, whole, FILINGS_MAX // len(conjunctions), filings)
+        except BaseException:
+            entry.filings = tuple(filings)
+            self.remove(key)
+            raise
+        entry.filings = tuple(filings)
 
     def remove(self, key: object) -> None:
         """Take a filter out.
@@ -87,6 +92,13 @@ class ContentIndex:
                 tables = self._attributes[filing.table.owner]
                 tables.filings -= 1
                 self._drop_unused(tables)
+
+    def has(self, key: object) -> bool:
+        return key in self._entries
+
+    def keys(self) -> list[object]:
+        """All keys, in order of insertion."""
+        return list(self._entries)
 
     def match(self, attributes: Attributes) -> list[object]:
         """The keys whose filters are TRUE for a message, each once, in order of insertion."""

@@ -8,12 +8,13 @@ here. Retained messages and notices about what was missed are given out here too
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Final, cast
 
 from timebound.core.account import Missed
 from timebound.core.durability import Durability
 from timebound.core.effects import DropRetained, PutRetained
-from timebound.core.index import Route, SubscriptionIndex
+from timebound.core.faults import Faults
+from timebound.core.index import Route, SharedGroup, SubscriptionIndex
 from timebound.core.mesh_member import Member
 from timebound.core.message import Delivery, Message
 from timebound.core.outbound import NO_OTHERS, Outbound
@@ -27,6 +28,7 @@ from timebound.core.topic import is_own_topic, matches
 from timebound.core.waits import Waits
 from timebound.records import Reason
 
+MESH: Final = "the mesh"  # in place of a client's name, where an error is not a client's
 # Notices about messages that were not delivered: to who missed it, and to whoever watches.
 NOTICE_PREFIX: Final = "$timebound/"
 MISSED_PREFIX: Final = "$timebound/missed/"
@@ -62,6 +64,7 @@ class Distribution:
     __slots__ = (
         "_counters",
         "_durability",
+        "_faults",
         "_groups",
         "_index",
         "_outbound",
@@ -83,7 +86,9 @@ class Distribution:
         durability: Durability,
         waits: Waits,
         counters: Counters,
+        faults: Faults,
     ) -> None:
+        self._faults = faults
         self._sessions = sessions
         self._index = index
         self._retained = retained
@@ -104,7 +109,10 @@ class Distribution:
             self._durability.expect_journal()
         count = self.give_out(message, now_ns)
         if self.mesh is not None:
-            count += self.mesh.publish(message, now_ns)
+            try:
+                count += self.mesh.publish(message, now_ns)
+            except Exception as error:  # the clients here have it, and its publisher is to be answered
+                self._faults.note(MESH, 0, error)
         if len(self._outbound.account.missed) > MISSED_MAX:
             self.tell_missed(now_ns)
         return count
@@ -143,12 +151,11 @@ class Distribution:
         attributes = _attributes(message) if route.needs_attributes else None
         by_session: dict[str, list[Subscription]] = {}
         waiting = 0
-        for subscription in route.select(attributes):
+        for subscription in self._selected(route, attributes):
             if subscription.no_local and subscription.client_id == message.publisher:
                 continue
             if subscription.correlator is not None:
-                together = self._waits.arrive(subscription, message, now_ns)
-                self.deliver_together(subscription, together, now_ns)
+                self._arrive(subscription, message, now_ns)
                 waiting += 1
             else:
                 by_session.setdefault(subscription.client_id, []).append(subscription)
@@ -166,8 +173,49 @@ class Distribution:
         if attributes is not None or count > LONG_COPIES:
             self._counters.long_messages += 1
         for group in route.groups:
-            count += self._route_shared(group.candidates(attributes), message, now_ns)
+            count += self._route_shared(self._candidates(group, attributes), message, now_ns)
         return count
+
+    def _selected(self, route: Route, attributes: Attributes | None) -> list[Subscription]:
+        """All unshared subscriptions that want the message; a filter that fails keeps it from nobody else."""
+        try:
+            return route.select(attributes)
+        except Exception:  # some filter's: each is asked by itself, to find out whose
+            assert attributes is not None, "only content filters are evaluated"
+            found = list(route.plain)
+            for content in route.contents:
+                found += self._wanting(cast(list[Subscription], content.keys()), attributes)
+            return found
+
+    def _candidates(self, group: SharedGroup, attributes: Attributes | None) -> list[Subscription]:
+        try:
+            return group.candidates(attributes)
+        except Exception:  # as above
+            return self._wanting(list(group.members.values()), attributes)
+
+    def _wanting(self, asked: list[Subscription], attributes: Attributes | None) -> list[Subscription]:
+        found: list[Subscription] = []
+        for subscription in asked:
+            predicate = subscription.predicate
+            try:
+                if predicate is None or (attributes is not None and predicate.matches(attributes)):
+                    found.append(subscription)
+            except Exception as error:
+                self._note(subscription, error)
+        return found
+
+    def _arrive(self, subscription: Subscription, message: Message, now_ns: int) -> None:
+        """Let a subscription that waits have a message, and deliver what that completes."""
+        try:
+            together = self._waits.arrive(subscription, message, now_ns)
+        except Exception as error:
+            self._note(subscription, error)
+            return
+        self.deliver_together(subscription, together, now_ns)
+
+    def _note(self, subscription: Subscription, error: Exception) -> None:
+        session = self._sessions.get(subscription.client_id)
+        self._faults.note(subscription.client_id, session.connection if session is not None else 0, error)
 
     def deliver_together(self, subscription: Subscription, messages: list[Message], now_ns: int) -> None:
         """Give a session the messages that its subscription waited for, one after the other."""
@@ -201,6 +249,13 @@ class Distribution:
             subscription = session.subscriptions.get(topic_filter)
             if subscription is not None:
                 self.deliver_together(subscription, [message], now_ns)
+
+    def wake(self, now_ns: int) -> None:
+        """Deliver what the timers of subscriptions have to say."""
+        for due in self._waits.wake(now_ns):
+            if due.error is not None:
+                self._note(due.subscription, due.error)
+            self.deliver_together(due.subscription, due.messages, now_ns)
 
     def _route_shared(self, candidates: list[Subscription], message: Message, now_ns: int) -> int:
         """Give the message to one member of the group."""
@@ -243,7 +298,7 @@ class Distribution:
         group = self._index.shared_group(delivery.subscription.topic_filter)
         if group is None:
             return []
-        return group.candidates(_attributes(delivery.message) if group.has_predicate() else None)
+        return self._candidates(group, _attributes(delivery.message) if group.has_predicate() else None)
 
     def _able_member(self, candidates: list[Subscription], message: Message) -> Subscription:
         """The first that is connected and has room; then the first that can keep it until it is back."""

@@ -61,6 +61,12 @@ class Leaf:
     def is_empty(self) -> bool:
         return not self.plain and not len(self.content) and not self.groups
 
+    def size(self) -> int:
+        count = len(self.plain) + len(self.content)
+        for group in self.groups.values():
+            count += len(group.members)
+        return count
+
 
 class TrieNode:
     """One level of the trie. `leaf` ends a filter here; `rest` ends one with `#` here."""
@@ -132,39 +138,71 @@ class SubscriptionIndex:
         """Add a subscription; one of the same session and filter must be removed before."""
         group_name, topic_filter = split_share(subscription.topic_filter)
         leaf = self._make_leaf(topic_filter)
-        if group_name:
-            group = leaf.groups.get(group_name)
-            if group is None:
-                group = leaf.groups[group_name] = SharedGroup(group_name)
-            assert subscription.client_id not in group.members
-            group.members[subscription.client_id] = subscription
-        elif subscription.predicate is not None:
-            leaf.content.insert(subscription, subscription.predicate)
-        else:
-            assert subscription.client_id not in leaf.plain
-            leaf.plain[subscription.client_id] = subscription
-        self._count += 1
-        self._forget_routes(topic_filter)
+        before = leaf.size()
+        try:
+            if group_name:
+                group = leaf.groups.get(group_name)
+                if group is None:
+                    group = leaf.groups[group_name] = SharedGroup(group_name)
+                assert subscription.client_id not in group.members
+                group.members[subscription.client_id] = subscription
+            elif subscription.predicate is not None:
+                leaf.content.insert(subscription, subscription.predicate)
+            else:
+                assert subscription.client_id not in leaf.plain
+                leaf.plain[subscription.client_id] = subscription
+        finally:
+            self._settle(topic_filter, leaf, before)
 
-    def remove(self, subscription: Subscription) -> None:
-        """Take out a subscription that was inserted (the same object)."""
+    def remove(self, subscription: Subscription) -> bool:
+        """Take out a subscription; False if this very object is not here."""
+        if not self.has(subscription):
+            return False
         group_name, topic_filter = split_share(subscription.topic_filter)
         path = self._path(topic_filter)
         leaf = path[-1].rest if topic_filter.endswith("#") else path[-1].leaf
         assert leaf is not None
-        if group_name:
-            group = leaf.groups[group_name]
-            del group.members[subscription.client_id]
-            if not group.members:
-                del leaf.groups[group_name]
-        elif subscription.predicate is not None:
-            leaf.content.remove(subscription)
-        else:
-            del leaf.plain[subscription.client_id]
-        self._count -= 1
+        before = leaf.size()
+        try:
+            if group_name:
+                group = leaf.groups[group_name]
+                del group.members[subscription.client_id]
+                if not group.members:
+                    del leaf.groups[group_name]
+            elif subscription.predicate is not None:
+                leaf.content.remove(subscription)
+            else:
+                del leaf.plain[subscription.client_id]
+        finally:
+            self._settle(topic_filter, leaf, before)
+        return True
+
+    def _settle(self, topic_filter: str, leaf: Leaf, before: int) -> None:
+        """Bring count, routes and trie in line with a leaf that has changed; also where an error struck."""
+        self._count += leaf.size() - before
         self._forget_routes(topic_filter)
         if leaf.is_empty():
-            self._prune(path, topic_filter)
+            self._prune(self._path(topic_filter), topic_filter)
+
+    def has(self, subscription: Subscription) -> bool:
+        """Whether this very subscription was inserted."""
+        group_name, topic_filter = split_share(subscription.topic_filter)
+        node: TrieNode | None = self._root
+        for level in topic_filter.split("/"):
+            if node is None or level == "#":
+                break
+            node = node.any_level if level == "+" else node.children.get(level)
+        if node is None:
+            return False
+        leaf = node.rest if topic_filter.endswith("#") else node.leaf
+        if leaf is None:
+            return False
+        if group_name:
+            group = leaf.groups.get(group_name)
+            return group is not None and group.members.get(subscription.client_id) is subscription
+        if subscription.predicate is not None:
+            return leaf.content.has(subscription)
+        return leaf.plain.get(subscription.client_id) is subscription
 
     def shared_group(self, topic_filter: str) -> SharedGroup | None:
         """The members of a filter `$share/NAME/FILTER`; None if there are none."""

@@ -21,6 +21,7 @@ from timebound.core.effects import (
     Snapshot,
     Will,
 )
+from timebound.core.faults import Faults
 from timebound.core.index import SubscriptionIndex
 from timebound.core.limits import SESSION_NEVER_EXPIRES_S, BrokerLimits
 from timebound.core.outbound import Outbound
@@ -45,6 +46,7 @@ class Lifecycle:
     __slots__ = (
         "_access",
         "_durability",
+        "_faults",
         "_index",
         "_limits",
         "_outbound",
@@ -64,8 +66,10 @@ class Lifecycle:
         outbound: Outbound,
         durability: Durability,
         waits: Waits,
+        faults: Faults,
     ) -> None:
         self._waits = waits
+        self._faults = faults
         self._access = access
         self._limits = limits
         self._index = index
@@ -124,8 +128,16 @@ class Lifecycle:
     def disconnect(self, session: Session, keep_will: bool, now_ns: int) -> None:
         """The session's connection is gone; its will becomes due unless the client took it back.
 
-        A DISCONNECT may have changed `expiry_interval_s` just before.
+        A DISCONNECT may have changed `expiry_interval_s` just before. Where an error strikes, the session
+        is forgotten as a whole: half of one would be in everybody's way for ever.
         """
+        try:
+            self._disconnect(session, keep_will, now_ns)
+        except Exception as error:  # who asks is ending one client, perhaps for another
+            self._faults.note(session.client_id, 0, error)
+            self._forget(session)
+
+    def _disconnect(self, session: Session, keep_will: bool, now_ns: int) -> None:
         assert session.connection
         session.connection = 0
         self.connected -= 1
@@ -155,6 +167,24 @@ class Lifecycle:
             self._durability.add(DropSession(session.client_id))
             session.is_durable = False
         self._fire_will(session.client_id)
+
+    def _forget(self, session: Session) -> None:
+        """Remove what there is of a session that could not be ended in order; its will is not published."""
+        if session.connection:
+            session.connection = 0
+            self.connected -= 1
+        for subscription in session.subscriptions.values():
+            self._index.remove(subscription)
+            self._waits.stop(subscription)
+        session.subscriptions.clear()
+        self._outbound.forget(session)
+        session.inbound.clear()
+        if self.sessions.get(session.client_id) is session:
+            del self.sessions[session.client_id]
+        if session.is_durable:
+            self._durability.add(DropSession(session.client_id))
+            session.is_durable = False
+        self._cancel_will(session.client_id)
 
     def restore(self, snapshot: Snapshot, now_ns: int) -> None:
         """Take up the sessions and wills of an earlier run; all of them are disconnected."""
@@ -220,7 +250,11 @@ class Lifecycle:
                 self._fire_will(client_id)
             session = self.sessions.get(client_id)
             if session is not None and 0 < session.expires_ns <= now_ns:
-                self.end(session, Reason.SESSION_EXPIRED, now_ns)
+                try:
+                    self.end(session, Reason.SESSION_EXPIRED, now_ns)
+                except Exception as error:  # the other timers ring all the same
+                    self._faults.note(client_id, 0, error)
+                    self._forget(session)
 
     def next_wakeup_ns(self) -> int | None:
         return self._timers[0][0] if self._timers else None

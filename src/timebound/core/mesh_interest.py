@@ -26,9 +26,11 @@ class WatchedIndex(SubscriptionIndex):
         super().insert(subscription)
         self.changes.append((subscription, True))
 
-    def remove(self, subscription: Subscription) -> None:
-        super().remove(subscription)
-        self.changes.append((subscription, False))
+    def remove(self, subscription: Subscription) -> bool:
+        is_removed = super().remove(subscription)
+        if is_removed:
+            self.changes.append((subscription, False))
+        return is_removed
 
 
 class Interest:

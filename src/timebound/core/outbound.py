@@ -22,6 +22,7 @@ from timebound.core.competing import entry_cost, make_entry, needs_choice, seque
 from timebound.core.delay import LinkDelay
 from timebound.core.durability import Durability
 from timebound.core.effects import DropDelivery, DropMessage, PutDelivery, PutMessage
+from timebound.core.faults import Faults
 from timebound.core.limits import BrokerLimits
 from timebound.core.message import ENTRY_COST, QUEUED, RELEASED, SENT, Delivery, Message, copy_cost
 from timebound.core.queue import LinkQueue
@@ -59,6 +60,7 @@ class Outbound:
     __slots__ = (
         "_counters",
         "_durability",
+        "_faults",
         "_limits",
         "_linked",
         "_ready",
@@ -74,7 +76,9 @@ class Outbound:
         durability: Durability,
         counters: Counters,
         account: Account,
+        faults: Faults,
     ) -> None:
+        self._faults = faults
         self._limits = limits
         self._ready = ready
         self._durability = durability
@@ -96,7 +100,11 @@ class Outbound:
         now_ns: int,
         group: str = "",
     ) -> bool:
-        """Queue a copy for the session; False if it was dropped instead."""
+        """Queue a copy for the session; False if it was dropped instead.
+
+        An error that strikes is noted and ends this session's connection: those who get the same message
+        after it, and its publisher, must not notice.
+        """
         session.last_sequence += 1
         delivery = Delivery(
             message,
@@ -115,10 +123,21 @@ class Outbound:
         if others:
             delivery.others = others
             self.account.matched += len(others)
+        try:
+            return self._queue(session, delivery, message, subscription, now_ns)
+        except Exception as error:  # one of several clients in a loop of the caller's, see core/faults.py
+            self._faults.note(session.client_id, session.connection, error)
+            self.mend(session)
+            return False
+
+    def _queue(
+        self, session: Session, delivery: Delivery, message: Message, subscription: Subscription, now_ns: int
+    ) -> bool:
+        qos = delivery.qos
         if session.connection == 0 and qos == 0:
             self._drop(session, delivery, Reason.DISCONNECTED, now_ns)
             return False
-        if session.link is None and needs_choice(session, message, subscription, others):
+        if session.link is None and needs_choice(session, message, subscription, delivery.others):
             self._make_link(session, now_ns)
         size = message.size()
         cost = copy_cost(size) if session.link is None else copy_cost(size) + ENTRY_COST
@@ -257,13 +276,21 @@ class Outbound:
     def expire(self, now_ns: int) -> None:
         """Drop what has timed out or become hopeless in any queue; called about once a second."""
         for session in list(self._linked.values()):
-            link = session.link
-            if link is not None and session.queue_bytes:
-                self._compete(session, link, now_ns)
-                for delivery in [one for one in session.waiting if self._is_late(session, one, now_ns)]:
-                    session.waiting.remove(delivery)
-                    self._leave_queue(session, delivery)
-                    self._drop_if_late(session, delivery, now_ns)
+            try:
+                self._expire(session, now_ns)
+            except Exception as error:  # as in `offer`
+                self._faults.note(session.client_id, session.connection, error)
+                self.mend(session)
+
+    def _expire(self, session: Session, now_ns: int) -> None:
+        link = session.link
+        if link is None or not session.queue_bytes:
+            return
+        self._compete(session, link, now_ns)
+        for delivery in [one for one in session.waiting if self._is_late(session, one, now_ns)]:
+            session.waiting.remove(delivery)
+            self._leave_queue(session, delivery)
+            self._drop_if_late(session, delivery, now_ns)
 
     def prepare(self, session: Session, subscription: Subscription, now_ns: int) -> None:
         """Have a queue by worth, before anything waits, where a new subscription asks for it.
@@ -375,6 +402,7 @@ class Outbound:
         session.queue.extendleft(reversed(kept))
         session.queue.extendleft(reversed(session.waiting))
         session.waiting.clear()
+        self._recount(session)
 
     def discard(self, session: Session, reason: Reason, now_ns: int) -> None:
         """The session ends: everything still owed to it is dropped, or left to others of its groups.
@@ -383,18 +411,44 @@ class Outbound:
         """
         self._return_to_queue(session)
         for delivery in session.inflight.values():
-            self._charge(session, -copy_cost(delivery.message.size()))
             if delivery.qos == 1:
                 self._give_up(session, delivery, reason, now_ns)
             else:
                 self._settle(session, delivery, reason, now_ns)
                 self._forget(session, delivery)
         for delivery in list(session.waiting) + list(session.queue):
-            self._leave_queue(session, delivery)
             self._give_up(session, delivery, reason, now_ns)
-        session.queue.clear()
-        session.waiting.clear()
-        session.inflight.clear()
+        self._clear(session)
+
+    def forget(self, session: Session) -> None:
+        """Drop all that is owed to a session that could not be ended in order, without an account of it."""
+        if session.link is not None:
+            self._return_to_queue(session)
+        for delivery in [*session.queue, *session.waiting, *session.inflight.values()]:
+            self._forget(session, delivery)
+        session.replies.clear()
+        session.outbox.clear()
+        session.resend.clear()
+        session.held = 0
+        self._clear(session)
+
+    def mend(self, session: Session) -> None:
+        """Put a session right after an error: what is left waits by arrival, and the sums follow it."""
+        self._return_to_queue(session)
+        self._recount(session)
+
+    def pairs_owed(self, session: Session) -> int:
+        """Pairs of message and subscription whose outcome is not known yet."""
+        count = 0
+        for delivery in [*session.queue, *session.waiting]:
+            count += 1 + len(delivery.others)
+        if session.link is not None:
+            for entry in session.link.entries():
+                count += 1 + len(cast(Delivery, entry.item).others)
+        for delivery in session.inflight.values():
+            if not delivery.is_settled:
+                count += 1 + len(delivery.others)
+        return count
 
     def unsent(self, session: Session, subscription: Subscription) -> list[Delivery]:
         """The copies for a subscription that its session has not been sent yet, in order."""
@@ -664,6 +718,26 @@ class Outbound:
     def _charge(self, session: Session, cost: int) -> None:
         session.cost_bytes += cost
         self.queued_bytes += cost
+
+    def _clear(self, session: Session) -> None:
+        session.queue.clear()
+        session.waiting.clear()
+        session.inflight.clear()
+        self._recount(session)
+
+    def _recount(self, session: Session) -> None:
+        """Take the sums from what the session has: an error may have struck between a message and its sum."""
+        assert session.link is None, "what competes is counted by its queue"
+        waiting = 0
+        cost = 0
+        for delivery in [*session.queue, *session.waiting]:
+            size = delivery.message.size()
+            waiting += size
+            cost += copy_cost(size)
+        for delivery in session.inflight.values():
+            cost += copy_cost(delivery.message.size())
+        session.queue_bytes = waiting
+        self._charge(session, cost - session.cost_bytes)
 
     def _store(self, session: Session, delivery: Delivery) -> None:
         message = delivery.message

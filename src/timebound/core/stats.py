@@ -19,10 +19,12 @@ class Counters:
         "connections_refused",
         "connections_total",
         "dropped",
+        "faults",
         "long_messages",
         "messages_received",
         "messages_sent",
         "publishes_refused",
+        "tls_failures",
     )
 
     def __init__(self) -> None:
@@ -34,6 +36,8 @@ class Counters:
         self.bytes_sent = 0
         self.connections_total = 0
         self.connections_refused = 0
+        self.tls_failures = 0  # handshakes that failed, and connections ended by broken encryption
+        self.faults = 0  # errors of the broker itself, each of which ended one connection or request
         self.dropped: dict[str, int] = {reason.value: 0 for reason in Reason}
         self.alerts: list[str] = []
 
@@ -56,6 +60,7 @@ class Statistics:
         "connections_refused",
         "connections_total",
         "dropped",
+        "faults",
         "inflight",
         "messages_received",
         "messages_sent",
@@ -66,6 +71,7 @@ class Statistics:
         "retained_messages",
         "sessions",
         "subscriptions",
+        "tls_failures",
     )
 
     def __init__(self, counters: Counters) -> None:
@@ -76,6 +82,8 @@ class Statistics:
         self.bytes_sent = counters.bytes_sent
         self.connections_total = counters.connections_total
         self.connections_refused = counters.connections_refused
+        self.tls_failures = counters.tls_failures
+        self.faults = counters.faults
         self.dropped = dict(counters.dropped)
         self.sessions = 0
         self.connected = 0

@@ -52,13 +52,19 @@ def dependency_of(
 
 
 class Due:
-    """Something to deliver for a subscription: its messages, or a notice of a timer."""
+    """Something to deliver for a subscription: its messages, or a notice of a timer.
 
-    __slots__ = ("messages", "subscription")
+    Or the error that struck instead: the other timers ring all the same.
+    """
 
-    def __init__(self, subscription: Subscription, messages: list[Message]) -> None:
+    __slots__ = ("error", "messages", "subscription")
+
+    def __init__(
+        self, subscription: Subscription, messages: list[Message], error: Exception | None = None
+    ) -> None:
         self.subscription = subscription
         self.messages = messages
+        self.error = error
 
 
 class Tick:
@@ -137,9 +143,12 @@ class Waits:
             subscription, correlator = tick.subscription, tick.correlator
             if subscription.correlator is not correlator:
                 continue  # it was ended meanwhile, and its timer may be somebody else's
-            complete = correlator.expire(tick.timer, now_ns)
-            if complete is not None:
-                found.append(Due(subscription, _as_messages(complete, subscription, now_ns)))
+            try:
+                complete = correlator.expire(tick.timer, now_ns)
+                if complete is not None:
+                    found.append(Due(subscription, _as_messages(complete, subscription, now_ns)))
+            except Exception as error:  # of one of many subscriptions, see core/faults.py
+                found.append(Due(subscription, [], error))
         return found
 
     def _line_up(self, now_ns: int) -> None:

@@ -70,7 +70,7 @@ class Attachment(Publisher):
         self._is_greeted = False  # CONNACK is written
         self.decoder = Decoder(is_server=True, packet_size_max=driver.limits.packet_size_max)
         self._transport: Any = None
-        self._is_lost = False  # the transport is gone, but not all it brought is taken in
+        self._is_lost = False  # the transport is gone, but perhaps not all it brought is taken in
         self._lost_reason = ""
         self._opened_ns = 0
         self._is_paused = False
@@ -86,7 +86,8 @@ class Attachment(Publisher):
     def flush(self) -> None:
         """Write what the session has ready, as far as the socket takes it."""
         session = self.session
-        if session is None or self._is_paused or not self._may_write(session):
+        # What is taken counts as sent, so nothing is once the transport has gone.
+        if session is None or self._transport is None or self._is_paused or not self._may_write(session):
             self._limit_reading(session)
             return
         outgoing = self.outgoing
@@ -176,13 +177,27 @@ class Attachment(Publisher):
 
     def pause_writing(self) -> None:
         self._is_paused = True
-        if self.neighbour is not None:
-            self.neighbour.paused(self.driver.now_ns())
-        if self._meter is not None:
-            self._meter.paused(self.driver.now_ns())
+        try:
+            if self.neighbour is not None:
+                self.neighbour.paused(self.driver.now_ns())
+            if self._meter is not None:
+                self._meter.paused(self.driver.now_ns())
+        except Exception as error:
+            self.failed(error)
 
     def resume_writing(self) -> None:
         self._is_paused = False
+        try:
+            self._write_on()
+        except Exception as error:
+            self.failed(error)
+
+    def failed(self, error: Exception) -> None:
+        """An error of the broker's own struck in a callback of this connection: it ends."""
+        self.driver.failed(self, error)
+
+    def _write_on(self) -> None:
+        """The transport has room again."""
         if self.neighbour is not None:
             self.neighbour.resumed(self.driver.now_ns())
         if self._meter is not None and self.session is not None:
@@ -282,6 +297,17 @@ class Attachment(Publisher):
         self._leave(keep_will)
         self._finish()
 
+    def cut(self) -> None:
+        """End the connection although it could not be closed in order."""
+        if self._is_lost:
+            self._vanish()
+            return
+        self.state = CLOSED
+        try:
+            self._leave(keep_will=True)
+        finally:
+            self.abort()
+
     def abort(self) -> None:
         """Drop the connection without another word."""
         if self._transport is not None:
@@ -335,9 +361,11 @@ class Attachment(Publisher):
         if session is not None:
             self.session = None
             self.driver.authenticated -= 1
-            self.input.leave(session.client_id, self)
-            self.broker.disconnect(session, self.number, keep_will, self.driver.now_ns())
-            self.driver.schedule()
+            try:
+                self.input.leave(session.client_id, self)
+            finally:
+                self.broker.disconnect(session, self.number, keep_will, self.driver.now_ns())
+                self.driver.schedule()
 
     def _finish(self) -> None:
         self._leave(keep_will=True)

@@ -100,6 +100,12 @@ class Connection(Attachment):
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
+        try:
+            self._enter(transport)
+        except Exception as error:
+            self.failed(error)
+
+    def _enter(self, transport: Any) -> None:
         self._last_heard_ns = self.driver.now_ns()
         transport.set_write_buffer_limits(self.driver.limits.write_buffer_bytes)
         address = transport.get_extra_info("peername")
@@ -120,6 +126,12 @@ class Connection(Attachment):
         self.data_received(bytes(_READ_BUFFER[:count]))
 
     def data_received(self, data: bytes) -> None:
+        try:
+            self._take_bytes(data)
+        except Exception as error:
+            self.failed(error)
+
+    def _take_bytes(self, data: bytes) -> None:
         session = self.session
         # After a take-over the session belongs to another connection, though this one is not closed yet.
         if self.state == CLOSED or (session is not None and session.connection != self.number):
@@ -159,13 +171,18 @@ class Connection(Attachment):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._lost_reason = str(exc) if exc is not None else "the connection ended"
+        self._is_lost = True
         if self.session is not None and (self._packets or self.client_input.waiting > 0):
             # What the client said counts, and before its will; its place among the others too.
-            self._is_lost = True
             self.input.arrive(self)
             self.driver.schedule()
             return
-        self._vanish()
+        try:
+            self._vanish()
+        except Exception as error:
+            self.failed(error)
+            if self._is_lost:
+                self.cut()
 
     # --- packets in -----------------------------------------------------------------
 
@@ -199,6 +216,15 @@ class Connection(Attachment):
         return len(self._packets) > 0
 
     def pass_through(self, now_ns: int, until_ns: int) -> int:
+        try:
+            return self._pass_through(now_ns, until_ns)
+        except Exception as error:
+            self._packets = []
+            self._next = 0
+            self.failed(error)
+            return 1
+
+    def _pass_through(self, now_ns: int, until_ns: int) -> int:
         packets = self._packets
         count = len(packets)
         index = self._next
@@ -237,6 +263,15 @@ class Connection(Attachment):
         return index - started
 
     def take_in(self, now_ns: int) -> bool:
+        try:
+            return self._take_in(now_ns)
+        except Exception as error:
+            self._packets = []
+            self._next = 0
+            self.failed(error)
+            return True
+
+    def _take_in(self, now_ns: int) -> bool:
         client = self.client_input
         predecessor = self.predecessor
         if predecessor is not None:
@@ -375,7 +410,10 @@ class Connection(Attachment):
         return True
 
     def publish_arrival(self, arrival: Arrival, now_ns: int) -> None:
-        self._publish(arrival.session, arrival.message, arrival.packet_id, now_ns)
+        try:
+            self._publish(arrival.session, arrival.message, arrival.packet_id, now_ns)
+        except Exception as error:
+            self.failed(error)
 
     def _publish(self, session: Session, message: Message, packet_id: int, now_ns: int) -> None:
         broker = self.broker
@@ -532,6 +570,12 @@ class Connection(Attachment):
 
     def _on_decided(self, packet: Connect, decision: Accepted | Refused) -> None:
         """The password has been checked in another thread; back on the loop."""
+        try:
+            self._take_decision(packet, decision)
+        except Exception as error:
+            self.failed(error)
+
+    def _take_decision(self, packet: Connect, decision: Accepted | Refused) -> None:
         if self.state != DECIDING:
             return
         now_ns = self.driver.now_ns()
@@ -561,13 +605,13 @@ class Connection(Attachment):
             self.number,
             now_ns,
         )
-        self.broker.bind(session, self.door.listener.label, self.door.scheduling, self.door.delay, now_ns)
         self.session = session
-        self.input.join(session.client_id, self)
         self.state = OPEN
-        self._last_heard_ns = now_ns
         self._opened_ns = now_ns
         self.driver.authenticated += 1
+        self.broker.bind(session, self.door.listener.label, self.door.scheduling, self.door.delay, now_ns)
+        self.input.join(session.client_id, self)
+        self._last_heard_ns = now_ns
         self.connect_expiry_s = accepted.expiry_interval_s
         self.request_problem_information = accepted.wants_reasons
         self._silence_max_ns = accepted.keep_alive_s * SECOND * 3 // 2

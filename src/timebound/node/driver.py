@@ -5,6 +5,9 @@ that were readable have been read: it takes in messages, by weight and for a lim
 (`input.py`), closes what the core wants closed, writes to every session that became ready,
 hands the storage orders over as one batch, and arms the one timer. So work is batched under load
 and nothing waits when there is none.
+
+An error of the broker's own while one client is served ends that client (`failed`), is counted and
+logged with its traceback; the turn goes on. docs/decisions/0070-isolation.md says how.
 """
 
 from __future__ import annotations
@@ -36,6 +39,10 @@ STORAGE_ORDERS_MAX: Final = 100_000
 # How long stopping may take in what waits in the input queues: they hold far less. Whatever were left
 # was never acknowledged, so its publisher sends it again.
 STOP_INPUT_NS_MAX: Final = 2 * SECOND
+# Errors logged with their traceback between two patrols: one that comes back in every turn fills no disk.
+FAULTS_LOGGED_MAX: Final = 20
+# MQTT 5, 2.4: Unspecified error. What the error was is for the log, not for a stranger.
+UNSPECIFIED_ERROR: Final = 0x80
 
 
 class BatchStorage(Protocol):
@@ -75,6 +82,11 @@ class Client(Protocol):
     def close(self, reason_code: int, reason: str) -> None: ...
 
     def abort(self) -> None: ...
+
+    def cut(self) -> None:
+        """End the connection in whatever state an error has left it."""
+
+    def name(self) -> str: ...
 
     def patrol(self, now_ns: int) -> None: ...
 
@@ -119,6 +131,8 @@ class Driver:
         self.memory = MemoryKeeper()
         self._window_ns = 0  # when the immediate turns that count together began
         self._immediate_ns = 0  # what they took
+        self._faults_logged = 0  # since the last patrol
+        self._is_stopped = False
 
     def now_ns(self) -> int:
         return self._clock_offset_ns + time.monotonic_ns()
@@ -166,20 +180,55 @@ class Driver:
     def turn(self) -> None:
         """Take in messages, and act on everything the core has decided."""
         self._is_scheduled = False
-        broker = self.broker
+        if self._is_stopped:
+            return
         has_input = self.input.has_more()
         if has_input:
-            self.input.serve()
+            try:
+                self.input.serve()
+            except Exception as error:
+                self.fault("taking in messages", error)
+        try:
+            self._write_out()
+        except Exception as error:
+            self.fault("a turn", error)
+        try:
+            self._keep()
+        except Exception as error:
+            self.fault("storing", error)
+        self._go_on(has_input)
+
+    def _write_out(self) -> None:
+        """Close what has to be closed, and write what is ready."""
+        broker = self.broker
         for close in broker.take_closes():
             connection = self.connections.get(close.connection)
             if connection is not None:
-                connection.close(close.reason_code, close.reason)
+                try:
+                    connection.close(close.reason_code, close.reason)
+                except Exception as error:
+                    self.failed(connection, error)
         if self.mesh is not None:
-            self.mesh.turn()
+            try:
+                self.mesh.turn()
+            except Exception as error:
+                self.fault("the mesh", error)
         for session in broker.take_ready():
             served = self.connections.get(session.connection)
             if served is not None:
-                served.flush()
+                try:
+                    served.flush()
+                except Exception as error:
+                    self.failed(served, error)
+        for fault in broker.take_faults():
+            self.fault(f"client {fault.client_id!r}", fault.error)
+            struck = self.connections.get(fault.connection)
+            if struck is not None:
+                self._end(struck)
+
+    def _keep(self) -> None:
+        """Hand over what is to be kept: to journals, storage and trace."""
+        broker = self.broker
         if self.journals is not None:
             self.journals.write(broker.take_kept())
         batch = broker.take_batch()
@@ -187,7 +236,10 @@ class Driver:
             self._store(batch)
         if not broker.account.trace.is_empty():
             self._hand_over_trace()
-        if broker.has_ready():
+
+    def _go_on(self, has_input: bool) -> None:
+        """See to it that there is another turn when there is something to do."""
+        if self.broker.has_ready():
             self.schedule()
         if len(self.throttled) > 0:
             self._await_journals()
@@ -196,7 +248,10 @@ class Driver:
             throttled = self.throttled
             self.throttled = []
             for paused in throttled:
-                paused.read_again()
+                try:
+                    paused.read_again()
+                except Exception as error:
+                    self.failed(paused, error)
         if has_input:
             self.input.end(is_flooded)
             if self.input.has_more() or is_flooded:
@@ -204,6 +259,28 @@ class Driver:
         else:
             self.input.rest()
         self._arm_timer()
+
+    # --- errors of the broker's own -------------------------------------------------
+
+    def failed(self, client: Client, error: Exception) -> None:
+        """An error struck while one client was served: it is logged, counted, and ends this client only."""
+        self.fault(client.name(), error)
+        self._end(client)
+
+    def fault(self, name: str, error: Exception) -> None:
+        """Log and count an error of the broker's own; whoever was served may stay."""
+        self.broker.counters.faults += 1
+        self._faults_logged += 1
+        if self._faults_logged <= FAULTS_LOGGED_MAX:
+            logger.error("internal error while serving %s: %r", name, error, exc_info=error)
+
+    def _end(self, client: Client) -> None:
+        try:
+            client.close(UNSPECIFIED_ERROR, "internal error")
+        except Exception as error:
+            self.fault(f"the end of {client.name()}", error)
+            client.cut()
+        self.schedule()
 
     def is_storage_behind(self) -> bool:
         """Whether so much waits for the disk that nothing more should be taken in."""
@@ -288,7 +365,10 @@ class Driver:
         self._finish(batch)
 
     def _finish(self, batch: Batch) -> None:
-        self.broker.committed(batch)
+        try:
+            self.broker.committed(batch)
+        except Exception as error:
+            self.fault("what was stored", error)
         self.turn()
 
     def _arm_timer(self) -> None:
@@ -305,24 +385,40 @@ class Driver:
 
     def _wake(self) -> None:
         self._timer = None
-        self.broker.wake(max(self._timer_ns, self.now_ns()))
+        try:
+            self.broker.wake(max(self._timer_ns, self.now_ns()))
+        except Exception as error:
+            self.fault("timers", error)
         self.turn()
 
     def patrol(self) -> None:
         """Close connections that were silent too long; called every PATROL_INTERVAL_S."""
         now_ns = self.now_ns()
         for connection in list(self.connections.values()):
-            connection.patrol(now_ns)
+            try:
+                connection.patrol(now_ns)
+            except Exception as error:
+                self.failed(connection, error)
+        try:
+            self._patrol_all(now_ns)
+        except Exception as error:
+            self.fault("the patrol", error)
+        self.turn()
+        if self._faults_logged > FAULTS_LOGGED_MAX:
+            logger.error("%d more internal errors", self._faults_logged - FAULTS_LOGGED_MAX)
+        self._faults_logged = 0
+
+    def _patrol_all(self, now_ns: int) -> None:
         self.broker.expire(now_ns)
-        if self.mesh is not None:
-            self.mesh.patrol(now_ns)
+        self.broker.reconcile()
         for alert in self.broker.counters.alerts:
             logger.warning("%s", alert)
         self.broker.counters.alerts.clear()
         self.notices.patrol(now_ns)
         self.memory.patrol(self.broker.queued_bytes())
+        if self.mesh is not None:
+            self.mesh.patrol(now_ns)
         self.input.patrol()
-        self.turn()
 
     def stop(self) -> None:
         """Take in what was read before the connections were closed, and go by no timer any more."""

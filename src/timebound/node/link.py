@@ -158,7 +158,7 @@ class LinkMeter:
         """What was written and the other side has not acknowledged yet."""
         waiting = int(self._transport.get_write_buffer_size())
         if self._socket is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError):  # a socket that was closed has no descriptor
                 unsent = fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, _NO_COUNT)
                 waiting += int.from_bytes(unsent, sys.byteorder)
         return waiting
@@ -171,7 +171,9 @@ class LinkMeter:
         if self._socket is None or (self._lowat and lowat <= 2 * self._lowat <= 4 * lowat):
             return
         self._lowat = lowat
-        with contextlib.suppress(OSError):  # not every socket knows the option; then the kernel decides
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # not every socket knows the option; then the kernel decides
             self._socket.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, lowat)
 
     def _read(self) -> TcpState | None:
@@ -179,6 +181,6 @@ class LinkMeter:
             return None
         try:
             info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
-        except OSError:
+        except (OSError, ValueError):
             return None
         return TcpState(info) if len(info) >= _NOTSENT_AT + 4 else None

@@ -9,9 +9,10 @@ has measured yet starts from it instead of a guess.
 
 from __future__ import annotations
 
-import json
 import logging
 from typing import Final
+
+import msgspec
 
 from timebound.core.broker import Broker
 from timebound.core.delay import MEAN_FLOOR_S_PER_KB, LinkDelay
@@ -25,6 +26,16 @@ logger = logging.getLogger("timebound.node")
 LINK_PREFIX: Final = "$timebound/link/"
 # An hour for a KB: a slower link is a mistake of whoever measured it.
 MEAN_MAX_S_PER_KB: Final = 3_600.0
+
+
+class LinkModel(msgspec.Struct):
+    """What a payload says; other fields may stand beside these."""
+
+    mean_s_per_kb: float
+    variance: float
+
+
+_READ_MODEL: Final = msgspec.json.Decoder(LinkModel)
 
 
 def told_delay(broker: Broker, session: Session) -> LinkDelay | None:
@@ -60,11 +71,10 @@ def tell(broker: Broker, topic: str, payload: bytes, now_ns: int) -> None:
 def read_model(payload: bytes) -> LinkDelay | None:
     """The delay that a payload describes; None if it describes none."""
     try:
-        fields = json.loads(payload)
-        mean, variance = float(fields["mean_s_per_kb"]), float(fields["variance"])
-    except (ValueError, KeyError, TypeError):
+        told = _READ_MODEL.decode(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # the last: nested too deeply
         return None
-    # Comparisons with what is no number are false.
+    mean, variance = told.mean_s_per_kb, told.variance
     if not (MEAN_FLOOR_S_PER_KB <= mean <= MEAN_MAX_S_PER_KB and 0.0 <= variance <= mean * mean):
         return None
     return LinkDelay(mean, variance)

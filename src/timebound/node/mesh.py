@@ -28,6 +28,7 @@ from timebound.node.neighbour_link import Carrier, NeighbourLink
 from timebound.node.scheduling_config import scheduling_of
 from timebound.records import Reason
 from timebound.units import SECOND
+from timebound.wire.reasons import ReasonCode
 
 logger = logging.getLogger("timebound.node")
 
@@ -48,6 +49,9 @@ class Clock(Protocol):
 
     def schedule(self) -> None:
         """Ask for a turn soon."""
+
+    def fault(self, name: str, error: Exception) -> None:
+        """An error of the broker's own struck while something was done for `name`."""
 
 
 class Mesh:
@@ -150,7 +154,11 @@ class Mesh:
         self._clock.schedule()
 
     def on_copy(self, link: NeighbourLink, copy: Copy, now_ns: int) -> None:
-        self._broker.receive_copy(copy, now_ns)
+        try:
+            self._broker.receive_copy(copy, now_ns)
+        except Exception as error:
+            # The copy is given up, not the link: the neighbour would send it again, for ever.
+            self._clock.fault(f"a copy from broker {link.name!r}", error)
 
     def on_news(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
         for announcement in mesh_codec.decode_news(payload):
@@ -174,10 +182,23 @@ class Mesh:
         self._tell_news()
         used = self._send(now_ns)
         for name in used:
-            link = self.links[name]
-            link.flush()
-            if not self.member.broker.neighbours[name].is_busy:
-                link.rest()
+            link = self.links.get(name)
+            if link is None:
+                continue
+            try:
+                link.flush()
+                if not self.member.broker.neighbours[name].is_busy:
+                    link.rest()
+            except Exception as error:
+                self._failed(link, error)
+
+    def _failed(self, link: NeighbourLink, error: Exception) -> None:
+        """An error struck while a link was served: it is closed, and what it carried goes another way."""
+        self._clock.fault(f"the link to broker {link.name!r}", error)
+        try:
+            link.close(ReasonCode.UNSPECIFIED_ERROR, "internal error")
+        finally:
+            self.closed(link)
 
     def patrol(self, now_ns: int) -> None:
         """About once a second."""
@@ -189,9 +210,12 @@ class Mesh:
     def report_waits(self) -> None:
         """Tell every neighbour how long messages wait from here on."""
         payload = mesh_codec.encode_waits(self.member.broker.report_waits())
-        for link in self.links.values():
+        for link in list(self.links.values()):
             if link.is_ready:
-                link.tell(mesh_codec.WAITS_TOPIC, payload)
+                try:
+                    link.tell(mesh_codec.WAITS_TOPIC, payload)
+                except Exception as error:
+                    self._failed(link, error)
 
     def _send(self, now_ns: int) -> dict[str, None]:
         """Put copies on links until none has room or nothing is left; gives the links used."""
@@ -203,14 +227,23 @@ class Mesh:
                 return used
             for send in sends:
                 name = send.neighbour
-                link = self.links[name]
+                link = self.links.get(name)
+                if link is None:  # it has failed since
+                    member.broker.send_again(send.copy, now_ns)
+                    continue
                 used[name] = None
-                if not link.put(send.copy, now_ns):
-                    member.broker.lose(send.copy, name, now_ns, Reason.TOO_LARGE)
-                if link.has_room(now_ns):
-                    member.link_free(name, now_ns)
-                else:
-                    self._await_room(link)
+                try:
+                    self._put(link, send.copy, now_ns)
+                except Exception as error:
+                    self._failed(link, error)
+
+    def _put(self, link: NeighbourLink, copy: Copy, now_ns: int) -> None:
+        if not link.put(copy, now_ns):
+            self.member.broker.lose(copy, link.name, now_ns, Reason.TOO_LARGE)
+        if link.has_room(now_ns):
+            self.member.link_free(link.name, now_ns)
+        else:
+            self._await_room(link)
 
     def _await_room(self, link: NeighbourLink) -> None:
         """Come back when a paced link is free; any other says so itself."""
@@ -219,9 +252,15 @@ class Mesh:
             self._timers[link.name] = self._clock.call_at_ns(when_ns, lambda: self._on_time(link))
 
     def _on_time(self, link: NeighbourLink) -> None:
-        now_ns = self._clock.now_ns()
         if self.links.get(link.name) is not link:
             return
+        try:
+            self._use_time(link)
+        except Exception as error:
+            self._failed(link, error)
+
+    def _use_time(self, link: NeighbourLink) -> None:
+        now_ns = self._clock.now_ns()
         if now_ns < link.next_room_ns():
             self._await_room(link)  # loops count in milliseconds and may call early
         elif link.has_room(now_ns):
@@ -238,9 +277,12 @@ class Mesh:
             link = self.links.get(name)
             if link is None:
                 continue
-            for start in range(0, len(announcements), mesh_codec.NEWS_MAX):
-                part = announcements[start : start + mesh_codec.NEWS_MAX]
-                link.tell(mesh_codec.NEWS_TOPIC, mesh_codec.encode_news(part))
+            try:
+                for start in range(0, len(announcements), mesh_codec.NEWS_MAX):
+                    part = announcements[start : start + mesh_codec.NEWS_MAX]
+                    link.tell(mesh_codec.NEWS_TOPIC, mesh_codec.encode_news(part))
+            except Exception as error:
+                self._failed(link, error)
 
     def figures(self) -> dict[str, int]:
         """Numbers for `$SYS` and metrics."""

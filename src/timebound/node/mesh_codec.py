@@ -127,7 +127,7 @@ def decode_news(payload: bytes) -> list[Announcement]:
     """
     try:
         return [_to_announcement(fact) for fact in _READ_FACTS.decode(payload)]
-    except (msgspec.MsgspecError, ValueError, FilterError) as error:
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, FilterError) as error:
         raise _wrong(f"an announcement cannot be read: {error}") from error
 
 
@@ -143,7 +143,7 @@ def decode_waits(payload: bytes) -> dict[str, int]:
     """
     try:
         waits = _READ_WAITS.decode(payload)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise _wrong(f"waiting times cannot be read: {error}") from error
     if any(wait_ns < 0 for wait_ns in waits.values()):
         raise _wrong("a waiting time is negative")

@@ -43,6 +43,8 @@ def exposition(broker: Broker, trace: TraceWriter | None, input_: Input | None =
     add("inflight_messages", "gauge", "Messages sent and not acknowledged.", {"": now.inflight})
     add("connections_total", "counter", "Connections accepted.", {"": now.connections_total})
     add("connections_refused_total", "counter", "Connections refused.", {"": now.connections_refused})
+    add("tls_failures_total", "counter", "Connections ended by failed encryption.", {"": now.tls_failures})
+    add("faults_total", "counter", "Errors of the broker itself.", {"": now.faults})
     add("messages_received_total", "counter", "Messages from publishers.", {"": now.messages_received})
     add("messages_sent_total", "counter", "Copies sent to subscribers.", {"": now.messages_sent})
     add("bytes_received_total", "counter", "Bytes received.", {"": now.bytes_received})

@@ -69,6 +69,12 @@ class Dialled(asyncio.Protocol):
         transport.write(encode(packet, 5))
 
     def data_received(self, data: bytes) -> None:
+        try:
+            self._take_bytes(data)
+        except Exception as error:
+            self._driver.failed(self, error)
+
+    def _take_bytes(self, data: bytes) -> None:
         now_ns = self._driver.now_ns()
         self._heard_ns = now_ns
         packets = self._decoder.feed(data)
@@ -89,22 +95,34 @@ class Dialled(asyncio.Protocol):
         self._driver.schedule()
 
     def pause_writing(self) -> None:
-        if self._link is not None:
-            self._link.paused(self._driver.now_ns())
+        try:
+            if self._link is not None:
+                self._link.paused(self._driver.now_ns())
+        except Exception as error:
+            self._driver.failed(self, error)
 
     def resume_writing(self) -> None:
-        if self._link is not None:
-            self._link.resumed(self._driver.now_ns())
+        try:
+            if self._link is not None:
+                self._link.resumed(self._driver.now_ns())
+        except Exception as error:
+            self._driver.failed(self, error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._driver.remove(self._number)
         if exc is not None and not self.failure:
             self.failure = str(exc)
+        self.ended.set()
+        try:
+            self._leave()
+        except Exception as error:
+            self._driver.failed(self, error)
+
+    def _leave(self) -> None:
         if self._link is not None:
             link = self._link
             self._link = None
             self._mesh.closed(link)
-        self.ended.set()
 
     def _open(self, packet: Packet) -> None:
         """Judge the answer to CONNECT.
@@ -155,6 +173,16 @@ class Dialled(asyncio.Protocol):
         properties.reason_string = reason
         self._transport.write(encode(Disconnect(reason_code, properties), 5))
         self._transport.close()
+
+    def cut(self) -> None:
+        """End the connection although it could not be closed in order."""
+        try:
+            self._leave()
+        finally:
+            self.abort()
+
+    def name(self) -> str:
+        return f"broker {self._config.name!r}"
 
     def abort(self) -> None:
         self._transport.abort()

@@ -331,7 +331,10 @@ class Server:
     async def _publish_figures(self, figures: SysTopics) -> None:
         assert self.driver is not None
         while True:
-            figures.publish(self.driver.now_ns())
+            try:
+                figures.publish(self.driver.now_ns())
+            except Exception as error:  # the next time they may be published again
+                self.driver.fault("$SYS figures", error)
             self.driver.turn()
             await asyncio.sleep(self.config.sys_interval_s)
 

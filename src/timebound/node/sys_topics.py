@@ -47,6 +47,8 @@ class SysTopics:
             "clients/total": now.sessions,
             "connections/total": now.connections_total,
             "connections/refused": now.connections_refused,
+            "connections/tls_failed": now.tls_failures,
+            "faults": now.faults,
             "messages/received": now.messages_received,
             "messages/sent": now.messages_sent,
             "messages/refused": now.publishes_refused,
