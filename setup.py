@@ -42,6 +42,7 @@ COMPILED_FILES = (
     "node/meter.py",
     "node/outgoing.py",
     "node/publisher.py",
+    "node/tls.py",
     "node/trace_pack.py",
     "node/translate.py",
     "bench/counting.py",

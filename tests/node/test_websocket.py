@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import socket
 import ssl
+import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.conftest import BrokerProcess, Certificates
+from tests.peer import join
 from websockets.asyncio.client import connect as connect_async
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
@@ -49,6 +55,14 @@ packet_size_max = "64KiB"
 """
 MQTT = Subprotocol("mqtt")
 TIMEOUT_S = 10.0
+MEBIBYTE = 1024 * 1024
+UPGRADE = (
+    b"GET /mqtt HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+PING = b"\x89\xfd\0\0\0\0" + b"p" * 125
+EMPTY_PING = b"\x89\x80\0\0\0\0"
+EMPTY_FRAGMENT = b"\0\x80\0\0\0\0"
 
 
 @pytest.fixture(scope="module")
@@ -323,3 +337,118 @@ def test_wrong_frames_close_the_connection(web: BrokerProcess, frame: bytes) -> 
         connection.socket.sendall(frame)
         with pytest.raises(ConnectionClosed):
             connection.recv(TIMEOUT_S)
+
+
+def open_raw(web: BrokerProcess) -> socket.socket:
+    """A WebSocket of which the test writes the frames itself."""
+    raw = socket.create_connection(("127.0.0.1", web.port_of("ws:")), TIMEOUT_S)
+    raw.sendall(UPGRADE)
+    answer = b""
+    while not answer.endswith(b"\r\n\r\n"):
+        answer += raw.recv(1024)
+    assert answer.startswith(b"HTTP/1.1 101 ")
+    return raw
+
+
+def resident_bytes(broker: BrokerProcess) -> int:
+    pages = Path(f"/proc/{broker.process.pid}/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET /mqtt HTTP/1.1\r\nHost: x\r\n\r\n", b"426"),
+        (b"GET /other HTTP/1.1\r\nHost: x\r\n\r\n", b"404"),
+        (b"POST /mqtt HTTP/1.1\r\nHost: x\r\n\r\n", b"405"),
+        (UPGRADE.replace(b"Version: 13", b"Version: 12"), b"400"),
+        (UPGRADE.replace(b"Host: x", b"Host: x\r\nOrigin: https://evil.example"), b"403"),
+    ],
+)
+@pytest.mark.parametrize(
+    "behind", [b"abc", b"\x89\x80\0\0\0\0", b"\x88\x80\0\0\0\0", b"\xff" * 300, PING * 40]
+)
+def test_request_with_bytes_behind_it_gets_an_http_answer(
+    web: BrokerProcess, head: bytes, status: bytes, behind: bytes
+) -> None:
+    with socket.create_connection(("127.0.0.1", web.port_of("ws:")), TIMEOUT_S) as raw:
+        raw.sendall(head + behind)
+
+        assert raw.recv(1024).startswith(b"HTTP/1.1 " + status)
+
+
+@pytest.mark.parametrize("cut", [1, 5, len(UPGRADE) - 3, len(UPGRADE) - 2, len(UPGRADE) - 1, len(UPGRADE)])
+def test_frames_may_follow_the_request_at_once(web: BrokerProcess, cut: int) -> None:
+    packet = encode(Connect("at-once"), 5)
+    data = UPGRADE + bytes([0x82, 0x80 | len(packet)]) + b"\0\0\0\0" + packet
+    with socket.create_connection(("127.0.0.1", web.port_of("ws:")), TIMEOUT_S) as raw:
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        raw.sendall(data[:cut])
+        raw.sendall(data[cut:])
+        answer = b""
+        while b"\r\n\r\n\x82" not in answer:
+            answer += raw.recv(1024)
+
+        assert answer.startswith(b"HTTP/1.1 101 ")
+
+
+def test_who_reads_no_pongs_is_no_longer_read(web: BrokerProcess, peer: WebPeer) -> None:
+    before = resident_bytes(web)
+    with open_raw(web) as raw:
+        raw.sendall(b"\x82\x8f\0\0\0\0" + encode(Connect(""), 5))
+        raw.settimeout(1.0)
+        sent = 0
+        with contextlib.suppress(TimeoutError):
+            while sent < 100 * MEBIBYTE:
+                sent += raw.send(PING * 500)
+
+        # The kernel's buffers on both sides hold some megabytes; beyond them, the sender waits.
+        assert sent < 50 * MEBIBYTE
+        assert resident_bytes(web) - before < 16 * MEBIBYTE
+        peer.send(Pingreq())
+        assert isinstance(peer.receive(), Pingresp)
+        # Who reads them is read again.
+        raw.settimeout(TIMEOUT_S)
+        received = 0
+        while received < MEBIBYTE:
+            received += len(raw.recv(65_536))
+        raw.sendall(PING)
+
+
+@pytest.mark.parametrize("frame", [EMPTY_PING, EMPTY_FRAGMENT], ids=["pings", "fragments"])
+def test_floods_of_frames_hold_up_nobody_and_fill_no_memory(web: BrokerProcess, frame: bytes) -> None:
+    is_over = threading.Event()
+
+    def flood(raw: socket.socket) -> None:
+        raw.settimeout(0.1)
+        with contextlib.suppress(OSError):
+            raw.sendall(b"\x02\x80\0\0\0\0" if frame == EMPTY_FRAGMENT else EMPTY_PING)
+        while not is_over.is_set():
+            with contextlib.suppress(OSError):
+                raw.send(frame * 20_000)
+            time.sleep(0.005)  # the processor is for the broker
+
+    before = resident_bytes(web)
+    raws = [open_raw(web) for _ in range(4)]
+    threads = [threading.Thread(target=flood, args=[raw]) for raw in raws]
+    for thread in threads:
+        thread.start()
+    try:
+        slowest_s = 0.0
+        for _ in range(15):
+            began = time.monotonic()
+            with join(web.port_of("mqtt:")) as peer:
+                peer.expect_silence()
+            slowest_s = max(slowest_s, time.monotonic() - began)
+            time.sleep(0.02)
+        grown = resident_bytes(web) - before
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+        for raw in raws:
+            raw.close()
+
+    # Idle it takes a millisecond; without a bound on frames it took 8 s, and 500 MB.
+    assert slowest_s < 1.0
+    assert grown < 16 * MEBIBYTE

@@ -39,6 +39,7 @@ from timebound.node.neighbour_dial import Dialler
 from timebound.node.passwords import PasswordFile
 from timebound.node.storage import NoStorage, Storage
 from timebound.node.sys_topics import SysTopics
+from timebound.node.tls import TlsAdapter
 from timebound.node.trace import TraceLimits, TraceWriter
 from timebound.node.translate import to_subscription
 from timebound.packages import FOR_TRACES, require
@@ -47,6 +48,7 @@ from timebound.wire.reasons import ReasonCode
 if TYPE_CHECKING:
     from timebound.node.flight_publish import Publishing
     from timebound.node.flight_service import FlightService
+    from timebound.node.websocket import Unframing
 
 logger = logging.getLogger("timebound.node")
 
@@ -75,6 +77,7 @@ class Server:
         self._journals: Journals | None = None
         self._publishing: Publishing | None = None
         self._flight: FlightService | None = None
+        self._unframing: Unframing | None = None  # of all WebSocket listeners
         self.driver: Driver | None = None
 
     async def start(self) -> None:
@@ -266,11 +269,9 @@ class Server:
     async def _listen(self, listener: ListenerConfig, context: ssl.SSLContext | None, door: Door) -> None:
         try:
             server = await asyncio.get_running_loop().create_server(
-                self._factory(listener, door),
+                self._factory(listener, context, door),
                 listener.host,
                 listener.port,
-                ssl=context,
-                ssl_handshake_timeout=self.config.limits.connect_timeout_s if context is not None else None,
                 backlog=BACKLOG,
                 reuse_address=True,
                 family=socket.AF_UNSPEC,
@@ -281,19 +282,32 @@ class Server:
             ) from error
         self._listeners.append((listener, server))
 
-    def _factory(self, listener: ListenerConfig, door: Door) -> Callable[[], Any]:
-        """What makes the protocol of a new connection."""
+    def _factory(
+        self, listener: ListenerConfig, context: ssl.SSLContext | None, door: Door
+    ) -> Callable[[], Any]:
+        """What makes the protocol of a new connection: TLS around WebSocket around MQTT, as configured."""
         driver = self.driver
         assert driver is not None
 
         def connect() -> Connection:
             return Connection(driver, door)
 
-        if listener.kind != "websocket":
-            return connect
-        from timebound.node.websocket import WebSocketAdapter  # here: an eighth of a broker's start
+        inner: Callable[[], Any] = connect
+        if listener.kind == "websocket":
+            # Imported lazily: costs an eighth of start-up time.
+            from timebound.node.websocket import Unframing, WebSocketAdapter
 
-        return lambda: WebSocketAdapter(listener, self.config.limits.packet_size_max, connect)
+            if self._unframing is None:
+                self._unframing = Unframing(asyncio.get_running_loop())
+            unframing = self._unframing
+
+            def upgrade() -> WebSocketAdapter:
+                return WebSocketAdapter(listener, self.config.limits.packet_size_max, unframing, connect)
+
+            inner = upgrade
+        if context is None:
+            return inner
+        return lambda: TlsAdapter(context, driver, listener.label, inner)
 
     def reload(self) -> None:
         """Read access rules, passwords and certificates again; what is wrong is logged and not applied."""
