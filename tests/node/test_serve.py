@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -18,7 +20,8 @@ from tests.peer import Peer, join, props
 from timebound.node.config import ListenerConfig
 from timebound.node.config_values import TlsConfig
 from timebound.node.serve import _url
-from timebound.wire.packets import Publish
+from timebound.wire.codec import encode
+from timebound.wire.packets import Publish, Suback, Subscribe, SubscribeEntry, make_publish
 
 TIMEOUT_S = 30.0
 
@@ -242,3 +245,58 @@ def test_nothing_is_suggested_that_would_be_refused(tmp_path: Path, config: str)
         process.terminate()
 
         assert tried(process) == ""
+
+
+def flood(port: int, number: int, is_over: threading.Event) -> None:
+    """Publish QoS 1 as fast as the broker reads, until the connection ends."""
+    frames = [encode(make_publish(f"stop/{number}", b"x" * 100, 1, False, n), 5) for n in range(1, 501)]
+    with join(port) as peer, contextlib.suppress(OSError):
+        peer.socket.settimeout(0.2)
+        while not is_over.is_set():
+            with contextlib.suppress(TimeoutError):
+                peer.socket.sendall(b"".join(frames))
+            with contextlib.suppress(TimeoutError):
+                while len(peer.socket.recv(65_536)) == 65_536:
+                    pass
+
+
+def test_stop_under_load_is_quick_and_silent(start_broker: StartBroker) -> None:
+    """Full queues, timers that ring while storage is closed, and publishers that do not stop."""
+    process = start_broker()
+    durable = props(session_expiry_interval=600, receive_maximum=1)
+    readers = [join(process.port, f"deaf-{n}", clean=False, properties=durable) for n in range(3)]
+    readers += [join(process.port, f"brief-{n}", properties=props(receive_maximum=1)) for n in range(3)]
+    for reader in readers:
+        reader.subscribe("stop/#", qos=1)
+    for number in range(20):
+        with join(process.port, f"clock-{number}", clean=False, properties=durable) as absent:
+            every = props(user_properties=[("every", "10ms")])
+            absent.send(Subscribe(1, [SubscribeEntry("stop/clock", 1)], every))
+            while not isinstance(absent.receive(), Suback):
+                pass
+    watcher = join(process.port)
+    watcher.subscribe("$timebound/drops/#")
+    is_over = threading.Event()
+    threads = [threading.Thread(target=flood, args=[process.port, n, is_over]) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        with join(process.port) as figures:
+            figures.subscribe("$SYS/broker/messages/received")
+            while int(figures.expect(Publish).payload) < 5_000:
+                pass
+        began = time.monotonic()
+        process.process.terminate()
+        code = process.process.wait(60)
+        took_s = time.monotonic() - began
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+        for peer in [*readers, watcher]:
+            peer.close()
+
+    assert code == 0
+    assert took_s < 15
+    assert " ERROR " not in process.log()
+    assert "is closed" not in process.log()

@@ -460,6 +460,10 @@ class Broker:
         self._distribution.wake(now_ns)
         self._publish_due_wills(now_ns)
 
+    def stop_telling(self) -> None:
+        """Publish no notices about what was missed any more: the broker is stopping."""
+        self._distribution.is_telling = False
+
     def take_faults(self) -> list[Fault]:
         """Errors that struck single clients; the shell logs them and ends their connections."""
         return self._faults.take()

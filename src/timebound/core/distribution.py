@@ -72,6 +72,7 @@ class Distribution:
         "_retained",
         "_sessions",
         "_waits",
+        "is_telling",
         "mesh",
         "sequence",
         "tap",
@@ -99,6 +100,7 @@ class Distribution:
         self._groups = 0  # correlations completed
         self._replays: dict[Replay, bool] = {}  # those under way
         self.sequence = 0  # of the last message
+        self.is_telling = True  # who asks about what was missed
         self.mesh: Member | None = None  # for messages that other brokers' clients want
         self.tap: Tap | None = None  # for messages that are kept in journals
 
@@ -386,6 +388,8 @@ class Distribution:
         """Send the notices that were asked for about pairs that were not delivered."""
         missed = self._outbound.account.missed
         self._outbound.account.missed = []
+        if not self.is_telling:
+            return
         for miss in missed:
             topic = miss.message.topic
             if topic.startswith(NOTICE_PREFIX):

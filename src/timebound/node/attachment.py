@@ -353,6 +353,9 @@ class Attachment(Publisher):
                 self.close(reasons.ReasonCode.UNSPECIFIED_ERROR, "no CONNECT arrived in time")
 
     def _leave(self, keep_will: bool) -> None:
+        if self.driver.is_stopped:
+            self.session = None
+            return
         if self.neighbour is not None and self.driver.mesh is not None:
             link = self.neighbour
             self.neighbour = None

@@ -132,7 +132,7 @@ class Driver:
         self._window_ns = 0  # when the immediate turns that count together began
         self._immediate_ns = 0  # what they took
         self._faults_logged = 0  # since the last patrol
-        self._is_stopped = False
+        self.is_stopped = False  # what still happens is not acted on: storage is being closed
 
     def now_ns(self) -> int:
         return self._clock_offset_ns + time.monotonic_ns()
@@ -180,7 +180,7 @@ class Driver:
     def turn(self) -> None:
         """Take in messages, and act on everything the core has decided."""
         self._is_scheduled = False
-        if self._is_stopped:
+        if self.is_stopped:
             return
         has_input = self.input.has_more()
         if has_input:
@@ -421,10 +421,16 @@ class Driver:
         self.input.patrol()
 
     def stop(self) -> None:
-        """Take in what was read before the connections were closed, and go by no timer any more."""
+        """Take in what was read before the connections were closed; then decide and store nothing more.
+
+        Connections that are still open just end, as with a broker that is killed: of them, storage knows all
+        that was promised.
+        """
         until_ns = self.now_ns() + STOP_INPUT_NS_MAX
         while self.input.has_more() and self.now_ns() < until_ns:
             self.turn()
+        self.turn()
+        self.is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

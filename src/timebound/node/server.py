@@ -43,6 +43,7 @@ from timebound.node.tls import TlsAdapter
 from timebound.node.trace import TraceLimits, TraceWriter
 from timebound.node.translate import to_subscription
 from timebound.packages import FOR_TRACES, require
+from timebound.units import SECOND
 from timebound.wire.reasons import ReasonCode
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ logger = logging.getLogger("timebound.node")
 BACKLOG: Final = 4_096
 # How long stop waits for clients to take their DISCONNECT.
 STOP_TIMEOUT_S: Final = 2.0
+# How long stop ends sessions in order. Full queues of many may take longer; the rest just ends.
+STOP_CLOSING_NS_MAX: Final = 2 * SECOND
 
 
 class Server:
@@ -239,7 +242,6 @@ class Server:
             await asyncio.to_thread(self._flight.stop)
         if self.driver is not None:
             await self._close_connections(self.driver)
-            self.driver.stop()
         if self._journals is not None:
             await asyncio.to_thread(self._journals.close)
             # Batches that waited for the journals come back to the loop, and go on to the storage.
@@ -255,16 +257,24 @@ class Server:
             self._publishing.close()
 
     async def _close_connections(self, driver: Driver) -> None:
+        # Every message that waits for a session which ends now would be a notice to whoever watches.
+        driver.broker.stop_telling()
+        until_ns = driver.now_ns() + STOP_CLOSING_NS_MAX
         for connection in list(driver.connections.values()):
-            connection.close(ReasonCode.SERVER_SHUTTING_DOWN, "the broker is stopping")
+            if driver.now_ns() > until_ns:
+                break
+            try:
+                connection.close(ReasonCode.SERVER_SHUTTING_DOWN, "the broker is stopping")
+            except Exception as error:
+                driver.failed(connection, error)
         driver.turn()
-        if driver.connections:
+        if driver.connections and driver.now_ns() <= until_ns:
             driver.emptied.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(driver.emptied.wait(), STOP_TIMEOUT_S)
+        driver.stop()
         for connection in list(driver.connections.values()):
             connection.abort()
-        driver.turn()
 
     async def _listen(self, listener: ListenerConfig, context: ssl.SSLContext | None, door: Door) -> None:
         try:

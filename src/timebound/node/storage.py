@@ -42,7 +42,7 @@ GROUP_ORDERS_MAX: Final = 50_000  # of one transaction: about 0.2 s and 20 MB of
 RETRY_S_MIN: Final = 0.1  # first wait after a failed write; doubles up to the longest
 RETRY_S_MAX: Final = 5.0
 CLOSE_ATTEMPTS_MAX: Final = 3  # a full disk must not keep a broker from stopping
-CLOSE_S_MAX: Final = 60.0  # a device that hangs must not either
+CLOSE_S_MAX: Final = 10.0  # a device that hangs must not either; what waits was not acknowledged
 
 Done = Callable[[], None]
 Batch = tuple[Sequence[StoreOrder], Done]
