@@ -785,6 +785,8 @@ def unit_text(described: Setting) -> str:
     words = {"switch": "true or false", "text": "text", "texts": "list of texts", "path": "path"}
     if described.kind in words:
         return words[described.kind]
+    if described.kind == "fraction":
+        return f"number, {described.least:g} to {described.most:g}"
     if described.kind == "choice":
         return ", ".join(f"`{choice}`" for choice in described.choices)
     unit = {"size": "bytes", "duration": "duration", "seconds": "whole seconds", "count": "number"}[

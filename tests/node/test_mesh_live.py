@@ -3,84 +3,19 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.conftest import BrokerProcess, Certificates, StartBroker
-from tests.peer import Peer, join
+from tests.conftest import Certificates, StartBroker
+from tests.node.live_mesh import PROBE, TIMEOUT_S, Links, Mesh, free_ports, wait_wanted
+from tests.peer import Peer
 
 from timebound.node.passwords import PasswordFile
-from timebound.wire.packets import Ack, Pingreq, Pingresp, Publish
+from timebound.wire.packets import Pingreq, Pingresp, Publish
 
-TIMEOUT_S = 20.0
-PROBE = b"probe"
 ACCOUNT = ("account/matched", "account/in_time", "account/late", "account/dropped")
-Links = dict[tuple[str, str], str]  # the broker that opens it first; what both say of it
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on; brokers that know each other need them before they start."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
-
-
-class Mesh:
-    """Brokers and how they are linked."""
-
-    def __init__(self, folder: Path, links: Links) -> None:
-        self._folder = folder
-        self._links = links
-        self._started: list[BrokerProcess] = []
-        names = sorted({name for link in links for name in link})
-        self.ports = dict(zip(names, free_ports(len(names)), strict=True))
-        with ThreadPoolExecutor(len(names)) as pool:  # most of starting is waiting for it
-            self.brokers = dict(zip(names, pool.map(self.start, names), strict=True))
-        for source, target in links:
-            self.brokers[source].wait_logged(f"link to '{target}' is up")
-            self.brokers[target].wait_logged(f"link to '{source}' is up")
-
-    def start(self, name: str) -> BrokerProcess:
-        text = f'node_name = "{name}"\nsys_interval = "50ms"\n[[listeners]]\nport = {self.ports[name]}\n'
-        for (source, target), more in self._links.items():
-            if source == name:
-                where = f'host = "127.0.0.1"\nport = {self.ports[target]}\n'
-                text += f'[[neighbour]]\nname = "{target}"\n{where}{more}'
-            elif target == name:
-                text += f'[[neighbour]]\nname = "{source}"\n{more}'
-        folder = self._folder / f"{name}-{len(self._started)}"
-        process = BrokerProcess(folder, text)
-        self._started.append(process)
-        return process
-
-    def end(self) -> None:
-        """End all brokers; none may have logged a traceback."""
-        for process in self._started:
-            process.kill()
-        for process in self._started:
-            assert "Traceback" not in process.log(), process.log()
-
-    def join(self, name: str, client_id: str = "") -> Peer:
-        return join(self.ports[name], client_id)
-
-    def figures(self, name: str, *wanted: str) -> dict[str, float]:
-        """Figures of a broker under $SYS/broker/, as they are now."""
-        found: dict[str, float] = {}
-        with self.join(name) as watcher:
-            watcher.subscribe(*[f"$SYS/broker/{one}" for one in wanted])
-            while len(found) < len(wanted):
-                packet = watcher.expect(Publish, TIMEOUT_S)
-                found[packet.topic.removeprefix("$SYS/broker/")] = float(packet.payload)
-        return found
 
 
 @pytest.fixture
@@ -106,17 +41,6 @@ def slow_line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
 
 
 StartMesh = Callable[[Links], Mesh]
-
-
-def wait_wanted(publisher: Peer, topic: str) -> None:
-    """Publish probes until the broker knows of a subscription: it says so in its PUBACK."""
-    end_s = time.monotonic() + TIMEOUT_S
-    while True:
-        publisher.publish(topic, PROBE, qos=1)
-        if publisher.expect(Ack).reason_code == 0:
-            return
-        assert time.monotonic() < end_s, f"nobody wanted {topic!r} in {TIMEOUT_S} s"
-        time.sleep(0.01)
 
 
 def wait_passing(mesh: Mesh, name: str, publisher: Peer, topic: str) -> None:

@@ -31,6 +31,7 @@ from timebound.core.mesh_member import Member
 from timebound.core.mesh_message import Copy
 from timebound.core.message import Delivery, Message
 from timebound.core.outbound import Outbound
+from timebound.core.pressure import NO_HOMES, Pressure
 from timebound.core.retained import WALK_STEPS_MAX, RetainedStore
 from timebound.core.scheduling import Scheduling
 from timebound.core.session import ENCODED, PUBACK, PUBCOMP, PUBREC, PUBREL, ReadyList, Reply, Session
@@ -50,6 +51,11 @@ SESSION_TAKEN_OVER: Final = 0x8E
 PACKET_ID_NOT_FOUND: Final = 0x92
 QUOTA_EXCEEDED: Final = 0x97
 SECONDS_PER_HOUR: Final = 3_600
+
+# What became of a message that a client published.
+TAKEN: Final = 0
+DENIED: Final = 1
+EXHAUSTED: Final = 2
 
 
 class Close:
@@ -75,6 +81,7 @@ class Broker:
         "_lifecycle",
         "_limits",
         "_outbound",
+        "_pressure",
         "_ready",
         "_reconciled",
         "_retained",
@@ -118,6 +125,7 @@ class Broker:
             self.counters,
             self._faults,
         )
+        self._pressure = Pressure(self._ready, self._durability)
         self._closes: list[Close] = []
 
     # --- sessions -------------------------------------------------------------------
@@ -284,27 +292,37 @@ class Broker:
 
     # --- messages in ----------------------------------------------------------------
 
-    def publish(self, session: Session, message: Message, packet_id: int, now_ns: int) -> bool:
-        """A client published; the answer, where its QoS asks for one, becomes a reply. False: not allowed."""
+    def publish(self, session: Session, message: Message, packet_id: int, now_ns: int) -> int:
+        """A client published; the answer, where its QoS asks for one, becomes a reply.
+
+        Gives what became of it: TAKEN, DENIED (answered already), or EXHAUSTED: it was not taken in,
+        because the links to `exhausted_home` are full, and it is for the caller to refuse it.
+        """
         self.counters.messages_received += 1
         qos = message.qos
+        mesh = self._distribution.mesh
         if qos == 0:
             if not session.access.may_publish(message.topic):
                 self._refuse()
-                return False
+                return DENIED
             self._distribution.route(message, now_ns)
-            return True
+            if mesh is not None and mesh.pressed:
+                self._pressure.slow(session, mesh.pressed)
+            return TAKEN
         mark = self._durability.mark()
         if qos == 2 and packet_id in session.inbound:
             # MQTT 5, 4.3.3: sent again before it was released; it was routed the first time.
-            self._durability.reply(session, Reply(PUBREC, packet_id), mark)
-            return True
+            self._pressure.acknowledge(session, Reply(PUBREC, packet_id), NO_HOMES, mark)
+            return TAKEN
         kind = PUBACK if qos == 1 else PUBREC
         if not session.access.may_publish(message.topic):
             self._refuse()
             reason = f"{Reason.NOT_AUTHORIZED.value}: publishing to {message.topic!r} is not allowed"
-            self._durability.reply(session, Reply(kind, packet_id, NOT_AUTHORIZED, reason), mark)
-            return False
+            denied = Reply(kind, packet_id, NOT_AUTHORIZED, reason)
+            self._pressure.acknowledge(session, denied, NO_HOMES, mark)
+            return DENIED
+        if mesh is not None and mesh.exhausted_home(message):
+            return EXHAUSTED
         count = self._distribution.route(message, now_ns)
         if qos == 2:
             session.inbound[packet_id] = True
@@ -316,8 +334,14 @@ class Broker:
             reason = (
                 f"{Reason.QUOTA.value}: delivered, but not retained; the retained messages are at their limit"
             )
-        self._durability.reply(session, Reply(kind, packet_id, reason_code, reason), mark)
-        return True
+        homes = mesh.pressed if mesh is not None else NO_HOMES
+        self._pressure.acknowledge(session, Reply(kind, packet_id, reason_code, reason), homes, mark)
+        return TAKEN
+
+    def exhausted_home(self, message: Message) -> str:
+        """The broker to which there is no room for a message that was not taken in; empty if there is."""
+        mesh = self._distribution.mesh
+        return "" if mesh is None else mesh.exhausted_home(message)
 
     def route(self, message: Message, now_ns: int) -> int:
         """Give out a message of the broker's own, such as `$SYS`; the count of sessions it matched."""
@@ -343,7 +367,7 @@ class Broker:
         """
         kind = PUBACK if qos == 1 else PUBREC
         reply = Reply(kind, packet_id, SUCCESS, answer)
-        self._durability.reply(session, reply, self._durability.mark())
+        self._pressure.acknowledge(session, reply, NO_HOMES, self._durability.mark())
 
     def refuse_publish(
         self, session: Session, qos: int, packet_id: int, reason_code: int, reason: str
@@ -351,7 +375,13 @@ class Broker:
         """Answer a QoS 1 or 2 message that the shell found unacceptable."""
         kind = PUBACK if qos == 1 else PUBREC
         mark = self._durability.mark()
-        self._durability.reply(session, Reply(kind, packet_id, reason_code, reason), mark)
+        self._pressure.acknowledge(session, Reply(kind, packet_id, reason_code, reason), NO_HOMES, mark)
+
+    def relieve_publishers(self) -> None:
+        """Acknowledge what waited for links to other brokers that have room again."""
+        mesh = self._distribution.mesh
+        if mesh is not None and len(self._pressure):
+            self._pressure.relieve(mesh.broker.levels())
 
     def _refuse(self) -> None:
         self.counters.publishes_refused += 1

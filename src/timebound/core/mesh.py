@@ -9,6 +9,7 @@ How a message finds its way is one of three routings, which `mesh_routes.py` exp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, cast
 
 from timebound.core.delay import LinkDelay
@@ -16,9 +17,11 @@ from timebound.core.mesh_account import MeshAccount
 from timebound.core.mesh_message import Copy, MeshMessage, MessageKey, Offer, Waiting
 from timebound.core.mesh_neighbour import Neighbour
 from timebound.core.mesh_options import LATE, MATCH, THRIFT_MOST, LocalDelivery, MeshOptions, Send
+from timebound.core.mesh_pressure import EXHAUSTED, ROOM, Parking
 from timebound.core.mesh_readings import endless_entry
 from timebound.core.mesh_routes import Router
 from timebound.core.mesh_table import HomeGroup, SubscriptionTable
+from timebound.core.message import Message
 from timebound.core.queue import SHARES, LinkQueue
 from timebound.core.routing import LinkState
 from timebound.core.scheduling import Scheduling
@@ -36,13 +39,17 @@ class MeshBroker:
 
     __slots__ = (
         "_deliveries",
+        "_is_stale",
+        "_levels",
         "_seen",
         "_sends",
+        "_version",
         "account",
         "links",
         "name",
         "neighbours",
         "options",
+        "parking",
         "router",
         "table",
     )
@@ -65,6 +72,10 @@ class MeshBroker:
         self._sends: list[Send] = []
         self._deliveries: list[LocalDelivery] = []
         self._seen: dict[MessageKey, None] = {}
+        self.parking = Parking(options.grace_ns, options.messages_max, options.bytes_max)
+        self._levels: dict[str, int] = {}
+        self._is_stale = False  # levels have changed since
+        self._version = links.version  # for which homes were looked up last
 
     def add_neighbour(self, name: str, delay: LinkDelay, scheduling: Scheduling | None = None) -> None:
         """Open a queue for the link to a neighbour; `scheduling` says if it differs from the options."""
@@ -74,6 +85,7 @@ class MeshBroker:
             Fixed() if options.never_drops else strategy,
             delay,
             messages_max=options.messages_max,
+            bytes_max=options.bytes_max,
             shares=SHARES if scheduling is None else scheduling.lane_shares(),
             epsilon=options.epsilon,
             processing_ns=options.processing_ns,
@@ -104,11 +116,15 @@ class MeshBroker:
         self.account.received += 1
         self._place(copy, now_ns)
 
-    def link_down(self, name: str, now_ns: int) -> None:
-        """A link has failed: what waits for it looks for another way. The link state knows already."""
+    def link_down(self, name: str, now_ns: int, unconfirmed: Sequence[Copy] = ()) -> None:
+        """A link has failed: what waits for it looks for another way. The link state knows already.
+
+        So does what was sent over it without having been confirmed, and first: it is the oldest.
+        """
         neighbour = self.neighbours[name]
         neighbour.is_up = False
         neighbour.is_busy = False
+        self.note_levels(name, {})
         homeless: list[Offer] = []
         for entry in neighbour.queue.entries():
             offer = cast(Offer, entry.item)
@@ -120,7 +136,7 @@ class MeshBroker:
         self.router.forget_paths()
         ordered = [send.copy for send in self._sends if send.neighbour == name]
         self._sends = [send for send in self._sends if send.neighbour != name]
-        for copy in ordered:
+        for copy in [*unconfirmed, *ordered]:
             self.send_again(copy, now_ns)
         for offer in homeless:
             if offer.groups:
@@ -178,6 +194,32 @@ class MeshBroker:
         """Take over what a neighbour reports."""
         self.neighbours[name].set_waits(waits)
 
+    def levels(self) -> dict[str, int]:
+        """How full the ways to homes are; those with room are left out."""
+        if self._is_stale or self._version != self.links.version:
+            self._is_stale = False
+            self._version = self.links.version
+            self._levels = self.router.levels()
+            level = self.parking.gauge.level
+            if level > ROOM:
+                for home in self.parking.homes():
+                    if self.parking.has_copies(home):
+                        self._levels[home] = level
+        return self._levels
+
+    def note_levels(self, name: str, levels: dict[str, int]) -> None:
+        """Take over what a neighbour says of the ways from it on."""
+        self.neighbours[name].set_levels(levels)
+        self._is_stale = True
+
+    def revive(self, now_ns: int) -> None:
+        """Send on what waits for homes that can be reached again."""
+        for home in self.parking.homes():
+            if self.router.leads_to(home):
+                for copy in self.parking.take(home):
+                    self._place(copy, now_ns)
+                self._is_stale = True
+
     def take_sends(self) -> list[Send]:
         """What to send now; the links concerned are busy until `link_free`."""
         sends = self._sends
@@ -196,6 +238,12 @@ class MeshBroker:
         """Give up what can no longer arrive in time."""
         for neighbour in self.neighbours.values():
             self._drain(neighbour, now_ns)
+        for copy in self.parking.take_gone(now_ns):
+            self._is_stale = True
+            targets = copy.targets
+            for group in copy.what.groups(self.table):
+                if targets is not None and group.home in targets:
+                    self._give_up_unreachable(copy, group, now_ns)
 
     def next_wakeup_ns(self) -> int | None:
         """When something has to be given up if nothing else happens."""
@@ -228,7 +276,16 @@ class MeshBroker:
         """Deliver to this broker's own subscribers; give up those to whom no way leads."""
         if group.home == self.name:
             self._deliveries.append(LocalDelivery(copy, group))
-            return
+        elif (
+            self.options.grace_ns
+            and copy.what.message.qos
+            and self.parking.put(group.home, Copy(copy.what, (), copy.hops, {group.home}), now_ns)
+        ):
+            self._is_stale = True
+        else:
+            self._give_up_unreachable(copy, group, now_ns)
+
+    def _give_up_unreachable(self, copy: Copy, group: HomeGroup, now_ns: int) -> None:
         what = copy.what
         self.account.unreachable += len(group.subscriptions)
         self.account.drop(what.message, group, what.size_bytes, copy.hops, "", 0, Reason.DISCONNECTED, now_ns)
@@ -253,6 +310,12 @@ class MeshBroker:
                 message.priority,
                 lane=neighbour.lane_of(message.topic),
             )
+            if self.options.is_lossless and _has_time(message, offer.groups):
+                if message.qos == 0 and neighbour.gauge.level == EXHAUSTED:
+                    waiting.forget(offer)
+                    self._lose(offer, Reason.QUEUE_FULL, now_ns)
+                    return
+                entry.is_kept = True
         offer.entry = entry
         neighbour.queue.push(entry, now_ns)
         self._drain(neighbour, now_ns)
@@ -404,6 +467,8 @@ class MeshBroker:
         while True:
             entry = queue.pop_dropped(now_ns)
             if entry is None:
+                if self.options.is_lossless and neighbour.weigh():
+                    self._is_stale = True
                 return
             offer = cast(Offer, entry.item)
             if offer.groups:
@@ -458,3 +523,8 @@ class MeshBroker:
             del seen[next(iter(seen))]
         seen[key] = None
         return False
+
+
+def _has_time(message: Message, groups: list[HomeGroup]) -> bool:
+    """Whether a message is worth something to one of these groups however late it comes."""
+    return not message.lifetime_ns() and any([not group.deadline_ns for group in groups])

@@ -20,6 +20,7 @@ from timebound.core.mesh_control import Announcement, Replica
 from timebound.core.mesh_interest import Interest, WatchedIndex
 from timebound.core.mesh_message import Copy, MeshMessage, MessageKey
 from timebound.core.mesh_options import MeshOptions, Send
+from timebound.core.mesh_pressure import EXHAUSTED, ROOM
 from timebound.core.mesh_table import SubscriptionTable
 from timebound.core.message import Message
 from timebound.core.routing import LinkState
@@ -54,6 +55,7 @@ class Member:
         "account",
         "broker",
         "name",
+        "pressed",
         "received",
         "replica",
         "resent",
@@ -71,6 +73,7 @@ class Member:
         self.broker = MeshBroker(name, links, self.table, options, account)
         self.resent = 0  # copies sent another way because their link failed before they were confirmed
         self.received = 0  # copies from neighbours
+        self.pressed: list[str] = []  # homes of the last message published to which all ways are full
         self._interest = Interest(index, name)
         self._news: list[News] = []
         self._seen: dict[MessageKey, None] = {}  # what was for this broker's clients
@@ -96,10 +99,8 @@ class Member:
         self._measured.pop(name, None)
         self._news = [news for news in self._news if news.neighbour != name]
         self._spread(self.replica.set_link(name, None), "")
-        self.broker.link_down(name, now_ns)
-        for copy in unconfirmed:
-            self.resent += 1
-            self.broker.send_again(copy, now_ns)
+        self.resent += len(unconfirmed)
+        self.broker.link_down(name, now_ns, unconfirmed)
 
     def measured(self, name: str, delay: LinkDelay, now_ns: int) -> None:
         """The speed of a link was measured: decide by it at once, and announce it now and then."""
@@ -139,7 +140,26 @@ class Member:
             count += len(group.subscriptions)
         if count:
             self.broker.publish(what, now_ns)
+        levels = self.broker.levels()
+        if self.pressed:
+            self.pressed = []
+        if levels and not message.promised_ns and not message.lifetime_ns():
+            for group in what.groups(self.table):
+                if not group.deadline_ns and group.home in levels:
+                    self.pressed.append(group.home)
         return count
+
+    def exhausted_home(self, message: Message) -> str:
+        """A home that a message is for and to which nothing more can be taken in; empty if there is none.
+
+        What has a time limit may be dropped on its way, and an advertised flow was promised its room.
+        """
+        if EXHAUSTED not in self.broker.levels().values() or message.promised_ns or message.lifetime_ns():
+            return ""
+        for group in self.table.match(message):
+            if not group.deadline_ns and self.broker.levels().get(group.home, ROOM) == EXHAUSTED:
+                return group.home
+        return ""
 
     def receive(self, copy: Copy, now_ns: int) -> bool:
         """A neighbour sent a copy; True if clients of this broker are to get it."""

@@ -11,6 +11,7 @@ import math
 from typing import Final
 
 from timebound.core.delay import KILOBYTE, NS_PER_S, LinkDelay, Path, phi
+from timebound.core.mesh_pressure import ROOM, Gauge
 from timebound.core.mesh_table import HomeGroup
 from timebound.core.message import Message
 from timebound.core.queue import LinkQueue
@@ -90,11 +91,13 @@ class Neighbour:
 
     __slots__ = (
         "_audiences",
+        "_levels_beyond",
         "_scheduling",
         "_waits_beyond",
         "allowed_ns",
         "delay",
         "free_ns",
+        "gauge",
         "is_busy",
         "is_up",
         "name",
@@ -130,6 +133,8 @@ class Neighbour:
         self._audiences: dict[int, Audience] = {}
         self.reaches: dict[str, Reach] = {}  # by home
         self._waits_beyond: dict[str, int] = {}  # by home, as last taken over from the neighbour
+        self.gauge = Gauge(queue.messages_max, queue.bytes_max)  # of what waits without a time limit
+        self._levels_beyond: dict[str, int] = {}  # by home, as the neighbour says; where there is no room
 
     def lane_of(self, topic: str) -> int:
         """The lane of a topic's class in the queue; -1 for what is in none."""
@@ -204,6 +209,23 @@ class Neighbour:
         self.usual_size += step * (size - self.usual_size)
         self.usual_worth += step * (worth - self.usual_worth)
         self.allowed_ns += step * (allowed_ns - self.allowed_ns)
+
+    def weigh(self) -> bool:
+        """Look at the queue; whether its level has changed."""
+        return self.gauge.note(self.queue.kept_messages(), self.queue.kept_bytes())
+
+    def level_to(self, home: str) -> int:
+        """How full the way over this link to a home is."""
+        beyond = self._levels_beyond.get(home, ROOM) if self._levels_beyond else ROOM
+        return beyond if beyond > self.gauge.level else self.gauge.level
+
+    def is_pressed(self) -> bool:
+        """Whether some way over this link is full."""
+        return self.gauge.level > ROOM or len(self._levels_beyond) > 0
+
+    def set_levels(self, levels: dict[str, int]) -> None:
+        """Take over what the neighbour says of the ways from it on."""
+        self._levels_beyond = levels
 
     def wait_beyond_ns(self, home: str) -> int:
         return self._waits_beyond.get(home, 0)

@@ -7,6 +7,7 @@ from typing import Final
 
 from timebound.core.mesh_message import Copy
 from timebound.core.mesh_table import HomeGroup
+from timebound.core.queue import BYTES_MAX, MESSAGES_MAX
 from timebound.core.strategy.base import Strategy
 
 # How a message finds its way; `mesh_routes.py` explains them.
@@ -35,11 +36,17 @@ class MeshOptions:
     prices: what is not expected to earn the cost of its whole way is given up, and its place on the
     links goes to what is worth more. `thrift` does the same in proportion to how congested the way is,
     and to what is usually sent there; 0 leaves that out.
+
+    `is_lossless` keeps what has no time limit however full a queue is, for a driver that has publishers wait
+    (`mesh_pressure.py`); `grace_ns` is for how long QoS 1 and 2 wait for a broker that cannot be reached.
     """
 
     __slots__ = (
+        "bytes_max",
         "drops_duplicates",
         "epsilon",
+        "grace_ns",
+        "is_lossless",
         "is_thrifty",
         "message_bytes",
         "messages_max",
@@ -65,7 +72,10 @@ class MeshOptions:
         thrift: float = THRIFT,
         processing_ns: int = 0,
         message_bytes: int = 0,
-        messages_max: int = 10_000,
+        messages_max: int = MESSAGES_MAX,
+        bytes_max: int = BYTES_MAX,
+        is_lossless: bool = False,
+        grace_ns: int = 0,
         drops_duplicates: bool = True,
         never_drops: bool = False,
     ) -> None:
@@ -88,6 +98,9 @@ class MeshOptions:
         self.processing_ns = processing_ns
         self.message_bytes = message_bytes  # behind FT; 0 learns it
         self.messages_max = messages_max
+        self.bytes_max = bytes_max
+        self.is_lossless = is_lossless
+        self.grace_ns = grace_ns
         self.drops_duplicates = drops_duplicates  # of MATCH only: the others have none
         # Keep even what has expired, as brokers without early drop do; to compare with them.
         self.never_drops = never_drops

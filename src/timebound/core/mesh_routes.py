@@ -16,8 +16,9 @@ from typing import Final
 from timebound.core.mesh_message import Copy, Offer, Waiting
 from timebound.core.mesh_neighbour import Neighbour, Reach
 from timebound.core.mesh_options import LATE, TREE
+from timebound.core.mesh_pressure import EXHAUSTED, ROOM
 from timebound.core.mesh_table import HomeGroup, SubscriptionTable
-from timebound.core.routing import LinkState
+from timebound.core.routing import LinkState, Way
 from timebound.core.strategy.entry import DIRECT, NEVER_NS, Audience
 
 # A copy never returns to a broker it has passed. Where it had to turn round at a failed link that is
@@ -155,6 +156,33 @@ class Router:
                     least = wait_ns
             waits[home] = least
         return waits
+
+    def levels(self) -> dict[str, int]:
+        """How full the ways from here to each home are, where even the emptiest has no room."""
+        levels: dict[str, int] = {}
+        if not any([neighbour.is_pressed() for neighbour in self.neighbours.values()]):
+            return levels
+        for home, ways in self.links.downhill(self.name).items():
+            least = EXHAUSTED
+            for name in self._names_of(home, ways):
+                level = self.neighbours[name].level_to(home)
+                if level < least:
+                    least = level
+            if least > ROOM:
+                levels[home] = least
+        return levels
+
+    def leads_to(self, home: str) -> bool:
+        """Whether a way to a home is open."""
+        ways = self.links.downhill(self.name).get(home)
+        return ways is not None and any([self.neighbours[way.neighbour].is_up for way in ways])
+
+    def _names_of(self, home: str, ways: list[Way]) -> list[str]:
+        """The neighbours over which messages for a home may go."""
+        if self.routing == LATE:
+            return [way.neighbour for way in ways]
+        way = self.links.tree(self.name).ways_from(self.name).get(home)
+        return [] if way is None else [way.neighbour]
 
     def forget_paths(self) -> None:
         """The overlay has changed: what was worked out from its paths no longer holds."""

@@ -389,6 +389,8 @@ class Outbound:
     def suspend(self, session: Session, now_ns: int) -> None:
         """The connection is gone: what was only for it goes too."""
         session.replies.clear()
+        session.awaiting.clear()
+        session.slowed_by.clear()
         session.outbox.clear()
         session.resend.clear()
         session.held = 0

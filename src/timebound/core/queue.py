@@ -51,6 +51,8 @@ class LinkQueue:
     __slots__ = (
         "_chains",
         "_dropped",
+        "_kept",
+        "_kept_bytes",
         "_latest",
         "_pushes_since_first",
         "_sequence",
@@ -108,6 +110,8 @@ class LinkQueue:
         self._chains: dict[Hashable, Chain] = {}
         self._latest: dict[Hashable, Entry] = {}
         self._dropped: deque[Entry] = deque()
+        self._kept = 0  # in the structures: entries that make no room and need none
+        self._kept_bytes = 0
         self._size_fixed = message_bytes > 0
         self._size_mean = float(message_bytes)
         self._sizes = 0
@@ -116,6 +120,17 @@ class LinkQueue:
 
     def __len__(self) -> int:
         return self.messages_queued
+
+    def kept_messages(self) -> int:
+        """Entries that are not dropped for others; the limits of the queue are those of the rest."""
+        single = self._single
+        return self._kept if single is None else int(single.is_kept)
+
+    def kept_bytes(self) -> int:
+        single = self._single
+        if single is None:
+            return self._kept_bytes
+        return single.size_bytes if single.is_kept else 0
 
     def push(self, entry: Entry, now_ns: int) -> None:
         """Queue an entry; what has to leave for it, or it itself, is then found by `pop_dropped`.
@@ -137,7 +152,7 @@ class LinkQueue:
         if entry.drop_ns <= now_ns:
             self._report(entry, entry.drop_reason)
             return
-        if self.messages_queued == 0 and entry.cost_bytes <= self.bytes_max:
+        if self.messages_queued == 0 and (entry.is_kept or entry.cost_bytes <= self.bytes_max):
             self._single = entry
             self.messages_queued = 1
             self.bytes_queued = entry.cost_bytes
@@ -259,7 +274,10 @@ class LinkQueue:
         entry.timer = self._timer_of(entry)
         if entry.timer is not None:
             self._timers.insert(entry.timer)
-        if self._victims is not None and entry.victim is None:
+        if entry.is_kept:
+            self._kept += 1
+            self._kept_bytes += entry.cost_bytes
+        elif self._victims is not None and entry.victim is None:
             entry.victim = self._victims.insert(entry, now_ns)
         if entry.flow is not None:
             chain = self._chains.get(entry.flow)
@@ -288,9 +306,12 @@ class LinkQueue:
                 del self._chains[chain.key]
         if entry.conflation is not None and self._latest.get(entry.conflation) is entry:
             del self._latest[entry.conflation]
+        if entry.is_kept:
+            self._kept -= 1
+            self._kept_bytes -= entry.cost_bytes
         self.messages_queued -= 1
         self.bytes_queued -= entry.cost_bytes
-        if self._victims is not None and self.messages_queued == 0:
+        if self._victims is not None and self.messages_queued == self._kept:
             self._victims = None
 
     def _report(self, entry: Entry, reason: Reason) -> None:
@@ -329,9 +350,9 @@ class LinkQueue:
             entry.sequence = older.sequence
 
     def _has_room(self, entry: Entry) -> bool:
-        return (
-            self.messages_queued < self.messages_max
-            and self.bytes_queued + entry.cost_bytes <= self.bytes_max
+        return entry.is_kept or (
+            self.messages_queued - self._kept < self.messages_max
+            and self.bytes_queued - self._kept_bytes + entry.cost_bytes <= self.bytes_max
         )
 
     def _make_room(self, newcomer: Entry, now_ns: int) -> bool:
@@ -341,8 +362,8 @@ class LinkQueue:
         victims = self._ranked_victims(now_ns)
         newcomer.victim = victims.insert(newcomer, now_ns)
         leaving: list[Entry] = []
-        messages = self.messages_queued
-        bytes_left = self.bytes_queued + newcomer.cost_bytes
+        messages = self.messages_queued - self._kept
+        bytes_left = self.bytes_queued - self._kept_bytes + newcomer.cost_bytes
         while messages >= self.messages_max or bytes_left > self.bytes_max:
             node = victims.best(now_ns, None)
             assert node is not None, "a full queue has something to drop"
@@ -365,7 +386,8 @@ class LinkQueue:
         if victims is None:
             victims = Ranking(LeastWorth(self.strategy), self.link, newest_first=True)
             for entry in self.entries():
-                entry.victim = victims.insert(entry, now_ns)
+                if not entry.is_kept:
+                    entry.victim = victims.insert(entry, now_ns)
             self._victims = victims
         return victims
 
@@ -423,8 +445,11 @@ class LinkQueue:
         waiting = self.entries()
         assert len(waiting) == self.messages_queued, "the count of entries is off"
         assert sum(entry.cost_bytes for entry in waiting) == self.bytes_queued, "the count of bytes is off"
-        assert self.messages_queued <= self.messages_max, "too many messages"
-        assert self.bytes_queued <= self.bytes_max, "too many bytes"
+        kept = [entry for entry in waiting if entry.is_kept]
+        assert len(kept) == self.kept_messages(), "the count of kept entries is off"
+        assert sum(entry.cost_bytes for entry in kept) == self.kept_bytes(), "the count of kept bytes is off"
+        assert self.messages_queued - len(kept) <= self.messages_max, "too many messages"
+        assert self.bytes_queued - self.kept_bytes() <= self.bytes_max, "too many bytes"
         dropped = sum(self.dropped_by_reason.values())
         assert self.pushed == self.popped + dropped + self.messages_queued, "an entry went missing"
         for lane in self.lanes:
@@ -433,7 +458,7 @@ class LinkQueue:
         self._timers._check()
         if self._victims is not None:
             self._victims._check()
-            assert len(self._victims) == self.messages_queued, "an entry cannot be evicted"
+            assert len(self._victims) == self.messages_queued - len(kept), "an entry cannot be evicted"
         chained = 0
         for chain in self._chains.values():
             entry = chain.head

@@ -45,6 +45,17 @@ class Reply:
         self.frame = frame
 
 
+class Awaited:
+    """An acknowledgement that is given when the ways to these brokers have room again."""
+
+    __slots__ = ("homes", "needs_disk", "reply")
+
+    def __init__(self, reply: Reply, homes: list[str], needs_disk: bool) -> None:
+        self.reply = reply
+        self.homes = homes
+        self.needs_disk = needs_disk  # what it acknowledges was ordered into storage or a journal
+
+
 class Session:
     """State of one client id.
 
@@ -56,6 +67,7 @@ class Session:
     __slots__ = (
         "access",
         "audiences",
+        "awaiting",
         "client_id",
         "connection",
         "cost_bytes",
@@ -84,6 +96,7 @@ class Session:
         "resend",
         "scheduling",
         "send_quota",
+        "slowed_by",
         "subscriptions",
         "ticks",
         "ticks_per_hour",
@@ -116,6 +129,8 @@ class Session:
         self.cost_bytes = 0  # of these and of inflight, as memory
         self.ticks: dict[tuple[str, str], Message] = {}  # of timers while away: by filter and topic, the last
         self.held = 0  # replies that wait for storage
+        self.awaiting: deque[Awaited] = deque()  # acknowledgements that wait for links to other brokers
+        self.slowed_by: dict[str, None] = {}  # brokers to which its QoS 0 messages find no room
         self.is_ready = False  # stands in the ready list
         self.is_full = False  # something did not fit since it was last served
         self.receive_maximum = PACKET_ID_MAX

@@ -49,6 +49,7 @@ STOP_PASSWORD: Final = 1  # nobody fills the memory before it is known who it is
 STOP_ANSWERS: Final = 2  # the client does not read its answers
 STOP_TURN: Final = 4  # it has brought enough for this turn, or storage is behind
 STOP_INPUT: Final = 8  # its input queues are full, or it waits for them
+STOP_LINK: Final = 16  # links to other brokers have no room for what it publishes
 
 
 class Attachment(Publisher):
@@ -219,6 +220,13 @@ class Attachment(Publisher):
             self._stop_reading(STOP_ANSWERS)
         else:
             self._read_on(STOP_ANSWERS)
+        # Where it has advertised a flow, that is not stopped for its other messages.
+        is_slowed = len(session.slowed_by) > 0 and len(self.policers) == 0
+        # A client that knows no Receive Maximum does not stop by itself.
+        if is_slowed or len(session.awaiting) > self.driver.limits.inflight_max:
+            self._stop_reading(STOP_LINK)
+        else:
+            self._read_on(STOP_LINK)
 
     def _stop_reading(self, reason: int) -> None:
         """Read no more from the socket, until `_read_on` was called for every reason."""

@@ -44,6 +44,8 @@ def read_value(raw: object, setting: Setting, folder: Path) -> object:
             return _count(raw, setting)
         case "size":
             return _size(raw, setting)
+        case "fraction":
+            return _fraction(raw, setting)
         case "duration" | "seconds":
             return _duration(raw, setting)
         case "choice":
@@ -106,6 +108,15 @@ def _count(raw: object, setting: Setting) -> int:
     if not setting.minimum <= raw <= setting.maximum:
         raise WrongValue(f"must be {_range(setting, str)}, not {shown(raw)}")
     return raw
+
+
+def _fraction(raw: object, setting: Setting) -> float:
+    wanted = f"from {setting.least:g} to {setting.most:g}"
+    if not isinstance(raw, int | float) or isinstance(raw, bool):
+        raise WrongValue(f"must be a number {wanted}, not {shown(raw)}")
+    if not setting.least <= raw <= setting.most:  # which is also false of nan
+        raise WrongValue(f"must be {wanted}, not {shown(raw)}")
+    return float(raw)
 
 
 def _size(raw: object, setting: Setting) -> int:

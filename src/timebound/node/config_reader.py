@@ -30,6 +30,7 @@ from timebound.node.config_values import (
     Limits,
     ListenerConfig,
     LogConfig,
+    MeshConfig,
     MetricsConfig,
     NeighbourConfig,
     NeighbourTlsConfig,
@@ -118,6 +119,7 @@ class ConfigReader:
             journals=self._journals(document),
             flight=self._flight(document),
             neighbours=self._neighbours(document),
+            mesh=MeshConfig(**self._table(MeshConfig, document.get("mesh", {}), ("mesh",))),
             metrics=MetricsConfig(**self._table(MetricsConfig, document.get("metrics", {}), ("metrics",))),
             log=LogConfig(**self._table(LogConfig, document.get("log", {}), ("log",))),
         )

@@ -21,11 +21,15 @@ from typing import Any, Final, Literal
 
 from timebound.core.access import AccessRule
 from timebound.core.cells import EVEN, ORDERS, WEIGHT_MAX
+from timebound.core.mesh_options import MESH_EPSILON, PREFERENCE, WAITING_SHARE
 from timebound.core.offers import EXCESS_MODES, LOWER
+from timebound.core.queue import EPSILON
 from timebound.core.strategy.registry import DEFAULT_STRATEGY, STRATEGY_NAMES
 
 # What a value is made of; `config_reader.py` has one function for each.
-Kind = Literal["text", "path", "switch", "count", "size", "duration", "seconds", "choice", "texts"]
+Kind = Literal[
+    "text", "path", "switch", "count", "size", "duration", "seconds", "choice", "texts", "fraction"
+]
 
 KIBIBYTE: Final = 1024
 MEBIBYTE: Final = 1024 * KIBIBYTE
@@ -47,6 +51,8 @@ class Setting:
     minimum: int = 0
     maximum: int = UNLIMITED
     choices: tuple[str, ...] = ()
+    least: float = 0.0  # of a fraction
+    most: float = 1.0
 
 
 def setting(kind: Kind, default: object, reason: str, **more: Any) -> Any:
@@ -66,7 +72,12 @@ def strategy_setting(link: str) -> Any:
 
 
 def weight_setting() -> Any:
-    return setting("count", 0, "r of `ebpc`, w of `mtep`; 0: the strategy's own default", maximum=100)
+    return setting("count", None, "r of `ebpc`, w of `mtep`; left out: the strategy's own", maximum=100)
+
+
+def epsilon_setting(default: float, why: str) -> Any:
+    reason = f"ε: a message with no more than this chance to arrive in time is dropped; {why}"
+    return setting("fraction", default, reason, least=0.000_001, most=0.5)
 
 
 def untimed_share_setting() -> Any:
@@ -147,11 +158,14 @@ class ListenerConfig:
     )
 
     strategy: str = strategy_setting("a link of this listener")
-    strategy_weight_percent: int = weight_setting()
+    strategy_weight_percent: int | None = weight_setting()
     untimed_share_percent: int = untimed_share_setting()
     shares: tuple[str, ...] = shares_setting()
     link_bytes_per_second: int = setting(
         "size", 0, "the speed of links that is known beforehand; 0: they are measured from the start"
+    )
+    epsilon: float = epsilon_setting(
+        EPSILON, "what is all but hopeless should not take a link's time from others"
     )
 
     @property
@@ -423,10 +437,62 @@ class NeighbourConfig:
         maximum=65_535,
     )
     strategy: str = strategy_setting("this link")
-    strategy_weight_percent: int = weight_setting()
+    strategy_weight_percent: int | None = weight_setting()
     untimed_share_percent: int = untimed_share_setting()
     shares: tuple[str, ...] = shares_setting()
     tls: NeighbourTlsConfig | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MeshConfig:
+    """`[mesh]`: how this broker decides about messages for other brokers; the same for all its links."""
+
+    routing: Literal["late", "single-path"] = setting(
+        "choice",
+        "late",
+        "`late`: a message waits for every link that leads nearer, and the best one that is free takes it; "
+        "`single-path`: it takes the path of smallest mean delay, as the papers have it",
+        choices=("late", "single-path"),
+    )
+    epsilon: float = epsilon_setting(
+        MESH_EPSILON, "it queues at later brokers too, so less than the default is hardly ever kept"
+    )
+    preference: float = setting(
+        "fraction",
+        PREFERENCE,
+        "of `late`: a link leaves a message to another one that promises more than 1 / this much of its own "
+        "worth; 0: the first free link takes it",
+    )
+    waiting_share: float = setting(
+        "fraction",
+        WAITING_SHARE,
+        "the part counted on of the waiting times that neighbours report; what is urgent waits less "
+        "than the mean",
+    )
+    thrift: float = setting(
+        "fraction",
+        0.0,
+        "how soon a message worth little is given up before a congested way; off (0), because it costs "
+        "earnings on many meshes: docs/decisions/0055-send-cost.md",
+        most=100.0,
+    )
+    queue_messages_max: int = setting(
+        "count",
+        10_000,
+        "of one link, for messages with a time limit and for those without: beyond it the former are dropped "
+        "by worth, and publishers of the latter wait",
+        minimum=1,
+        maximum=1_000_000,
+    )
+    queue_bytes_max: int = setting(
+        "size", 32 * MEBIBYTE, "as `queue_messages_max`, in bytes", minimum=KIBIBYTE, maximum=GIBIBYTE
+    )
+    grace_s: float = setting(
+        "duration",
+        30.0,
+        "QoS 1 and 2 messages wait for so long for a broker that cannot be reached; a link that fails is "
+        "opened again within 5 s",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -621,6 +687,7 @@ class Config:
     journals: tuple[JournalConfig, ...] = ()
     flight: FlightConfig = FlightConfig()
     neighbours: tuple[NeighbourConfig, ...] = ()
+    mesh: MeshConfig = MeshConfig()
     metrics: MetricsConfig = MetricsConfig()
     log: LogConfig = LogConfig()
 
@@ -647,6 +714,7 @@ TABLES: Final[tuple[tuple[str, type], ...]] = (
     ("flight.tls", TlsConfig),
     ("neighbour", NeighbourConfig),
     ("neighbour.tls", NeighbourTlsConfig),
+    ("mesh", MeshConfig),
     ("metrics", MetricsConfig),
     ("log", LogConfig),
 )

@@ -417,8 +417,13 @@ class Connection(Attachment):
 
     def _publish(self, session: Session, message: Message, packet_id: int, now_ns: int) -> None:
         broker = self.broker
-        if not broker.publish(session, message, packet_id, now_ns):
+        outcome = broker.publish(session, message, packet_id, now_ns)
+        if outcome == DENIED:
             self.note(f"{Reason.NOT_AUTHORIZED.value}: publishing to {message.topic!r} is not allowed")
+        elif outcome == EXHAUSTED:
+            self._refuse_exhausted(session, message, packet_id)
+        elif session.slowed_by or session.awaiting:
+            self._limit_reading(session)
         if broker.counters.long_messages != self._long_messages:
             self._long_messages = broker.counters.long_messages
             self.is_slow = True
@@ -431,6 +436,19 @@ class Connection(Attachment):
                 reasons.ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
                 f"more than {self.driver.limits.inflight_max} QoS 2 messages are not released",
             )
+
+    def _refuse_exhausted(self, session: Session, message: Message, packet_id: int) -> None:
+        """Turn down a QoS 1 or 2 message for which links have no room; it was not taken in."""
+        self.broker.counters.publishes_refused += 1
+        self.broker.counters.drop(Reason.QUOTA)
+        code = reasons.ReasonCode.QUOTA_EXCEEDED
+        home = self.broker.exhausted_home(message)
+        text = f"{Reason.QUOTA.value}: the links to broker {home!r} are full (mesh.queue_messages_max)"
+        if self.version == 5:
+            self.broker.refuse_publish(session, message.qos, packet_id, code, text)
+        elif self.session is session:
+            # Before MQTT 5 an acknowledgement cannot refuse; without one, the client sends it again.
+            self.close(code, text)
 
     def _police(self, session: Session, packet: Publish, topic: str) -> bool:
         """Count a message against its flow's contract; False if it is beyond it and refused."""

@@ -86,7 +86,11 @@ def _set_strategy(connection: Connection, listener: str, payload: bytes, now_ns:
     for door in doors:
         try:
             scheduling = Scheduling(
-                name, weight, door.scheduling.untimed_share, shares=door.scheduling.shares
+                name,
+                weight,
+                door.scheduling.untimed_share,
+                door.scheduling.epsilon,
+                door.scheduling.shares,
             )
         except ValueError as error:
             raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from error

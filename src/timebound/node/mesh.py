@@ -19,7 +19,7 @@ from timebound.core.mesh_control import Announcement
 from timebound.core.mesh_interest import WatchedIndex
 from timebound.core.mesh_member import Member
 from timebound.core.mesh_message import Copy
-from timebound.core.mesh_options import MeshOptions
+from timebound.core.mesh_options import LATE, TREE, MeshOptions
 from timebound.core.session import START_DELAY
 from timebound.core.strategy.registry import DEFAULT_STRATEGY, strategy_named
 from timebound.node import mesh_codec
@@ -66,6 +66,7 @@ class Mesh:
         self._broker = broker
         self._clock = clock
         self._timers: dict[str, Timer] = {}
+        self._levels: dict[str, int] = {}  # as neighbours were last told
         self._reported_ns = clock.now_ns()
         for neighbour in neighbours:
             member.add_neighbour(neighbour.name, _start_delay(neighbour), scheduling_of(neighbour))
@@ -151,6 +152,8 @@ class Mesh:
     def on_ready(self, link: NeighbourLink, now_ns: int) -> None:
         logger.info("link to %r is up, %.3f ms away", link.name, link.latency_ns / 1e6)
         self.member.link_up(link.name, now_ns)
+        if self._levels:
+            link.tell(mesh_codec.LEVELS_TOPIC, mesh_codec.encode_levels(self._levels))
         self._clock.schedule()
 
     def on_copy(self, link: NeighbourLink, copy: Copy, now_ns: int) -> None:
@@ -167,6 +170,9 @@ class Mesh:
     def on_waits(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
         self.member.broker.note_waits(link.name, mesh_codec.decode_waits(payload))
 
+    def on_levels(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
+        self.member.broker.note_levels(link.name, mesh_codec.decode_levels(payload))
+
     def on_room(self, link: NeighbourLink, now_ns: int) -> None:
         self.member.link_free(link.name, now_ns)
         self._clock.schedule()
@@ -180,6 +186,7 @@ class Mesh:
         """Carry out what was decided."""
         now_ns = self._clock.now_ns()
         self._tell_news()
+        self.member.broker.revive(now_ns)
         used = self._send(now_ns)
         for name in used:
             link = self.links.get(name)
@@ -191,6 +198,7 @@ class Mesh:
                     link.rest()
             except Exception as error:
                 self._failed(link, error)
+        self._note_levels()
 
     def _failed(self, link: NeighbourLink, error: Exception) -> None:
         """An error struck while a link was served: it is closed, and what it carried goes another way."""
@@ -209,13 +217,26 @@ class Mesh:
 
     def report_waits(self) -> None:
         """Tell every neighbour how long messages wait from here on."""
-        payload = mesh_codec.encode_waits(self.member.broker.report_waits())
+        self._tell_all(mesh_codec.WAITS_TOPIC, mesh_codec.encode_waits(self.member.broker.report_waits()))
+
+    def _tell_all(self, topic: str, payload: bytes) -> None:
         for link in list(self.links.values()):
             if link.is_ready:
                 try:
-                    link.tell(mesh_codec.WAITS_TOPIC, payload)
+                    link.tell(topic, payload)
                 except Exception as error:
                     self._failed(link, error)
+
+    def _note_levels(self) -> None:
+        """Let go of publishers that wait for room there is now; neighbours hear of every change."""
+        levels = self.member.broker.levels()
+        if levels is self._levels:
+            return
+        has_changed = levels != self._levels
+        self._levels = levels
+        self._broker.relieve_publishers()
+        if has_changed:
+            self._tell_all(mesh_codec.LEVELS_TOPIC, mesh_codec.encode_levels(levels))
 
     def _send(self, now_ns: int) -> dict[str, None]:
         """Put copies on links until none has room or nothing is left; gives the links used."""
@@ -266,6 +287,8 @@ class Mesh:
         elif link.has_room(now_ns):
             self.member.link_free(link.name, now_ns)
             self.turn()
+            if self._broker.has_ready():
+                self._clock.schedule()
             if not self.member.broker.neighbours[link.name].is_busy:
                 link.rest()
 
@@ -298,12 +321,25 @@ class Mesh:
             "unreachable": account.unreachable,
             "duplicates": account.duplicates,
             "resent": self.member.resent,
+            "full": len(self._levels),
+            "parked": len(self.member.broker.parking),
         }
 
 
 def join_mesh(config: Config, broker: Broker, index: WatchedIndex, clock: Clock) -> Mesh:
     """Make a broker a member of the mesh that its configuration describes; `index` is the broker's own."""
-    options = MeshOptions(strategy_named(DEFAULT_STRATEGY))
+    options = MeshOptions(
+        strategy_named(DEFAULT_STRATEGY),
+        routing=LATE if config.mesh.routing == "late" else TREE,
+        epsilon=config.mesh.epsilon,
+        preference=config.mesh.preference,
+        waiting_share=config.mesh.waiting_share,
+        thrift=config.mesh.thrift,
+        messages_max=config.mesh.queue_messages_max,
+        bytes_max=config.mesh.queue_bytes_max,
+        is_lossless=True,
+        grace_ns=int(config.mesh.grace_s * SECOND),
+    )
     account = MeshAccount(pairs=broker.account)
     member = Member(config.node_name, options, index, account, clock.now_ns())
     return Mesh(member, broker, config.neighbours, clock)

@@ -19,6 +19,7 @@ from timebound.core.delay import LinkDelay
 from timebound.core.mesh_control import LINK, SUBSCRIPTION, Announcement
 from timebound.core.mesh_member import COPY_BYTES
 from timebound.core.mesh_message import Copy, MeshMessage
+from timebound.core.mesh_pressure import EXHAUSTED, FULL
 from timebound.core.mesh_table import MeshSubscription
 from timebound.core.predicate import parse
 from timebound.core.topic import check_filter
@@ -34,6 +35,7 @@ PREFIX: Final = "$timebound/mesh/"
 HELLO_TOPIC: Final = "$timebound/mesh/hello"  # measures how long an answer takes
 NEWS_TOPIC: Final = "$timebound/mesh/news"
 WAITS_TOPIC: Final = "$timebound/mesh/waits"
+LEVELS_TOPIC: Final = "$timebound/mesh/full"
 
 COPY_PROPERTY: Final = "mesh"
 # Announcements in one packet: some 200 bytes each, so a packet stays far below any packet size limit.
@@ -148,6 +150,25 @@ def decode_waits(payload: bytes) -> dict[str, int]:
     if any(wait_ns < 0 for wait_ns in waits.values()):
         raise _wrong("a waiting time is negative")
     return waits
+
+
+def encode_levels(levels: dict[str, int]) -> bytes:
+    return _WRITE.encode(levels)
+
+
+def decode_levels(payload: bytes) -> dict[str, int]:
+    """How full the ways to homes are, of those without room: `core/mesh_pressure.py`.
+
+    Raises:
+        ProtocolError: they cannot be read.
+    """
+    try:
+        levels = _READ_WAITS.decode(payload)
+    except msgspec.MsgspecError as error:
+        raise _wrong(f"levels cannot be read: {error}") from error
+    if any(level not in (FULL, EXHAUSTED) for level in levels.values()):
+        raise _wrong("a level is unknown")
+    return levels
 
 
 def _to_fact(announcement: Announcement) -> Fact:

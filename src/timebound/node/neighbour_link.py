@@ -47,6 +47,8 @@ class Receiver(Protocol):
 
     def on_waits(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None: ...
 
+    def on_levels(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None: ...
+
     def on_room(self, link: NeighbourLink, now_ns: int) -> None: ...
 
     def on_measured(self, link: NeighbourLink, delay: LinkDelay, now_ns: int) -> None: ...
@@ -231,15 +233,17 @@ class NeighbourLink:
             self._receiver.on_room(self, now_ns)
 
     def _on_publish(self, packet: Publish, now_ns: int, answers: list[bytes]) -> None:
-        packet_id = packet.packet_id
-        if packet.qos == 1:
-            answers.append(encode_ack(PUBACK, packet_id, 0, 5))
+        wants_answer = packet.qos == 1  # a copy takes on the QoS of its message when it is read
         if not packet.topic.startswith(mesh_codec.PREFIX):
             self._receiver.on_copy(self, mesh_codec.decode_copy(packet, now_ns), now_ns)
         elif packet.topic == mesh_codec.NEWS_TOPIC:
             self._receiver.on_news(self, packet.payload, now_ns)
         elif packet.topic == mesh_codec.WAITS_TOPIC:
             self._receiver.on_waits(self, packet.payload, now_ns)
+        elif packet.topic == mesh_codec.LEVELS_TOPIC:
+            self._receiver.on_levels(self, packet.payload, now_ns)
+        if wants_answer:
+            answers.append(encode_ack(PUBACK, packet.packet_id, 0, 5))
 
     def _on_confirmed(self, packet: Ack, now_ns: int) -> None:
         known = self._unconfirmed.pop(packet.packet_id, None)

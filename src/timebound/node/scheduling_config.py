@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from timebound.core.queue import EPSILON
 from timebound.core.scheduling import Scheduling, parse_share
 from timebound.node.config_values import ListenerConfig, NeighbourConfig
 
@@ -16,7 +17,8 @@ def scheduling_of(config: ListenerConfig | NeighbourConfig) -> Scheduling:
     percent = config.strategy_weight_percent
     return Scheduling(
         config.strategy,
-        percent / 100 if percent else -1.0,
+        -1.0 if percent is None else percent / 100,
         config.untimed_share_percent / 100,
+        config.epsilon if isinstance(config, ListenerConfig) else EPSILON,
         shares=[parse_share(share) for share in config.shares],
     )

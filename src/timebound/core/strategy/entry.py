@@ -322,6 +322,7 @@ class Entry:
         "flow",
         "flow_next",
         "flow_previous",
+        "is_kept",
         "item",
         "lane",
         "lost_margin",
@@ -373,6 +374,7 @@ class Entry:
         self.ordered = ordered
         self.conflation = conflation
         self.lane = lane
+        self.is_kept = False  # whether it stays however full its queue is; it must have no time limit
         self.size = float(size_bytes)
         self.timeout = float(timeout_ns) if timeout_ns else math.inf
         self.sure_margin = 0.0  # a term allowed more than age + this is sure to arrive
