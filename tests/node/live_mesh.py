@@ -37,12 +37,18 @@ class Mesh:
     """Brokers and how they are linked."""
 
     def __init__(
-        self, folder: Path, links: Links, more: str = "", relay: Callable[[int], int] | None = None
+        self,
+        folder: Path,
+        links: Links,
+        more: str = "",
+        relay: Callable[[int], int] | None = None,
+        tops: dict[str, str] | None = None,
     ) -> None:
-        """Start them; `more` is the top of every configuration, `relay` gives a port that leads to one."""
+        """Start them; `more` is the top of every configuration, `tops` of some; `relay` leads to a port."""
         self._folder = folder
         self._links = links
         self._more = more
+        self._tops = tops or {}
         self._started: list[BrokerProcess] = []
         names = sorted({name for link in links for name in link})
         self.ports = dict(zip(names, free_ports(len(names)), strict=True))
@@ -54,7 +60,7 @@ class Mesh:
             self.brokers[target].wait_logged(f"link to '{source}' is up")
 
     def start(self, name: str) -> BrokerProcess:
-        text = f'node_name = "{name}"\nsys_interval = "50ms"\n{self._more}'
+        text = f'node_name = "{name}"\nsys_interval = "50ms"\n{self._tops.get(name, self._more)}'
         text += f"[[listeners]]\nport = {self.ports[name]}\n"
         for (source, target), more in self._links.items():
             if source == name:
@@ -159,4 +165,14 @@ def read_numbers(subscriber: Peer, count: int, timeout_s: float = TIMEOUT_S) -> 
         assert isinstance(packet, Publish), packet
         if packet.payload != PROBE:
             found.append(int(packet.payload))
+    return found
+
+
+def read(subscriber: Peer, count: int) -> list[Publish]:
+    """The next messages that are no probes."""
+    found: list[Publish] = []
+    while len(found) < count:
+        packet = subscriber.expect(Publish, TIMEOUT_S)
+        if packet.payload != PROBE:
+            found.append(packet)
     return found

@@ -211,7 +211,7 @@ def test_what_is_larger_than_the_neighbour_takes_is_dropped_and_the_link_goes_on
     nodes = start({("a", "b"): 10_000})
     subscribe(nodes, "b", "s", Subscription("s", "t"))
     mesh = nodes.nodes["a"].mesh
-    mesh.links["b"]._packet_size_max = 500
+    mesh.links["b"].packet_size_max = 500
 
     publish(nodes, "a", 1_000)
     publish(nodes, "a", 300)

@@ -15,7 +15,7 @@ from timebound.core.predicate import parse
 from timebound.errors import ProtocolError
 from timebound.node import mesh_codec
 from timebound.units import SECOND
-from timebound.wire.codec import Decoder
+from timebound.wire.codec import Decoder, encode_publish
 from timebound.wire.packets import Publish
 from timebound.wire.properties import encode_user_property
 
@@ -113,8 +113,10 @@ def test_links_and_subscriptions_and_their_ends_are_told() -> None:
         Announcement((SUBSCRIPTION, "a", "s@a", "u"), (5, 4)),
     ]
 
-    heard = mesh_codec.decode_news(mesh_codec.encode_news(told))
+    [payload], too_large = mesh_codec.encode_news(told)
+    heard, mistakes = mesh_codec.decode_news(payload)
 
+    assert (too_large, mistakes) == ([], [])
     assert [(one.key, one.stamp) for one in heard] == [(one.key, one.stamp) for one in told]
     delay = heard[0].delay
     assert delay is not None
@@ -132,19 +134,65 @@ def test_links_and_subscriptions_and_their_ends_are_told() -> None:
 @pytest.mark.parametrize(
     "payload",
     [
-        b"",
-        b"{}",
         b'[["x"]]',
         b'[[7,"a","b","",1,1]]',  # no such kind
         b'[[0,"a","a","",1,1,[0.1,0,0]]]',  # a link to itself
         b'[[0,"a","b","",1,1,[-1,0,0]]]',
         b'[[1,"a","s","t/#/u",1,1,null,["s","",0,1,0,0]]]',
         b'[[1,"a","s","t",1,1,null,["s","x >",0,1,0,0]]]',
+        b'[[0,"a","b","",1,1,[1e999,0,0]]]',
     ],
 )
-def test_news_that_cannot_be_read_are_a_mistake_of_the_neighbour(payload: bytes) -> None:
-    with pytest.raises(ProtocolError, match="announcement"):
+def test_news_that_cannot_be_read_are_left_out_and_the_others_are_used(payload: bytes) -> None:
+    heard, mistakes = mesh_codec.decode_news(payload[:-1] + b',[0,"a","b","",1,1]]')
+
+    assert [one.key for one in heard] == [(LINK, "a", "b", "")]
+    assert len(mistakes) == 1
+
+
+@pytest.mark.parametrize("payload", [b"", b"{}", b"[1", b"7", 5_000 * b"[" + 5_000 * b"]"], ids=range(5))
+def test_news_that_are_no_list_are_a_mistake_of_the_neighbour(payload: bytes) -> None:
+    with pytest.raises(ProtocolError, match="announcements cannot be read"):
         mesh_codec.decode_news(payload)
+
+
+def subscribed(number: int, where: str, client_id: str = "s@a") -> Announcement:
+    subscription = MeshSubscription(client_id, "a", f"t/{number}", parse(where))
+    key = (SUBSCRIPTION, "a", client_id, f"t/{number}")
+    return Announcement(key, (1, number), subscription=subscription)
+
+
+def test_announcements_are_packed_by_their_size_and_what_fits_into_no_packet_is_left_out() -> None:
+    growing = "x = '" + 300 * '"' + "'"  # twice as long in JSON
+    told = [subscribed(number, growing) for number in range(100)]
+    told.insert(50, subscribed(1_000, "x = 1", 9_000 * "y"))
+
+    payloads, too_large = mesh_codec.encode_news(told, 8_192)
+
+    assert too_large == [told[50]]
+    assert len(payloads) < 15
+    for payload in payloads:
+        frame = encode_publish(mesh_codec.NEWS_TOPIC, payload, 0, False, False, 0, b"", 5)
+        assert len(frame) <= 8_192
+    heard = [one for payload in payloads for one in mesh_codec.decode_news(payload)[0]]
+    assert [one.key for one in heard] == [one.key for one in told if one not in too_large]
+
+
+def test_the_size_of_an_announcement_is_known_before_it_is_made() -> None:
+    announcement = subscribed(7, "x = '" + 300 * '"' + "'")
+    assert announcement.subscription is not None
+
+    size = mesh_codec.announced_size(announcement.subscription)
+
+    assert mesh_codec.encode_news([announcement], size) != ([], [announcement])
+
+
+def test_levels_are_told() -> None:
+    assert mesh_codec.decode_levels(mesh_codec.encode_levels({"a": 1, "b": 2})) == {"a": 1, "b": 2}
+    with pytest.raises(ProtocolError, match="unknown"):
+        mesh_codec.decode_levels(b'{"a": 3}')
+    with pytest.raises(ProtocolError, match="cannot be read"):
+        mesh_codec.decode_levels(b"[]")
 
 
 def test_waits_are_told_in_nanoseconds() -> None:

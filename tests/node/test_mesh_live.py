@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Certificates, StartBroker
-from tests.node.live_mesh import PROBE, TIMEOUT_S, Links, Mesh, free_ports, wait_wanted
+from tests.node.live_mesh import PROBE, TIMEOUT_S, Links, Mesh, free_ports, read, wait_wanted
 from tests.peer import Peer
 
 from timebound.node.passwords import PasswordFile
@@ -49,16 +49,6 @@ def wait_passing(mesh: Mesh, name: str, publisher: Peer, topic: str) -> None:
     while mesh.figures(name, "mesh/received")["mesh/received"] < 1:
         publisher.publish(topic, PROBE)
         assert time.monotonic() < end_s, f"nothing passes {name!r} in {TIMEOUT_S} s"
-
-
-def read(subscriber: Peer, count: int) -> list[Publish]:
-    """The next messages that are no probes."""
-    found: list[Publish] = []
-    while len(found) < count:
-        packet = subscriber.expect(Publish, TIMEOUT_S)
-        if packet.payload != PROBE:
-            found.append(packet)
-    return found
 
 
 def numbers(subscriber: Peer, count: int) -> list[int]:

@@ -55,7 +55,7 @@ SECONDS_PER_HOUR: Final = 3_600
 # What became of a message that a client published.
 TAKEN: Final = 0
 DENIED: Final = 1
-EXHAUSTED: Final = 2
+REFUSED: Final = 2
 
 
 class Close:
@@ -295,8 +295,8 @@ class Broker:
     def publish(self, session: Session, message: Message, packet_id: int, now_ns: int) -> int:
         """A client published; the answer, where its QoS asks for one, becomes a reply.
 
-        Gives what became of it: TAKEN, DENIED (answered already), or EXHAUSTED: it was not taken in,
-        because the links to `exhausted_home` are full, and it is for the caller to refuse it.
+        Gives what became of it: TAKEN, DENIED (answered already), or REFUSED: nothing was done, `refusal`
+        says why, and it is for the caller to answer.
         """
         self.counters.messages_received += 1
         qos = message.qos
@@ -321,8 +321,8 @@ class Broker:
             denied = Reply(kind, packet_id, NOT_AUTHORIZED, reason)
             self._pressure.acknowledge(session, denied, NO_HOMES, mark)
             return DENIED
-        if mesh is not None and mesh.exhausted_home(message):
-            return EXHAUSTED
+        if mesh is not None and mesh.refusal(message):
+            return REFUSED
         count = self._distribution.route(message, now_ns)
         if qos == 2:
             session.inbound[packet_id] = True
@@ -338,10 +338,10 @@ class Broker:
         self._pressure.acknowledge(session, Reply(kind, packet_id, reason_code, reason), homes, mark)
         return TAKEN
 
-    def exhausted_home(self, message: Message) -> str:
-        """The broker to which there is no room for a message that was not taken in; empty if there is."""
+    def refusal(self, message: Message) -> str:
+        """Why a message that is acknowledged cannot be taken in; empty if it can."""
         mesh = self._distribution.mesh
-        return "" if mesh is None else mesh.exhausted_home(message)
+        return "" if mesh is None else mesh.refusal(message)
 
     def route(self, message: Message, now_ns: int) -> int:
         """Give out a message of the broker's own, such as `$SYS`; the count of sessions it matched."""

@@ -84,6 +84,11 @@ class Interest:
         if not is_added or first is subscription:
             found.append((self._announced(name, topic_filter, first), True))
 
+    def announced(self, client_id: str, subscription: Subscription) -> MeshSubscription:
+        """What the mesh is told of a subscription, or of a member of a shared group."""
+        group, topic_filter = split_share(subscription.topic_filter)
+        return self._announced(f"$share/{group}" if group else client_id, topic_filter, subscription)
+
     def _announced(self, client_id: str, topic_filter: str, terms: Subscription) -> MeshSubscription:
         return MeshSubscription(
             # Two brokers may have clients of the same name.

@@ -21,10 +21,12 @@ from timebound.core.mesh_interest import Interest, WatchedIndex
 from timebound.core.mesh_message import Copy, MeshMessage, MessageKey
 from timebound.core.mesh_options import MeshOptions, Send
 from timebound.core.mesh_pressure import EXHAUSTED, ROOM
-from timebound.core.mesh_table import SubscriptionTable
+from timebound.core.mesh_table import MeshSubscription, SubscriptionTable
 from timebound.core.message import Message
 from timebound.core.routing import LinkState
 from timebound.core.scheduling import Scheduling
+from timebound.core.strategy.entry import NEVER_NS
+from timebound.core.subscription import Subscription
 from timebound.units import SECOND
 
 # What a copy takes on the wire beside its message: framing, and where it comes from and goes to.
@@ -52,6 +54,7 @@ class Member:
         "_measured",
         "_news",
         "_seen",
+        "_size_max",
         "account",
         "broker",
         "name",
@@ -77,6 +80,7 @@ class Member:
         self._interest = Interest(index, name)
         self._news: list[News] = []
         self._seen: dict[MessageKey, None] = {}  # what was for this broker's clients
+        self._size_max = NEVER_NS
         self._announced_ns: dict[str, int] = {}  # by neighbour
         self._measured: dict[str, LinkDelay] = {}  # by neighbour, not yet announced
 
@@ -87,11 +91,16 @@ class Member:
         self.broker.add_neighbour(name, delay, scheduling)
         self.broker.neighbours[name].is_up = False
 
-    def link_up(self, name: str, now_ns: int) -> None:
-        """The link to a neighbour works: tell it all there is to know, and the others about it."""
+    def link_up(self, name: str, now_ns: int, size_max: int = 0) -> None:
+        """The link to a neighbour works: tell it all there is to know, and the others about it.
+
+        It takes messages of at most `size_max` bytes; 0 = any.
+        """
+        self.broker.neighbours[name].size_max = size_max
         for announcement in self.replica.snapshot():
             self._news.append(News(name, announcement))
         self.broker.link_up(name)
+        self._measure_sizes()
         self._announce_link(name, self.broker.delay_of(name), now_ns)
 
     def link_down(self, name: str, unconfirmed: list[Copy], now_ns: int) -> None:
@@ -101,6 +110,16 @@ class Member:
         self._spread(self.replica.set_link(name, None), "")
         self.resent += len(unconfirmed)
         self.broker.link_down(name, now_ns, unconfirmed)
+        self._measure_sizes()
+
+    def _measure_sizes(self) -> None:
+        """Keep the least that a working link takes at once, to which almost all messages are compared."""
+        sizes = [one.size_max for one in self.broker.neighbours.values() if one.is_up and one.size_max]
+        self._size_max = min(sizes, default=NEVER_NS)
+
+    def announced(self, client_id: str, subscription: Subscription) -> MeshSubscription:
+        """What the mesh is told of a subscription of this broker's clients."""
+        return self._interest.announced(client_id, subscription)
 
     def measured(self, name: str, delay: LinkDelay, now_ns: int) -> None:
         """The speed of a link was measured: decide by it at once, and announce it now and then."""
@@ -149,16 +168,22 @@ class Member:
                     self.pressed.append(group.home)
         return count
 
-    def exhausted_home(self, message: Message) -> str:
-        """A home that a message is for and to which nothing more can be taken in; empty if there is none.
+    def refusal(self, message: Message) -> str:
+        """Why a message that is acknowledged cannot be taken in; empty if it can.
 
         What has a time limit may be dropped on its way, and an advertised flow was promised its room.
         """
-        if EXHAUSTED not in self.broker.levels().values() or message.promised_ns or message.lifetime_ns():
+        levels = self.broker.levels()
+        is_large = message.size() > self._size_max
+        if not levels and not is_large:
             return ""
+        is_patient = not message.promised_ns and not message.lifetime_ns()
         for group in self.table.match(message):
-            if not group.deadline_ns and self.broker.levels().get(group.home, ROOM) == EXHAUSTED:
-                return group.home
+            home = group.home
+            if is_patient and not group.deadline_ns and levels.get(home, ROOM) == EXHAUSTED:
+                return f"the links to broker {home!r} are full (mesh.queue_messages_max)"
+            if is_large and not self.broker.router.carries(home, message.size()):
+                return f"no link to broker {home!r} takes {message.size()} bytes (its packet_size_max)"
         return ""
 
     def receive(self, copy: Copy, now_ns: int) -> bool:

@@ -103,6 +103,7 @@ class Neighbour:
         "name",
         "queue",
         "reaches",
+        "size_max",
         "usual_size",
         "usual_worth",
         "wait_ns",
@@ -124,6 +125,7 @@ class Neighbour:
         self.waiting_share = waiting_share
         self.is_busy = False
         self.is_up = True
+        self.size_max = 0  # of messages that it takes, in bytes; 0 = any
         self.free_ns = 0  # when it is expected to be free, if busy
         self.wait_ns = 0.0  # mean time that what was sent had waited here
         self.usual_size = 0.0  # of what was sent, in bytes

@@ -177,6 +177,16 @@ class Router:
         ways = self.links.downhill(self.name).get(home)
         return ways is not None and any([self.neighbours[way.neighbour].is_up for way in ways])
 
+    def carries(self, home: str, size: int) -> bool:
+        """Whether one of this broker's own links that lead to a home takes a message of this size."""
+        ways = self.links.downhill(self.name).get(home)
+        if ways is None:
+            return True  # it waits until one leads there
+        for name in self._names_of(home, ways):
+            if not 0 < self.neighbours[name].size_max < size:
+                return True
+        return False
+
     def _names_of(self, home: str, ways: list[Way]) -> list[str]:
         """The neighbours over which messages for a home may go."""
         if self.routing == LATE:

@@ -130,7 +130,7 @@ class LinkQueue:
         single = self._single
         if single is None:
             return self._kept_bytes
-        return single.size_bytes if single.is_kept else 0
+        return single.cost_bytes if single.is_kept else 0
 
     def push(self, entry: Entry, now_ns: int) -> None:
         """Queue an entry; what has to leave for it, or it itself, is then found by `pop_dropped`.

@@ -420,8 +420,8 @@ class Connection(Attachment):
         outcome = broker.publish(session, message, packet_id, now_ns)
         if outcome == DENIED:
             self.note(f"{Reason.NOT_AUTHORIZED.value}: publishing to {message.topic!r} is not allowed")
-        elif outcome == EXHAUSTED:
-            self._refuse_exhausted(session, message, packet_id)
+        elif outcome == REFUSED:
+            self._turn_down(session, message, packet_id)
         elif session.slowed_by or session.awaiting:
             self._limit_reading(session)
         if broker.counters.long_messages != self._long_messages:
@@ -437,13 +437,12 @@ class Connection(Attachment):
                 f"more than {self.driver.limits.inflight_max} QoS 2 messages are not released",
             )
 
-    def _refuse_exhausted(self, session: Session, message: Message, packet_id: int) -> None:
-        """Turn down a QoS 1 or 2 message for which links have no room; it was not taken in."""
+    def _turn_down(self, session: Session, message: Message, packet_id: int) -> None:
+        """Refuse a QoS 1 or 2 message that links to other brokers cannot take; it was not taken in."""
         self.broker.counters.publishes_refused += 1
         self.broker.counters.drop(Reason.QUOTA)
         code = reasons.ReasonCode.QUOTA_EXCEEDED
-        home = self.broker.exhausted_home(message)
-        text = f"{Reason.QUOTA.value}: the links to broker {home!r} are full (mesh.queue_messages_max)"
+        text = f"{Reason.QUOTA.value}: {self.broker.refusal(message)}"
         if self.version == 5:
             self.broker.refuse_publish(session, message.qos, packet_id, code, text)
         elif self.session is session:

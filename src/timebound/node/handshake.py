@@ -70,6 +70,7 @@ class Accepted:
         self.expiry_interval_s = min(self.expiry_asked_s, limits.session_expiry_max_s)
         self.receive_maximum = asked.receive_maximum or 65_535
         self.packet_size_max = asked.maximum_packet_size or 0
+        self.own_packet_size_max = limits.packet_size_max
         self.topic_alias_maximum = min(asked.topic_alias_maximum or 0, limits.topic_alias_max)
         self.wants_reasons = asked.request_problem_information != 0
         # A broker that wants to link names itself; everybody else is a client.
@@ -84,7 +85,7 @@ class Accepted:
             return encode(Connack(session_present and version != 3, 0), version)
         properties = Properties()
         properties.receive_maximum = self.limits.inflight_max
-        properties.maximum_packet_size = self.limits.packet_size_max
+        properties.maximum_packet_size = self.own_packet_size_max
         if self.limits.topic_alias_max:
             properties.topic_alias_maximum = self.limits.topic_alias_max
         if self.expiry_interval_s != self.expiry_asked_s:

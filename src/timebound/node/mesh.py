@@ -22,8 +22,9 @@ from timebound.core.mesh_message import Copy
 from timebound.core.mesh_options import LATE, TREE, MeshOptions
 from timebound.core.session import START_DELAY
 from timebound.core.strategy.registry import DEFAULT_STRATEGY, strategy_named
+from timebound.core.subscription import Subscription
 from timebound.node import mesh_codec
-from timebound.node.config_values import Config, NeighbourConfig
+from timebound.node.config_values import MEBIBYTE, Config, NeighbourConfig
 from timebound.node.neighbour_link import Carrier, NeighbourLink
 from timebound.node.scheduling_config import scheduling_of
 from timebound.records import Reason
@@ -58,7 +59,12 @@ class Mesh:
     """One broker's links to its neighbours."""
 
     def __init__(
-        self, member: Member, broker: Broker, neighbours: tuple[NeighbourConfig, ...], clock: Clock
+        self,
+        member: Member,
+        broker: Broker,
+        neighbours: tuple[NeighbourConfig, ...],
+        clock: Clock,
+        packet_size_max: int = MEBIBYTE,
     ) -> None:
         self.member = member
         self.neighbours = {neighbour.name: neighbour for neighbour in neighbours}
@@ -67,6 +73,8 @@ class Mesh:
         self._clock = clock
         self._timers: dict[str, Timer] = {}
         self._levels: dict[str, int] = {}  # as neighbours were last told
+        self._packet_size_max = mesh_codec.link_packet_size_max(packet_size_max)
+        self._refused = 0  # announcements that could not be told or read
         self._reported_ns = clock.now_ns()
         for neighbour in neighbours:
             member.add_neighbour(neighbour.name, _start_delay(neighbour), scheduling_of(neighbour))
@@ -151,9 +159,9 @@ class Mesh:
 
     def on_ready(self, link: NeighbourLink, now_ns: int) -> None:
         logger.info("link to %r is up, %.3f ms away", link.name, link.latency_ns / 1e6)
-        self.member.link_up(link.name, now_ns)
+        self.member.link_up(link.name, now_ns, mesh_codec.message_size_max(link.packet_size_max))
         if self._levels:
-            link.tell(mesh_codec.LEVELS_TOPIC, mesh_codec.encode_levels(self._levels))
+            self._tell(link, mesh_codec.LEVELS_TOPIC, mesh_codec.encode_levels(self._levels))
         self._clock.schedule()
 
     def on_copy(self, link: NeighbourLink, copy: Copy, now_ns: int) -> None:
@@ -164,8 +172,14 @@ class Mesh:
             self._clock.fault(f"a copy from broker {link.name!r}", error)
 
     def on_news(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
-        for announcement in mesh_codec.decode_news(payload):
+        announcements, mistakes = mesh_codec.decode_news(payload)
+        for announcement in announcements:
             self.member.hear(link.name, announcement)
+        if mistakes:
+            self._refused += len(mistakes)
+            logger.warning(
+                "%d announcements from %r cannot be used: %s", len(mistakes), link.name, mistakes[0]
+            )
 
     def on_waits(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
         self.member.broker.note_waits(link.name, mesh_codec.decode_waits(payload))
@@ -222,10 +236,7 @@ class Mesh:
     def _tell_all(self, topic: str, payload: bytes) -> None:
         for link in list(self.links.values()):
             if link.is_ready:
-                try:
-                    link.tell(topic, payload)
-                except Exception as error:
-                    self._failed(link, error)
+                self._tell(link, topic, payload)
 
     def _note_levels(self) -> None:
         """Let go of publishers that wait for room there is now; neighbours hear of every change."""
@@ -300,12 +311,32 @@ class Mesh:
             link = self.links.get(name)
             if link is None:
                 continue
-            try:
-                for start in range(0, len(announcements), mesh_codec.NEWS_MAX):
-                    part = announcements[start : start + mesh_codec.NEWS_MAX]
-                    link.tell(mesh_codec.NEWS_TOPIC, mesh_codec.encode_news(part))
-            except Exception as error:
-                self._failed(link, error)
+            payloads, too_large = mesh_codec.encode_news(announcements, link.packet_size_max)
+            for payload in payloads:
+                self._tell(link, mesh_codec.NEWS_TOPIC, payload)
+            for announcement in too_large:
+                self._refused += 1
+                _, owner, first, second = announcement.key
+                what = f"subscription of {first[:100]!r} to {second[:100]!r} at {owner!r}"
+                logger.warning("%r cannot be told of the %s: too large for a packet", name, what)
+
+    def _tell(self, link: NeighbourLink, topic: str, payload: bytes) -> None:
+        try:
+            is_told = link.tell(topic, payload)
+        except Exception as error:
+            self._failed(link, error)
+            return
+        if not is_told:
+            logger.warning("%r takes no packet of %d bytes on %r", link.name, len(payload), topic)
+
+    def refusal(self, client_id: str, subscription: Subscription) -> str:
+        """Why a subscription cannot be announced to other brokers; empty if it can."""
+        known = [link.packet_size_max for link in self.links.values() if link.packet_size_max]
+        limit = min([self._packet_size_max, *known])
+        size = mesh_codec.announced_size(self.member.announced(client_id, subscription))
+        if size <= limit:
+            return ""
+        return f"announcing it to other brokers takes {size} bytes, packet_size_max allows {limit} of a link"
 
     def figures(self) -> dict[str, int]:
         """Numbers for `$SYS` and metrics."""
@@ -321,6 +352,7 @@ class Mesh:
             "unreachable": account.unreachable,
             "duplicates": account.duplicates,
             "resent": self.member.resent,
+            "refused": self._refused,
             "full": len(self._levels),
             "parked": len(self.member.broker.parking),
         }
@@ -342,7 +374,7 @@ def join_mesh(config: Config, broker: Broker, index: WatchedIndex, clock: Clock)
     )
     account = MeshAccount(pairs=broker.account)
     member = Member(config.node_name, options, index, account, clock.now_ns())
-    return Mesh(member, broker, config.neighbours, clock)
+    return Mesh(member, broker, config.neighbours, clock, config.limits.packet_size_max)
 
 
 def _start_delay(neighbour: NeighbourConfig) -> LinkDelay:

@@ -24,6 +24,7 @@ from timebound.core.mesh_table import MeshSubscription
 from timebound.core.predicate import parse
 from timebound.core.topic import check_filter
 from timebound.errors import FilterError, ProtocolError
+from timebound.node.config_values import MQTT_PACKET_BYTES_MAX, UNLIMITED
 from timebound.node.translate import to_message
 from timebound.units import SECOND
 from timebound.wire.codec import encode_property_prefix, encode_publish, with_user_property
@@ -38,8 +39,12 @@ WAITS_TOPIC: Final = "$timebound/mesh/waits"
 LEVELS_TOPIC: Final = "$timebound/mesh/full"
 
 COPY_PROPERTY: Final = "mesh"
-# Announcements in one packet: some 200 bytes each, so a packet stays far below any packet size limit.
-NEWS_MAX: Final = 200
+# A packet of announcements is about this large, if the neighbour takes as much: some hundreds of them.
+NEWS_BYTES: Final = 64 * 1_024
+# What a packet between brokers may have beyond the limit of clients' packets: a copy's User Property has up
+# to 65,535 bytes, and its name, lengths and expiry some more. So what a client may publish can pass a link.
+ENVELOPE_BYTES: Final = 65_535 + 64
+_TOPIC_BYTES: Final = 64  # at most, of a control packet: header, topic and lengths
 _NOBODY: Final = "*"  # no broker can have this name
 
 
@@ -67,7 +72,8 @@ class Fact(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     terms: Terms | None = None
 
 
-_READ_FACTS: Final = msgspec.json.Decoder(list[Fact])
+_READ_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_READ_FACT: Final = msgspec.json.Decoder(Fact)
 _READ_WAITS: Final = msgspec.json.Decoder(dict[str, int])
 _WRITE: Final = msgspec.json.Encoder()
 
@@ -116,21 +122,65 @@ def decode_copy(packet: Publish, now_ns: int) -> Copy:
     return Copy(what, passed, message.hops, set(targets.split(",")))
 
 
-def encode_news(announcements: list[Announcement]) -> bytes:
-    """One packet's payload; at most NEWS_MAX of them."""
-    return _WRITE.encode([_to_fact(one) for one in announcements])
+def link_packet_size_max(packet_size_max: int) -> int:
+    """The largest packet that is taken from a neighbour, where clients may send `packet_size_max`."""
+    return min(packet_size_max + ENVELOPE_BYTES, MQTT_PACKET_BYTES_MAX)
 
 
-def decode_news(payload: bytes) -> list[Announcement]:
-    """Announcements from a neighbour.
+def message_size_max(packet_size_max: int) -> int:
+    """The largest message that a neighbour which takes such packets can be sent; 0 = any."""
+    # One that leaves no room for an envelope is no broker of this kind; it gets what has a chance.
+    return packet_size_max - ENVELOPE_BYTES if packet_size_max > ENVELOPE_BYTES else packet_size_max // 2
+
+
+def encode_news(
+    announcements: list[Announcement], packet_size_max: int = 0
+) -> tuple[list[bytes], list[Announcement]]:
+    """Payloads of packets that a neighbour takes (0 = any), and the announcements that fit into none."""
+    bytes_max = packet_size_max - _TOPIC_BYTES if packet_size_max else UNLIMITED
+    packets: list[list[bytes]] = []
+    too_large: list[Announcement] = []
+    size = 0
+    for announcement in announcements:
+        fact = _WRITE.encode(_to_fact(announcement))
+        if len(fact) + 2 > bytes_max:  # with the brackets of a list
+            too_large.append(announcement)
+            continue
+        if not packets or size + len(fact) + 1 > min(NEWS_BYTES, bytes_max):
+            packets.append([])
+            size = 1
+        packets[-1].append(fact)
+        size += len(fact) + 1
+    return [b"[" + b",".join(facts) + b"]" for facts in packets], too_large
+
+
+def announced_size(subscription: MeshSubscription) -> int:
+    """The size of a packet that announces a subscription alone."""
+    key = (SUBSCRIPTION, subscription.home, subscription.client_id, subscription.topic_filter)
+    announcement = Announcement(key, (1 << 62, 1 << 40), subscription=subscription)
+    return len(_WRITE.encode(_to_fact(announcement))) + 2 + _TOPIC_BYTES
+
+
+def decode_news(payload: bytes) -> tuple[list[Announcement], list[str]]:
+    """Announcements from a neighbour, and what is wrong with those that cannot be used.
+
+    One that this broker cannot read must not end the link: the neighbour would only send it again.
 
     Raises:
-        ProtocolError: they cannot be read.
+        ProtocolError: the payload is no list.
     """
+    found: list[Announcement] = []
+    mistakes: list[str] = []
     try:
-        return [_to_announcement(fact) for fact in _READ_FACTS.decode(payload)]
-    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, FilterError) as error:
-        raise _wrong(f"an announcement cannot be read: {error}") from error
+        facts = _READ_LIST.decode(payload)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise _wrong(f"announcements cannot be read: {error}") from error
+    for fact in facts:
+        try:
+            found.append(_to_announcement(_READ_FACT.decode(fact)))
+        except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, FilterError) as error:
+            mistakes.append(str(error))
+    return found, mistakes
 
 
 def encode_waits(waits: dict[str, int]) -> bytes:

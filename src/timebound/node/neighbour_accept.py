@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from timebound.errors import ProtocolError
 from timebound.node.handshake import Accepted, Refused
+from timebound.node.mesh_codec import link_packet_size_max
 from timebound.node.neighbour_link import NeighbourLink
 from timebound.units import SECOND
 from timebound.wire.packets import Packet
@@ -36,6 +37,8 @@ def accept(connection: Connection, accepted: Accepted, now_ns: int) -> None:
         return
     logger.info("broker %r connected as %r from %s", name, accepted.user, connection.peer)
     accepted.node_name = mesh.member.name
+    accepted.own_packet_size_max = link_packet_size_max(connection.driver.limits.packet_size_max)
+    connection.decoder.packet_size_max = accepted.own_packet_size_max
     link = mesh.make_link(
         name, connection, connection.transport(), accepted.receive_maximum, accepted.packet_size_max
     )

@@ -16,6 +16,7 @@ from timebound.node.config_values import NeighbourConfig
 from timebound.node.driver import Driver
 from timebound.node.handshake import BROKER_PROPERTY
 from timebound.node.mesh import Mesh
+from timebound.node.mesh_codec import link_packet_size_max
 from timebound.node.neighbour_link import NeighbourLink
 from timebound.units import SECOND
 from timebound.wire.codec import Decoder, encode
@@ -39,7 +40,8 @@ class Dialled(asyncio.Protocol):
         self._driver = driver
         self._password = password
         self._number = driver.next_number()
-        self._decoder = Decoder(5, is_server=False, packet_size_max=driver.limits.packet_size_max)
+        self._packet_size_max = link_packet_size_max(driver.limits.packet_size_max)
+        self._decoder = Decoder(5, is_server=False, packet_size_max=self._packet_size_max)
         self._transport: Any = None
         self._link: NeighbourLink | None = None
         self._keep_alive_ns = config.keep_alive_s * SECOND
@@ -57,7 +59,7 @@ class Dialled(asyncio.Protocol):
         config = self._config
         properties = Properties()
         properties.receive_maximum = self._driver.limits.inflight_max
-        properties.maximum_packet_size = self._driver.limits.packet_size_max
+        properties.maximum_packet_size = self._packet_size_max
         properties.user_properties.append((BROKER_PROPERTY, self._mesh.member.name))
         packet = Connect(
             f"broker-{self._mesh.member.name}",

@@ -94,7 +94,7 @@ class NeighbourLink:
         self._carrier = carrier
         self._receiver = receiver
         self._receive_maximum = receive_maximum
-        self._packet_size_max = packet_size_max  # that the neighbour takes; 0 = any
+        self.packet_size_max = packet_size_max  # that the neighbour takes; 0 = any
         self._unconfirmed: dict[int, Unconfirmed] = {}
         self._last_packet_id = 0
         self._is_paused = False
@@ -129,7 +129,7 @@ class NeighbourLink:
         age_ns = now_ns - what.message.published_ns + self._ahead_ns + duration_ns + self.latency_ns
         packet_id = self._register(copy, now_ns)
         frame = mesh_codec.encode_copy(copy, age_ns, packet_id)
-        if self._packet_size_max and len(frame) > self._packet_size_max:
+        if not self._takes(frame):
             del self._unconfirmed[packet_id]
             return False
         self._frames.append(frame)
@@ -162,9 +162,19 @@ class NeighbourLink:
             self._frame_bytes = 0
             self._carrier.write(data)
 
-    def tell(self, topic: str, payload: bytes) -> None:
-        """Send something that needs no confirmation: the connection keeps order, or ends."""
-        self._carrier.write(encode_publish(topic, payload, 0, False, False, 0, b"", 5))
+    def tell(self, topic: str, payload: bytes) -> bool:
+        """Send something that needs no confirmation: the connection keeps order, or ends.
+
+        False if it is larger than the neighbour takes.
+        """
+        frame = encode_publish(topic, payload, 0, False, False, 0, b"", 5)
+        if not self._takes(frame):
+            return False
+        self._carrier.write(frame)
+        return True
+
+    def _takes(self, frame: bytes) -> bool:
+        return not self.packet_size_max or len(frame) <= self.packet_size_max
 
     def ping(self) -> None:
         self._carrier.write(PINGREQ_FRAME)

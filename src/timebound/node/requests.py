@@ -121,6 +121,7 @@ class Request:
             return
         try:
             subscription = _make_subscription(connection, session, packet, entry)
+            _check_announceable(connection, session, subscription)
         except FilterError as error:
             self._refuse(ReasonCode.TOPIC_FILTER_INVALID, str(error))
             return
@@ -254,6 +255,13 @@ def _make_subscription(
     except FilterError as error:
         reason = f"property 'where': {error}"
         raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, reason) from error
+
+
+def _check_announceable(connection: Connection, session: Session, subscription: Subscription) -> None:
+    mesh = connection.driver.mesh
+    refusal = mesh.refusal(session.client_id, subscription) if mesh is not None else ""
+    if refusal:
+        raise ProtocolError(ReasonCode.QUOTA_EXCEEDED, f"{Reason.QUOTA.value}: {refusal}")
 
 
 def _disconnect(connection: Connection, session: Session, packet: Disconnect) -> None:
