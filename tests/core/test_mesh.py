@@ -113,7 +113,7 @@ def test_the_strategy_of_a_link_is_its_own_and_changes_while_messages_wait() -> 
 
 def congested(usual_worth: float, wait_ns: int) -> Diamond:
     """A diamond whose broker a has sent what is worth so much a link, and hears that it waits so long."""
-    mesh = Diamond(LATE, waiting_share=0.0)
+    mesh = Diamond(LATE, waiting_share=0.0, thrift=1.0)
     for name, neighbour in mesh.brokers["a"].neighbours.items():
         neighbour.note_worth(usual_worth, 10_240.0, 10e9)
         mesh.brokers["a"].note_waits(name, dict.fromkeys("bcd", wait_ns))

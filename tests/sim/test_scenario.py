@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from timebound.commands.sim import app
 from timebound.errors import ConfigError
 from timebound.records import TRACE_FIELDS
+from timebound.sim.experiment import run
 from timebound.sim.scenario import load_scenario
 from timebound.sim.trace import write_trace
 from timebound.units import MINUTE, SECOND
@@ -43,6 +45,23 @@ def write(folder: Path, text: str) -> Path:
 @pytest.mark.parametrize("path", sorted(SCENARIOS.glob("*.toml")), ids=lambda path: path.stem)
 def test_every_scenario_that_is_shipped_is_right(path: Path) -> None:
     assert load_scenario(path).seeds
+
+
+@pytest.mark.parametrize("name", ["line", "star", "tree"])
+def test_the_default_earns_no_less_than_without_thrift(name: str) -> None:
+    scenario = load_scenario(SCENARIOS / f"{name}.toml")
+
+    default, lavish, thrifty = (
+        run(setting, scenario.seeds[0])
+        for setting in (
+            scenario.setting,
+            replace(scenario.setting, thrift=0.0),
+            replace(scenario.setting, thrift=1.0),
+        )
+    )
+
+    assert default.earning >= lavish.earning
+    assert thrifty.earning < lavish.earning  # which is why it is off
 
 
 def test_a_scenario_says_what_it_says(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ PREFERENCE: Final = 0.7
 # were chosen; what is urgent or worth much waits less.
 WAITING_SHARE: Final = 0.4
 # How soon what is worth little is given up before a congested way (docs/decisions/0055), and how much of
-# the usual worth is always enough.
-THRIFT: Final = 1.0
+# the usual worth is always enough. Off unless it is asked for: it costs earnings on ordinary meshes.
+THRIFT: Final = 0.0
 THRIFT_MOST: Final = 0.75
 
 

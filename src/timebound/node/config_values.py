@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 
 from timebound.core.access import AccessRule
 from timebound.core.cells import EVEN, ORDERS, WEIGHT_MAX
-from timebound.core.mesh_options import MESH_EPSILON, PREFERENCE, WAITING_SHARE
+from timebound.core.mesh_options import MESH_EPSILON, PREFERENCE, THRIFT, WAITING_SHARE
 from timebound.core.offers import EXCESS_MODES, LOWER
 from timebound.core.queue import EPSILON
 from timebound.core.strategy.registry import DEFAULT_STRATEGY, STRATEGY_NAMES
@@ -471,7 +471,7 @@ class MeshConfig:
     )
     thrift: float = setting(
         "fraction",
-        0.0,
+        THRIFT,
         "how soon a message worth little is given up before a congested way; off (0), because it costs "
         "earnings on many meshes: docs/decisions/0055-send-cost.md",
         most=100.0,

@@ -103,7 +103,7 @@ def _setting(
         preference=document.number("preference", PREFERENCE if is_late else 0.0, most=1.0),
         waiting_share=document.number("waiting_share", WAITING_SHARE if is_late else 0.0, most=1.0),
         send_cost=document.number("send_cost", 0.0, most=1e12),
-        thrift=document.number("thrift", THRIFT if is_late else 0.0, most=1e3),
+        thrift=document.number("thrift", THRIFT, most=1e3),
     )
     for name in table.text_list("names"):
         setting = table.checked("names", partial(read_as, setting, name))
