@@ -130,3 +130,20 @@ def test_a_broker_that_stays_away_holds_up_nobody_for_longer_than_the_grace() ->
     figures = [line.nodes.nodes[name].mesh.figures() for name in "ab"]
     assert sum(one["dropped"] for one in figures) == 60
     assert sum(one["parked"] for one in figures) == 0
+
+
+def test_a_program_that_publishes_by_itself_can_ask_for_room() -> None:
+    line = Line()
+    broker = line.nodes.nodes["a"].broker
+    line.publish(40)
+
+    broker.route(Message("t/x", b"x", 1, False, line.nodes.kernel.now_ns), line.nodes.kernel.now_ns)
+    homes = broker.pressed()
+    assert homes == ["c"]
+    assert not broker.has_room(homes)
+    line.nodes.nodes["a"].clock.schedule()
+    run(line.nodes, SECOND)
+
+    assert broker.has_room(homes)
+    broker.route(Message("other", b"x", 1, False, line.nodes.kernel.now_ns), line.nodes.kernel.now_ns)
+    assert broker.pressed() == []

@@ -334,8 +334,8 @@ class Broker:
             reason = (
                 f"{Reason.QUOTA.value}: delivered, but not retained; the retained messages are at their limit"
             )
-        homes = mesh.pressed if mesh is not None else NO_HOMES
-        self._pressure.acknowledge(session, Reply(kind, packet_id, reason_code, reason), homes, mark)
+        reply = Reply(kind, packet_id, reason_code, reason)
+        self._pressure.acknowledge(session, reply, self.pressed(), mark)
         return TAKEN
 
     def refusal(self, message: Message) -> str:
@@ -376,6 +376,16 @@ class Broker:
         kind = PUBACK if qos == 1 else PUBREC
         mark = self._durability.mark()
         self._pressure.acknowledge(session, Reply(kind, packet_id, reason_code, reason), NO_HOMES, mark)
+
+    def pressed(self) -> list[str]:
+        """The brokers that the last message published here is for and that have no room for more."""
+        mesh = self._distribution.mesh
+        return mesh.pressed if mesh is not None else NO_HOMES
+
+    def has_room(self, homes: list[str]) -> bool:
+        """Whether none of these brokers is full any more."""
+        mesh = self._distribution.mesh
+        return mesh is None or not any([home in mesh.broker.levels() for home in homes])
 
     def relieve_publishers(self) -> None:
         """Acknowledge what waited for links to other brokers that have room again."""

@@ -236,6 +236,7 @@ class Session:
             assert delivery.packet_id == packet_id
             assert delivery.qos > 0
         assert self.connection or not (self.replies or self.outbox or self.resend)
+        assert self.connection or not (self.awaiting or self.slowed_by)
 
 
 class ReadyList:

@@ -42,6 +42,8 @@ CHUNK_ROWS: Final = 2_000
 TURN_ROWS: Final = 64
 # How long the disk may take for a chunk before the caller is told that something is wrong.
 CHUNK_TIMEOUT_S: Final = 60.0
+# How often links to other brokers that were full are looked at again.
+ROOM_POLL_S: Final = 0.01
 # Rows that nobody asked to publish for so long are removed: the job that staged them is gone.
 STAGED_AGE_MAX_S: Final = 6 * 3600.0
 # Queries remembered; a job that is done needs one entry for ever, in case it is repeated.
@@ -210,13 +212,21 @@ class Publishing:
         broker = self._driver.broker
         now_ns = self._driver.now_ns()
         part = messages[start : start + TURN_ROWS]
+        homes: dict[str, None] = {}
         for message in part:
             message.published_ns = now_ns
             broker.route(message, now_ns)
+            homes.update(dict.fromkeys(broker.pressed()))
         broker.counters.messages_received += len(part)
-        if start + TURN_ROWS < len(messages):
-            self._driver.schedule()
-            self._loop.call_soon(self._route, messages, start + TURN_ROWS, stored)
+        self._driver.schedule()
+        self._go_on(messages, start + TURN_ROWS, stored, list(homes))
+
+    def _go_on(self, messages: list[Message], start: int, stored: threading.Event, homes: list[str]) -> None:
+        """Give out the next messages when there is room at the brokers that the last ones are for."""
+        if not self._driver.broker.has_room(homes):
+            self._loop.call_later(ROOM_POLL_S, self._go_on, messages, start, stored, homes)
+        elif start < len(messages):
+            self._loop.call_soon(self._route, messages, start, stored)
         else:
             self._driver.wait_stored(stored.set)
 
