@@ -79,6 +79,7 @@ def test_nothing_waits_for_a_client_that_has_gone() -> None:
     world.acknowledge(1, "b")
     world.session.connection = 0
     world.session.awaiting.clear()
+    world.session.is_pressed = False
 
     world.acknowledge(2, "b")
     world.pressure.slow(world.session, ["b"])

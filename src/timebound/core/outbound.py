@@ -391,6 +391,7 @@ class Outbound:
         session.replies.clear()
         session.awaiting.clear()
         session.slowed_by.clear()
+        session.is_pressed = False
         session.outbox.clear()
         session.resend.clear()
         session.held = 0

@@ -35,14 +35,14 @@ class Pressure:
             self._durability.reply(session, reply, mark)
         elif session.connection:
             session.awaiting.append(Awaited(reply, homes, self._durability.mark() != mark))
-            self._sessions[session.client_id] = session
+            self._add(session)
 
     def slow(self, session: Session, homes: list[str]) -> None:
         """A QoS 0 message found no room at these brokers."""
         if session.connection:
             for home in homes:
                 session.slowed_by[home] = None
-            self._sessions[session.client_id] = session
+            self._add(session)
 
     def relieve(self, levels: dict[str, int]) -> None:
         """Let go of what waits for brokers that are no longer among the full ones."""
@@ -59,7 +59,12 @@ class Pressure:
             if after != before:
                 self._ready.add(session)
             if after == 0:
+                session.is_pressed = False
                 del self._sessions[client_id]
+
+    def _add(self, session: Session) -> None:
+        session.is_pressed = True
+        self._sessions[session.client_id] = session
 
     def _give(self, session: Session, awaited: Awaited) -> None:
         mark = self._durability.mark()

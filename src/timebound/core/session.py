@@ -81,6 +81,7 @@ class Session:
         "inflight",
         "is_durable",
         "is_full",
+        "is_pressed",
         "is_ready",
         "last_packet_id",
         "last_sequence",
@@ -131,6 +132,7 @@ class Session:
         self.held = 0  # replies that wait for storage
         self.awaiting: deque[Awaited] = deque()  # acknowledgements that wait for links to other brokers
         self.slowed_by: dict[str, None] = {}  # brokers to which its QoS 0 messages find no room
+        self.is_pressed = False  # one of the two holds something
         self.is_ready = False  # stands in the ready list
         self.is_full = False  # something did not fit since it was last served
         self.receive_maximum = PACKET_ID_MAX
@@ -236,7 +238,8 @@ class Session:
             assert delivery.packet_id == packet_id
             assert delivery.qos > 0
         assert self.connection or not (self.replies or self.outbox or self.resend)
-        assert self.connection or not (self.awaiting or self.slowed_by)
+        assert self.connection or not self.is_pressed
+        assert self.is_pressed == bool(self.awaiting or self.slowed_by)
 
 
 class ReadyList:

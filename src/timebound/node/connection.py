@@ -422,7 +422,7 @@ class Connection(Attachment):
             self.note(f"{Reason.NOT_AUTHORIZED.value}: publishing to {message.topic!r} is not allowed")
         elif outcome == REFUSED:
             self._turn_down(session, message, packet_id)
-        elif session.slowed_by or session.awaiting:
+        elif session.is_pressed:
             self._limit_reading(session)
         if broker.counters.long_messages != self._long_messages:
             self._long_messages = broker.counters.long_messages
