@@ -524,6 +524,7 @@ class Broker:
     def expire(self, now_ns: int) -> None:
         """Drop what waits in vain, also for links that take nothing; about once a second."""
         self._outbound.expire(now_ns)
+        self._distribution.pass_on(now_ns)  # what an error may have left
         self._distribution.tell_missed(now_ns)
 
     # --- scheduling -----------------------------------------------------------------

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
+from timebound.core.broker import DENIED, REFUSED
 from timebound.core.message import FRAME_KEPT_MAX, Message
 from timebound.core.offers import LOWER
 from timebound.core.session import Session
