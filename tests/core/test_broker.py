@@ -584,7 +584,7 @@ def test_unsubscribing_one_by_one_does_not_look_at_the_subscriptions_that_stay()
         node.broker.subscribe(peer.session, Subscription("c", "last", deadline_ns=deadline_ns), node.now_ns)
         began = time.process_time()
         for number in range(4_000):
-            node.broker.unsubscribe(peer.session, f"t/{number}")
+            node.broker.unsubscribe(peer.session, f"t/{number}", node.now_ns)
         return time.process_time() - began
 
     plain, timed = seconds(0), seconds(1_000_000_000)

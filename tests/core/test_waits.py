@@ -272,7 +272,7 @@ def test_a_timer_in_line_is_nobodys_once_its_subscription_has_ended() -> None:
     scene.taken()
 
     for number in range(2 * TICKS_MAX):
-        scene.broker.unsubscribe(scene.subscriber, f"t/{number}")
+        scene.broker.unsubscribe(scene.subscriber, f"t/{number}", scene.now_ns)
     scene.subscribe("new", ("every", "1s"))  # with a timer that stands in line for another
 
     assert scene.wait(0.99) == []
