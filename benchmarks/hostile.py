@@ -5,7 +5,8 @@
 A pair publishes and receives 100 messages a second. Beside it, another process attacks the broker, over
 and over, with what it has to work on longest: content filters, SUBSCRIBE packets, retained messages,
 advertisements, timers. Each attack meets a broker of its own. `--packages` names a folder with another
-build of Timebound to compare with; both are then measured in turn.
+build of Timebound to compare with; both are then measured in turn. `waited_percent` is the part of the
+time that the broker was ready to run and had no processor: with much of it, a figure says little.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from multiprocessing.synchronize import Event
 from typing import Any, Final
 
 from brokers import Kind, find_kinds, running
-from flood import FLOW_TOPIC, come_first, connect, measure
+from flood import FLOW_TOPIC, come_first, connect, measure, waited_s
 
 from timebound.wire.codec import encode
 from timebound.wire.packets import Packet, Subscribe, SubscribeEntry, Unsubscribe, make_publish
@@ -174,7 +175,9 @@ def run(kind: Kind, name: str, seconds: float) -> dict[str, Any]:
         process = context.Process(target=attack, args=(name, broker.port, stopping))
         process.start()
         time.sleep(WARM_UP_S)
+        waited_before_s = waited_s(broker.process.pid)
         attacked = sorted(measure(publisher, subscriber, seconds))
+        waited = (waited_s(broker.process.pid) - waited_before_s) / seconds
         stopping.set()
         process.join(10)
         if process.is_alive():
@@ -189,6 +192,7 @@ def run(kind: Kind, name: str, seconds: float) -> dict[str, Any]:
         "p50_ms": worst[len(worst) // 2],
         "p99_ms": worst[int(len(worst) * 0.99)],
         "max_ms": worst[-1],
+        "waited_percent": 100 * waited,
     }
 
 
@@ -209,7 +213,9 @@ def main() -> None:
             row = run(kind, name, given.seconds)
             rows.append(row)
             if not given.json:
-                cells = " ".join(f"{key} {value:.2f}" for key, value in row.items() if key.endswith("_ms"))
+                cells = " ".join(
+                    f"{key} {value:.2f}" for key, value in row.items() if key.endswith(("_ms", "_percent"))
+                )
                 print(f"{row['attack']:<12} {row['broker']:<32} lost {row['lost']:>4} {cells}", flush=True)
     if given.json:
         print(json.dumps(rows, indent=2))
