@@ -171,10 +171,10 @@ def test_memory_is_given_back_once_queues_have_emptied_by_much() -> None:
     trimmed: list[int] = []
     keeper._trim = lambda pad: trimmed.append(pad) or 1
     for queued_bytes in (0, 10 * RELEASE_BYTES_MIN, 10 * RELEASE_BYTES_MIN - 1):
-        keeper.patrol(queued_bytes)
+        keeper.patrol(queued_bytes, 1)
     assert trimmed == []
 
-    keeper.patrol(9 * RELEASE_BYTES_MIN)
-    keeper.patrol(9 * RELEASE_BYTES_MIN)
+    keeper.patrol(9 * RELEASE_BYTES_MIN, 1)
+    keeper.patrol(9 * RELEASE_BYTES_MIN, 1)
 
     assert trimmed == [0]

@@ -28,6 +28,13 @@ class SysTopics:
             "$SYS/broker/node": node_name,
         }
 
+    def renew(self) -> None:
+        """Publish every figure next time, changed or not.
+
+        Those that were made while queues were full keep memory from being given back (`memory.py`).
+        """
+        self._last.clear()
+
     def publish(self, now_ns: int) -> None:
         """Publish every figure whose value is new."""
         for topic, value in self.figures(now_ns).items():
