@@ -7,8 +7,10 @@ broker whose log shows a traceback fails the test that was using it.
 
 from __future__ import annotations
 
+import copy
 import os
 import selectors
+import ssl
 import subprocess
 import sys
 import time
@@ -19,6 +21,8 @@ from typing import Protocol
 import pytest
 import trustme
 from hypothesis import settings
+
+from tests.peer import Endpoint
 
 # A slow machine is no mistake of the code under test; what fails is printed so that it can be repeated.
 settings.register_profile("timebound", deadline=None, print_blob=True)
@@ -48,6 +52,25 @@ START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
 # Figures under $SYS are awaited by tests, so they come often.
 DEFAULT_CONFIG = 'sys_interval = "100ms"\n'
+# Listeners for the four transports.
+FOUR_LISTENERS = """\
+[[listeners]]
+port = 0
+[[listeners]]
+port = 0
+[listeners.tls]
+certificate = "{certificates.certificate}"
+key = "{certificates.key}"
+[[listeners]]
+kind = "websocket"
+port = 0
+[[listeners]]
+kind = "websocket"
+port = 0
+[listeners.tls]
+certificate = "{certificates.certificate}"
+key = "{certificates.key}"
+"""
 
 
 class BrokerProcess:
@@ -59,6 +82,8 @@ class BrokerProcess:
         self.data = data if data is not None else folder / "data"
         self.config = folder / "timebound.toml"
         self.config.write_text(config_text)
+        self.scheme = ""  # of the listener that tests are to use; empty: the first
+        self.tls: ssl.SSLContext | None = None
         self._log_path = folder / "log.txt"
         self._log_checked = 0
         command = [sys.executable, "-m", "timebound", "serve", "--config", str(self.config)]
@@ -72,8 +97,16 @@ class BrokerProcess:
 
     @property
     def port(self) -> int:
-        """Port of the first listener."""
-        return self.port_of("")
+        """Port of the first listener, or of the one that `over` chose."""
+        port = self.port_of(f"{self.scheme}:" if self.scheme else "")
+        return Endpoint(port, self.scheme, self.tls) if self.scheme else port
+
+    def over(self, scheme: str, certificates: Certificates) -> BrokerProcess:
+        """The same broker, whose `port` is that of another transport."""
+        other = copy.copy(self)
+        other.scheme = scheme
+        other.tls = ssl.create_default_context(cafile=str(certificates.ca))
+        return other
 
     def port_of(self, scheme: str) -> int:
         """Port of the first listener whose URL begins so: `mqtt:`, `mqtts:`, `ws:`, `wss:`."""

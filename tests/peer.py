@@ -1,5 +1,6 @@
 """An MQTT peer for tests: a blocking socket that sends packets or any bytes, and reads packets.
 
+It speaks to an `Endpoint` over whatever that is: TCP, TLS, WebSocket, or WebSocket over TLS.
 It keeps no session and corrects nothing, so a test says exactly what goes over the wire. Every
 wait has a limit. To show that nothing was sent, `expect_silence` makes a PINGREQ round trip:
 what the broker had for this client before is then here.
@@ -33,6 +34,13 @@ from timebound.wire.packets import (
 from timebound.wire.properties import Properties
 
 TIMEOUT_S = 10.0
+# The four transports, by the schemes of their URLs.
+SCHEMES = ("mqtt", "mqtts", "ws", "wss")
+UPGRADE = (
+    b"GET /mqtt HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: mqtt\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
 
 P = TypeVar("P", bound=Packet)
 
@@ -45,6 +53,55 @@ def props(**values: object) -> Properties:
     return properties
 
 
+class Endpoint(int):
+    """A port, and over what it is spoken to."""
+
+    scheme: str
+    tls: ssl.SSLContext | None
+
+    def __new__(cls, port: int, scheme: str = "mqtt", tls: ssl.SSLContext | None = None) -> Endpoint:
+        made = super().__new__(cls, port)
+        made.scheme = scheme
+        made.tls = tls if scheme in ("mqtts", "wss") else None
+        return made
+
+    def at(self, port: int) -> Endpoint:
+        """The same at another port, such as a relay's."""
+        return Endpoint(port, self.scheme, self.tls)
+
+
+class Frames:
+    """The client's side of a WebSocket, as far as tests need it: binary frames, and the close."""
+
+    def __init__(self) -> None:
+        self._data = b""
+        self.is_closed = False
+
+    @staticmethod
+    def encode(data: bytes) -> bytes:
+        # Masked with zeros, which changes nothing.
+        return b"\x82\xff" + len(data).to_bytes(8, "big") + bytes(4) + data
+
+    def feed(self, data: bytes) -> bytes:
+        """What the frames that are complete by now have brought."""
+        self._data += data
+        found = b""
+        while len(self._data) >= 2 and not self.is_closed:
+            length, start = self._data[1], 2
+            if length > 125:
+                start = 4 if length == 126 else 10
+                length = int.from_bytes(self._data[2:start], "big")
+            if len(self._data) < start + length:
+                break
+            opcode = self._data[0] & 0x0F
+            assert opcode in (2, 8), f"unexpected frame {self._data[:10]!r}"
+            self.is_closed = opcode == 8
+            if opcode == 2:
+                found += self._data[start : start + length]
+            self._data = self._data[start + length :]
+        return found
+
+
 class Peer:
     """One connection to a broker."""
 
@@ -52,13 +109,27 @@ class Peer:
         self, port: int, version: int = 5, *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
     ) -> None:
         self.version = version
-        plain = socket.create_connection((host, port), TIMEOUT_S)
+        plain = socket.create_connection((host, int(port)), TIMEOUT_S)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        scheme = "mqtt"
+        if isinstance(port, Endpoint):
+            scheme, tls = port.scheme, tls or port.tls
         self.socket = plain if tls is None else tls.wrap_socket(plain, server_hostname=host)
+        self._frames = self._upgrade() if scheme in ("ws", "wss") else None
         self._decoder = Decoder(5 if version == 5 else 4, is_server=False)
         self._received: list[Packet] = []
         self._is_ended = False
         self._packet_id = 0
+
+    def _upgrade(self) -> Frames:
+        self.socket.sendall(UPGRADE)
+        answer = b""
+        while not answer.endswith(b"\r\n\r\n"):
+            piece = self.socket.recv(1)
+            assert piece, f"the broker closed after {answer!r}"
+            answer += piece
+        assert answer.startswith(b"HTTP/1.1 101 "), answer
+        return Frames()
 
     def __enter__(self) -> Peer:
         return self
@@ -77,7 +148,7 @@ class Peer:
         self.send_bytes(b"".join(encode(packet, self.version) for packet in packets))
 
     def send_bytes(self, data: bytes) -> None:
-        self.socket.sendall(data)
+        self.socket.sendall(data if self._frames is None else self._frames.encode(data))
 
     def next_id(self) -> int:
         self._packet_id += 1
@@ -101,6 +172,9 @@ class Peer:
             finally:
                 self.socket.settimeout(TIMEOUT_S)
             self._is_ended = not data
+            if self._frames is not None:
+                data = self._frames.feed(data)
+                self._is_ended |= self._frames.is_closed
             self._received += self._decoder.feed(data)
             assert self._decoder.error is None, f"the broker sent what MQTT forbids: {self._decoder.error}"
         return self._received.pop(0) if self._received else None

@@ -425,7 +425,7 @@ def test_clean_session_of_version_4_forgets_and_keeps(broker: BrokerProcess) -> 
     present: list[bool] = []
     for clean in (False, False, True, False):
         with Peer(broker.port, 4) as peer:
-            present.append(peer.connect("tidy", clean=clean).session_present)
+            present.append(peer.connect(f"tidy-{broker.scheme}", clean=clean).session_present)
 
     assert present == [False, True, False, False]
 

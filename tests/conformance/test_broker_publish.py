@@ -5,6 +5,7 @@ Clauses are those of MQTT 5.0 unless a test is for version 4, where they are tho
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import pytest
@@ -240,8 +241,14 @@ def test_payload_up_to_the_maximum_packet_size_passes_and_one_byte_more_does_not
         publisher.publish("big/a", payload)
         assert peer.expect(Publish).payload == payload
 
-        greedy.publish("big/a", payload + b"x")
-        assert "1048577 bytes" in greedy.expect_disconnect(0x95)
+        if broker.scheme == "mqtt":
+            greedy.publish("big/a", payload + b"x")
+            assert "1048577 bytes" in greedy.expect_disconnect(0x95)
+        else:
+            # A WebSocket refuses the frame itself (1009). Over TLS the broker closes while it is being sent.
+            with contextlib.suppress(OSError):
+                greedy.publish("big/a", payload + b"x")
+                greedy.expect_closed()
         peer.expect_silence()
 
 
@@ -427,16 +434,17 @@ def retained(peer: Peer, *entries: SubscribeEntry) -> list[Publish]:
 def test_last_retained_message_is_sent_to_new_subscriptions(broker: BrokerProcess) -> None:
     """[MQTT-3.3.1-5] [MQTT-3.3.1-8] [MQTT-3.3.1-9] [MQTT-3.3.1-12]"""
     with join(broker.port) as publisher, join(broker.port) as early, join(broker.port) as peer:
-        early.subscribe("keep/#", qos=2)
-        publisher.publish("keep/a", b"old", 0, True)
-        publisher.publish("keep/a", b"new", 1, True, content_type="text/plain")
-        publisher.publish("keep/a", b"passing", 0, False)
+        topic = f"keep/{broker.scheme}/a"
+        early.subscribe(f"keep/{broker.scheme}/#", qos=2)
+        publisher.publish(topic, b"old", 0, True)
+        publisher.publish(topic, b"new", 1, True, content_type="text/plain")
+        publisher.publish(topic, b"passing", 0, False)
         ack(publisher, PUBACK)
         publisher.expect_silence()
 
         assert [early.expect(Publish).retain for _ in range(3)] == [False] * 3
-        [packet] = retained(peer, SubscribeEntry("keep/+", 2))
-        assert (packet.topic, packet.payload, packet.qos, packet.retain) == ("keep/a", b"new", 1, True)
+        [packet] = retained(peer, SubscribeEntry(f"keep/{broker.scheme}/+", 2))
+        assert (packet.topic, packet.payload, packet.qos, packet.retain) == (topic, b"new", 1, True)
         assert packet.properties().content_type == "text/plain"
 
 

@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.conftest import BrokerProcess, StartBroker
-from tests.peer import Peer, join, props
+from tests.conftest import FOUR_LISTENERS, BrokerProcess, Certificates, StartBroker
+from tests.peer import SCHEMES, Endpoint, Peer, join, props
 
 from timebound.demo.relay import ShapingRelay
 from timebound.units import MILLISECOND, parse_duration
@@ -22,17 +22,30 @@ Terms = list[tuple[str, str]]
 
 
 @pytest.fixture(scope="module")
-def slow_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path_factory.mktemp("delivery"), 'sys_interval = "0s"\n')
+def process(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[BrokerProcess]:
+    config = 'sys_interval = "0s"\n' + FOUR_LISTENERS.format(certificates=certificates)
+    process = BrokerProcess(tmp_path_factory.mktemp("delivery"), config)
     yield process
     process.check()
     assert process.stop() == 0
 
 
+@pytest.fixture(params=SCHEMES)
+def slow_broker(
+    request: pytest.FixtureRequest, process: BrokerProcess, certificates: Certificates
+) -> Iterator[BrokerProcess]:
+    """The broker, over each of the four transports in turn."""
+    yield process.over(request.param, certificates)
+    process.check()
+
+
 @pytest.fixture
-def relay(slow_broker: BrokerProcess) -> Iterator[ShapingRelay]:
-    with ShapingRelay(slow_broker.port, RATE) as relay:
-        yield relay
+def relay_port(slow_broker: BrokerProcess) -> Iterator[int]:
+    """Where the broker is behind a slow link."""
+    port = slow_broker.port
+    assert isinstance(port, Endpoint)
+    with ShapingRelay(int(port), RATE) as relay:
+        yield port.at(relay.port)
 
 
 @pytest.fixture
@@ -93,7 +106,7 @@ def test_age_is_told_to_subscriptions_with_a_deadline_only(slow_broker: BrokerPr
 
 
 def test_only_what_is_in_time_arrives_over_a_slow_link(
-    slow_broker: BrokerProcess, relay: ShapingRelay, publisher: Peer
+    slow_broker: BrokerProcess, relay_port: int, publisher: Peer
 ) -> None:
     found: list[tuple[bytes, int]] = []
     dropped: list[Publish] = []
@@ -107,7 +120,7 @@ def test_only_what_is_in_time_arrives_over_a_slow_link(
         while isinstance(packet := watcher.receive(TIMEOUT_S), Publish):
             dropped.append(packet)
 
-    with drops(slow_broker, "slow") as watcher, join(relay.port) as reader:
+    with drops(slow_broker, "slow") as watcher, join(relay_port) as reader:
         reader.subscribe("slow", user_properties=[("deadline", "400ms")])
         threads = [
             threading.Thread(target=read, args=[reader]),
@@ -135,9 +148,9 @@ def test_only_what_is_in_time_arrives_over_a_slow_link(
 
 
 def test_a_timeout_is_kept_and_its_drop_is_told(
-    slow_broker: BrokerProcess, relay: ShapingRelay, publisher: Peer
+    slow_broker: BrokerProcess, relay_port: int, publisher: Peer
 ) -> None:
-    with drops(slow_broker, "expiring/#") as watcher, join(relay.port) as reader:
+    with drops(slow_broker, "expiring/#") as watcher, join(relay_port) as reader:
         reader.subscribe("expiring/#", user_properties=[("price", "2")])
         for _ in range(20):
             publisher.publish("expiring/a", bytes(1_000), user_properties=[("timeout", "200ms")])
@@ -149,8 +162,8 @@ def test_a_timeout_is_kept_and_its_drop_is_told(
     assert isinstance(told["age_ms"], float)
 
 
-def test_an_urgent_message_overtakes_what_can_wait(relay: ShapingRelay, publisher: Peer) -> None:
-    with join(relay.port) as reader:
+def test_an_urgent_message_overtakes_what_can_wait(relay_port: int, publisher: Peer) -> None:
+    with join(relay_port) as reader:
         reader.subscribe("bulk")
         reader.subscribe("alert", user_properties=[("deadline", "1s"), ("price", "10")])
         for number in range(40):
@@ -170,9 +183,9 @@ def test_an_urgent_message_overtakes_what_can_wait(relay: ShapingRelay, publishe
 
 
 def test_keep_last_skips_what_was_replaced(
-    slow_broker: BrokerProcess, relay: ShapingRelay, publisher: Peer
+    slow_broker: BrokerProcess, relay_port: int, publisher: Peer
 ) -> None:
-    with drops(slow_broker, "state/#") as watcher, join(relay.port) as reader:
+    with drops(slow_broker, "state/#") as watcher, join(relay_port) as reader:
         reader.subscribe("state/+", user_properties=[("keep", "last")])
         for number in range(100):
             publisher.publish(f"state/{number % 2}", (b"%d" % number).ljust(500))
@@ -192,9 +205,9 @@ def test_keep_last_skips_what_was_replaced(
 
 @pytest.mark.parametrize("terms", [[], [("ordered", "true")]])
 def test_order_between_topics_is_kept_only_where_it_is_asked_for(
-    relay: ShapingRelay, publisher: Peer, terms: Terms
+    relay_port: int, publisher: Peer, terms: Terms
 ) -> None:
-    with join(relay.port) as reader:
+    with join(relay_port) as reader:
         reader.subscribe("order/#", user_properties=[("deadline", "60s"), *terms])
         # Large ones are worth less for their sending time. All are sent at once, so they meet in the queue.
         published = [(b"%02d" % number).ljust(900 if number < 20 else 60) for number in range(30)]
@@ -211,8 +224,8 @@ def test_order_between_topics_is_kept_only_where_it_is_asked_for(
     assert [payload for payload in found if len(payload) == 60] == published[20:]
 
 
-def test_who_asks_is_told_what_was_missed(relay: ShapingRelay, publisher: Peer) -> None:
-    with join(relay.port) as reader:
+def test_who_asks_is_told_what_was_missed(relay_port: int, publisher: Peer) -> None:
+    with join(relay_port) as reader:
         reader.subscribe("missed/a", user_properties=[("deadline", "300ms"), ("notify", "missed")])
         for _ in range(60):
             publisher.publish("missed/a", bytes(500))
@@ -273,8 +286,8 @@ def test_within_its_deadline_a_message_is_sent_again(slow_broker: BrokerProcess,
     assert again.dup
 
 
-def test_a_new_strategy_at_run_time_loses_no_message(relay: ShapingRelay, publisher: Peer) -> None:
-    with join(relay.port) as reader:
+def test_a_new_strategy_at_run_time_loses_no_message(relay_port: int, publisher: Peer) -> None:
+    with join(relay_port) as reader:
         reader.subscribe("changing", qos=1, user_properties=[("deadline", "60s")])
         for number in range(60):
             publisher.publish("changing", (b"%d" % number).ljust(400), 1)
