@@ -6,6 +6,7 @@ since a call inside one compiled class is a jump, and nothing here calls what is
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any, Final
 
@@ -81,6 +82,7 @@ class Attachment(Publisher):
         self._last_heard_ns = 0
         self.neighbour: NeighbourLink | None = None  # instead of a session, where the peer is a broker
         self._meter: LinkMeter | None = None  # made when the session has messages with time limits
+        self._pace_timer: asyncio.TimerHandle | None = None  # the link is given nothing before
 
     # --- out ------------------------------------------------------------------------
 
@@ -98,45 +100,82 @@ class Attachment(Publisher):
                 frames.append(outgoing.encode_reply(reply))
             session.replies.clear()
         now_ns = self.driver.now_ns()
-        # What is handed to the transport is out of hand and takes memory until the client reads it.
-        budget = self.driver.limits.write_buffer_bytes
-        parts = max(FLUSH_BYTES_MAX // budget, 1)
-        ahead_ns = 0
-        if session.link is not None:
-            # Little at once where messages have time limits, to stay in control of them.
-            meter = self._link_meter(session)
-            if session.queue_bytes > meter.budget():
-                meter.written(now_ns)
-            budget = meter.budget()
-            ahead_ns = meter.ahead_ns()
-            parts = 1
+        is_free = True
         if self._held_turns > 0:
             self._held_turns -= 1
-            budget = 0
-            parts = 1
-        while parts > 0:
-            parts -= 1
-            for delivery in self.broker.take_deliveries(session, budget, now_ns, ahead_ns):
-                frame = outgoing.encode(delivery, now_ns)
-                if frame:
-                    frames.append(frame)
-                else:
-                    self.broker.abandon(session, delivery, Reason.TOO_LARGE, now_ns)
-            if frames:
-                self._write(b"".join(frames) if len(frames) > 1 else frames[0])
-                frames.clear()
-            if self._is_paused or not session.has_work():
-                break
-        if not self._is_paused and session.has_work():
+        elif session.link is None:
+            self._flush_parts(session, frames, now_ns)
+        else:
+            is_free = self._flush_paced(session, frames, now_ns)
+        self._write_frames(frames)
+        if is_free and not self._is_paused and session.has_work():
             self.broker.put_ready(session)
         self._limit_reading(session)
+
+    def _flush_parts(self, session: Session, frames: list[bytes], now_ns: int) -> None:
+        """Write what the transport takes without keeping it, part by part.
+
+        What is handed over beyond that is out of hand, and takes memory until the client reads it.
+        """
+        bytes_max = self.driver.limits.write_buffer_bytes
+        for _ in range(max(FLUSH_BYTES_MAX // bytes_max, 1)):
+            self._encode(session, frames, bytes_max, now_ns, 0)
+            self._write_frames(frames)
+            if self._is_paused or not session.has_work():
+                return
+
+    def _write_frames(self, frames: list[bytes]) -> None:
+        if frames:
+            self._write(b"".join(frames) if len(frames) > 1 else frames[0])
+            frames.clear()
+
+    def _encode(
+        self, session: Session, frames: list[bytes], bytes_max: int, now_ns: int, ahead_ns: int
+    ) -> None:
+        outgoing = self.outgoing
+        for delivery in self.broker.take_deliveries(session, bytes_max, now_ns, ahead_ns):
+            frame = outgoing.encode(delivery, now_ns)
+            if frame:
+                frames.append(frame)
+            else:
+                self.broker.abandon(session, delivery, Reason.TOO_LARGE, now_ns)
+
+    def _flush_paced(self, session: Session, frames: list[bytes], now_ns: int) -> bool:
+        """Take as much as the link may have now; False if it is asked again by a timer.
+
+        Little at once where messages have time limits, to stay in control of them.
+        """
+        if not session.has_work() or self._pace_timer is not None:
+            return False
+        meter = self._link_meter(session)
+        allowed = meter.allow(session.queue_bytes, now_ns)
+        delay = meter.take_delay()
+        if delay is not None:
+            self.broker.set_delay(session, delay, now_ns)
+        if allowed:
+            self._encode(session, frames, allowed, now_ns, meter.ahead_ns())
+            count = 0
+            for frame in frames:
+                count += len(frame)
+            if meter.written(count, session.queue_bytes, now_ns):
+                return True
+        if session.has_work():
+            self._pace_timer = self.driver.call_at_ns(meter.wake_ns, self._on_pace)
+        return False
+
+    def _on_pace(self) -> None:
+        self._pace_timer = None
+        if self.session is not None:
+            self.broker.put_ready(self.session)
+            self.driver.schedule()
 
     def _link_meter(self, session: Session) -> LinkMeter:
         if self._meter is None:
             told = told_delay(self.broker, session)
             if told is not None:
                 self.broker.set_delay(session, told, self.driver.now_ns())
-            self._meter = LinkMeter(self._transport, session.delay)
+            ceiling = float(self.door.listener.link_bytes_per_second)
+            self._meter = LinkMeter(self._transport, session.delay, ceiling)
         return self._meter
 
     def _may_write(self, session: Session) -> bool:
@@ -180,9 +219,7 @@ class Attachment(Publisher):
         self._is_paused = True
         try:
             if self.neighbour is not None:
-                self.neighbour.paused(self.driver.now_ns())
-            if self._meter is not None:
-                self._meter.paused(self.driver.now_ns())
+                self.neighbour.paused()
         except Exception as error:
             self.failed(error)
 
@@ -201,11 +238,6 @@ class Attachment(Publisher):
         """The transport has room again."""
         if self.neighbour is not None:
             self.neighbour.resumed(self.driver.now_ns())
-        if self._meter is not None and self.session is not None:
-            now_ns = self.driver.now_ns()
-            delay = self._meter.resumed(now_ns)
-            if delay is not None:
-                self.broker.set_delay(self.session, delay, now_ns)
         if self.session is not None:
             self.broker.put_ready(self.session)
             self.driver.schedule()
@@ -368,6 +400,9 @@ class Attachment(Publisher):
             link = self.neighbour
             self.neighbour = None
             self.driver.mesh.closed(link)
+        if self._pace_timer is not None:
+            self._pace_timer.cancel()
+            self._pace_timer = None
         session = self.session
         if session is not None:
             self.session = None

@@ -1,167 +1,160 @@
-"""What a client's link can carry, measured from what the kernel saw acknowledged.
+"""What a link can carry, measured from what the kernel saw acknowledged.
 
-A connection whose messages have time limits gets a meter. It keeps little unsent data in the
-kernel, because what sits there can no longer be reordered or dropped, and it estimates the
-seconds per KB from the bytes acknowledged while there was always more to send (`TCP_INFO`).
+A connection whose messages have time limits gets a meter. It is asked before every write: then it looks at the
+socket, learns from what was acknowledged since, and says how much may be written (`pacing.py`). It
+estimates the seconds per KB from the bytes acknowledged while there was always more to send.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import socket
-import sys
-import termios
 from typing import Any, Final
 
-from timebound.core.delay import KILOBYTE, DelayEstimator, LinkDelay
+from timebound.core.delay import KILOBYTE, START_VARIATION, DelayEstimator, LinkDelay, link_of_rate
+from timebound.node import tcp_info
+from timebound.node.pacing import Pacing
+from timebound.node.tcp_info import TcpReading
 from timebound.units import MILLISECOND, SECOND
 
-# Handed to the socket at once, at least and at most; in between what the link carries in this time.
-BUDGET_BYTES_MIN: Final = 512
-BUDGET_BYTES_MAX: Final = 256 * 1024
-BUDGET_NS: Final = 10 * MILLISECOND
-# Before anything was measured. A fast link shows itself at once, a slow one must not be filled first.
-START_BUDGET_BYTES: Final = 2_048
 # What is written goes through buffers that nobody tells about. How late that may make it is guessed from
 # those that are seen, when they are full (a running mean): this part of the time they take.
 JITTER_SHARE: Final = 0.5
 JITTER_MOVE: Final = 0.25
 FULL_STEP: Final = 0.125
-# Shorter intervals say more about the kernel's timers than about the link.
-INTERVAL_NS_MIN: Final = MILLISECOND
+# A sample of a busy link: shorter ones say more about timers, and about when answers happen to come; smaller
+# ones about what a link lets through at once after a pause.
+SAMPLE_NS_MIN: Final = 20 * MILLISECOND
+SAMPLE_SEGMENTS_MIN: Final = 3
+# A clock of milliseconds looks at the link: nothing takes less.
+TICK_NS: Final = MILLISECOND
+# A round trip so much longer than that of an empty way means that something waits at the slowest hop.
+QUEUE_NS_MIN: Final = 4 * MILLISECOND
+# Of sending time, after which a sample counts 1/e: a rate that fell to a quarter is followed in 0.6 s.
+MEMORY_NS: Final = 250 * MILLISECOND
 
-# Linux: struct tcp_info, and the option by which the kernel takes no more than a little ahead.
+# Linux: the kernel takes no more than a little ahead. It looks at this only before it starts a new buffer, so up
+# to 64 KB may be unsent all the same; `Pacing` holds the limit, and this wakes the transport in time.
 TCP_NOTSENT_LOWAT: Final = 25
-_UNACKED_AT: Final = 24
-_BYTES_ACKED_AT: Final = 120
-_NOTSENT_AT: Final = 144
-_INFO_BYTES: Final = 160
-_NO_COUNT: Final = bytes(4)
-
-
-class TcpState:
-    """One reading of a socket: bytes acknowledged so far, and whether anything is under way."""
-
-    __slots__ = ("bytes_acked", "is_idle")
-
-    def __init__(self, info: bytes) -> None:
-        self.bytes_acked = int.from_bytes(info[_BYTES_ACKED_AT : _BYTES_ACKED_AT + 8], "little")
-        unacked = int.from_bytes(info[_UNACKED_AT : _UNACKED_AT + 4], "little")
-        notsent = int.from_bytes(info[_NOTSENT_AT : _NOTSENT_AT + 4], "little")
-        self.is_idle = unacked == 0 and notsent == 0
 
 
 class LinkMeter:
-    """Measures one connection, and says how much to hand over at once."""
+    """Measures one connection, and says how much may be written to it."""
 
     __slots__ = (
-        "_busy_until_ns",
+        "_began_dry",
+        "_ceiling",
         "_estimator",
         "_full_bytes",
         "_given",
         "_lowat",
-        "_paused_acked",
-        "_paused_ns",
-        "_resumed_acked",
-        "_resumed_ns",
+        "_mark_acked",
+        "_mark_ns",
+        "_pacing",
         "_socket",
         "_transport",
-        "_written_acked",
-        "_written_ns",
     )
 
-    def __init__(self, transport: Any, start: LinkDelay) -> None:
+    def __init__(self, transport: Any, start: LinkDelay, ceiling: float = 0.0) -> None:
         self._transport = transport
         self._socket = transport.get_extra_info("socket")
-        self._estimator = DelayEstimator(start)
+        self._estimator = DelayEstimator(start, memory_ns=MEMORY_NS)
         self._given = start
-        self._paused_ns = 0
-        self._paused_acked = 0
-        self._resumed_ns = 0
-        self._resumed_acked = 0
-        self._busy_until_ns = 0  # with what it had when there was room again
-        self._written_ns = 0
-        self._written_acked = 0
-        self._lowat = 0
+        self._ceiling = ceiling  # bytes per second; 0: none is set
+        self._pacing = Pacing(ceiling)
+        self._mark_ns = 0  # when the sample that is being taken began
+        self._mark_acked = 0
+        self._began_dry = True  # nothing was on the way then
         self._full_bytes = 0.0
+        self._lowat = 0
         transport.set_write_buffer_limits(0)
         self._limit_unsent()
 
-    def budget(self) -> int:
-        """Bytes to hand over at once."""
-        if not self._estimator.samples:
-            return START_BUDGET_BYTES
-        carried = int(self._estimator.rate_bytes_per_s() * BUDGET_NS / SECOND)
-        return min(max(carried, BUDGET_BYTES_MIN), BUDGET_BYTES_MAX)
+    @property
+    def wake_ns(self) -> int:
+        """When to ask again, after `allow` or `written` have said no."""
+        return self._pacing.wake_ns
+
+    def is_waiting(self, now_ns: int) -> bool:
+        """Whether it is too early to ask again."""
+        return self._pacing.wake_ns > now_ns
+
+    def allow(self, wanted: int, now_ns: int) -> int:
+        """Look at the link: bytes that may be written now, of those that wait; 0: not before `wake_ns`."""
+        reading = tcp_info.read(self._socket)
+        pacing = self._pacing
+        if reading is not None:
+            self._learn(reading, now_ns)
+        allowed = pacing.allow(reading, int(self._transport.get_write_buffer_size()), wanted, now_ns)
+        if not allowed:
+            self._full_bytes += FULL_STEP * (pacing.waiting - self._full_bytes)
+        return allowed
+
+    def written(self, count: int, wanted: int, now_ns: int) -> bool:
+        """Count what was just written; whether more of what waits may follow at once."""
+        return self._pacing.written(count, wanted, now_ns)
 
     def ahead_ns(self) -> int:
-        """How long the link is still busy with what it was given: unsent, or sent and not acknowledged."""
-        return int(self._time_for_s(self._waiting_bytes()) * SECOND)
+        """How long the link is busy with what it was given, as of the last look."""
+        return int(self._time_for_s(self._pacing.waiting) * SECOND)
 
-    def written(self, now_ns: int) -> None:
-        """Something is about to be written; a link that kept up is at least as fast as it was used."""
-        state = self._read()
-        if state is None:
-            return
-        if self._written_ns and state.is_idle:
-            carried = state.bytes_acked - self._written_acked
-            took_ns = now_ns - self._written_ns
-            if carried > 0 and took_ns / SECOND < self._estimator.mean_s_per_kb() * carried / 1024:
-                self._estimator.add(carried, took_ns)
-        self._written_ns = now_ns
-        self._written_acked = state.bytes_acked
+    def budget(self) -> int:
+        """Bytes that may be unsent."""
+        return self._pacing.budget()
 
-    def paused(self, now_ns: int) -> None:
-        """The socket is full: from now on the link is busy."""
-        state = self._read()
-        if state is None:
-            return
-        self._full_bytes += FULL_STEP * (self._waiting_bytes() - self._full_bytes)
-        if self._paused_ns and self._resumed_ns:
-            if now_ns - self._paused_ns < INTERVAL_NS_MIN:
-                self._resumed_ns = 0
-                return
-            if now_ns <= self._busy_until_ns:
-                self._estimator.add(state.bytes_acked - self._paused_acked, now_ns - self._paused_ns)
-            else:
-                self._estimator.add(
-                    self._resumed_acked - self._paused_acked, self._resumed_ns - self._paused_ns
-                )
-        self._paused_ns = now_ns
-        self._paused_acked = state.bytes_acked
-        self._resumed_ns = 0
-
-    def resumed(self, now_ns: int) -> LinkDelay | None:
-        """The socket has room again; gives the delay where it has moved enough to matter.
-
-        What was sent in between is counted when the socket is full the next time: room comes with
-        a burst of acknowledgements, of which only the first has been seen here. Measured: counting
-        up to here, a link of 100 kB/s was taken for one of 72.
-        """
-        state = self._read()
-        if state is None or not self._paused_ns:
+    def take_delay(self) -> LinkDelay | None:
+        """The delay, where it has moved enough to matter since it was last taken."""
+        estimator = self._estimator
+        if not estimator.samples:
             return None
-        self._resumed_ns = now_ns
-        self._resumed_acked = state.bytes_acked
-        self._busy_until_ns = now_ns + self.ahead_ns()
         jitter_s = JITTER_SHARE * self._time_for_s(self._full_bytes)
         has_jitter_moved = abs(jitter_s - self._given.jitter_s) > JITTER_MOVE * jitter_s
-        if not self._estimator.samples or not (has_jitter_moved or self._estimator.has_moved(self._given)):
+        if not (has_jitter_moved or estimator.has_moved(self._given)):
             return None
-        found = self._estimator.link_delay()
-        self._given = LinkDelay(found.mean_s_per_kb, found.variance, jitter_s)
+        found = estimator.link_delay()
+        mean = found.mean_s_per_kb
+        if self._ceiling and mean < KILOBYTE / self._ceiling:
+            mean = KILOBYTE / self._ceiling
+        self._given = LinkDelay(mean, found.variance, jitter_s)
         self._limit_unsent()
         return self._given
 
-    def _waiting_bytes(self) -> int:
-        """What was written and the other side has not acknowledged yet."""
-        waiting = int(self._transport.get_write_buffer_size())
-        if self._socket is not None:
-            with contextlib.suppress(OSError, ValueError):  # a socket that was closed has no descriptor
-                unsent = fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, _NO_COUNT)
-                waiting += int.from_bytes(unsent, sys.byteorder)
-        return waiting
+    def _learn(self, reading: TcpReading, now_ns: int) -> None:
+        """Take a sample, when enough was acknowledged since the last one."""
+        carried = reading.bytes_acked - self._mark_acked
+        took_ns = now_ns - self._mark_ns
+        is_dry = reading.in_flight == 0 and reading.unsent == 0
+        is_enough = carried >= SAMPLE_SEGMENTS_MIN * reading.segment_bytes
+        if self._began_dry and is_dry:
+            # All was written within this time, and has arrived: the round trip is not the link's rate.
+            if is_enough:
+                self._add_if_faster(carried, max(took_ns - self._pacing.round_trip_ns(), TICK_NS))
+        elif not is_dry and (took_ns < SAMPLE_NS_MIN or not is_enough):
+            return
+        elif is_dry or self._began_dry or reading.rtt_ns < self._pacing.round_trip_ns() + QUEUE_NS_MIN:
+            # It was not always busy: it waited for us, or what may be on its way did not fill it.
+            if is_enough:
+                self._add_if_faster(carried, took_ns)
+        else:
+            self._add(carried, took_ns)
+        self._mark_ns = now_ns
+        self._mark_acked = reading.bytes_acked
+        self._began_dry = is_dry
+
+    def _add_if_faster(self, carried: int, took_ns: int) -> None:
+        """A link that did not show its rate is at least as fast as it was used."""
+        mean = self._estimator.mean_s_per_kb()
+        if not self._pacing.rate or took_ns / SECOND < mean * carried / KILOBYTE:
+            self._add(carried, took_ns)
+
+    def _add(self, carried: int, took_ns: int) -> None:
+        if not self._pacing.rate:
+            # What was believed before anything was measured counts no longer.
+            self._estimator = DelayEstimator(
+                link_of_rate(carried * SECOND / took_ns, START_VARIATION), memory_ns=MEMORY_NS
+            )
+        self._estimator.add(carried, took_ns)
+        self._pacing.rate = self._estimator.rate_bytes_per_s()
 
     def _time_for_s(self, count: float) -> float:
         return count * self._estimator.mean_s_per_kb() / KILOBYTE
@@ -171,16 +164,6 @@ class LinkMeter:
         if self._socket is None or (self._lowat and lowat <= 2 * self._lowat <= 4 * lowat):
             return
         self._lowat = lowat
-        with contextlib.suppress(
-            OSError, ValueError
-        ):  # not every socket knows the option; then the kernel decides
+        # Not every socket knows the option; then the kernel decides. One that was closed has no descriptor.
+        with contextlib.suppress(OSError, ValueError):
             self._socket.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, lowat)
-
-    def _read(self) -> TcpState | None:
-        if self._socket is None:
-            return None
-        try:
-            info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
-        except (OSError, ValueError):
-            return None
-        return TcpState(info) if len(info) >= _NOTSENT_AT + 4 else None

@@ -207,7 +207,7 @@ class Mesh:
             if link is None:
                 continue
             try:
-                link.flush()
+                link.flush(now_ns)
                 if not self.member.broker.neighbours[name].is_busy:
                     link.rest()
             except Exception as error:
@@ -278,7 +278,7 @@ class Mesh:
             self._await_room(link)
 
     def _await_room(self, link: NeighbourLink) -> None:
-        """Come back when a paced link is free; any other says so itself."""
+        """Come back when the link may have room again, if that depends on the time; else it says so itself."""
         when_ns = link.next_room_ns()
         if when_ns:
             self._timers[link.name] = self._clock.call_at_ns(when_ns, lambda: self._on_time(link))
@@ -302,6 +302,8 @@ class Mesh:
                 self._clock.schedule()
             if not self.member.broker.neighbours[link.name].is_busy:
                 link.rest()
+        else:
+            self._await_room(link)  # less was acknowledged than it should have been by now
 
     def _tell_news(self) -> None:
         by_neighbour: dict[str, list[Announcement]] = {}

@@ -99,7 +99,7 @@ class Dialled(asyncio.Protocol):
     def pause_writing(self) -> None:
         try:
             if self._link is not None:
-                self._link.paused(self._driver.now_ns())
+                self._link.paused()
         except Exception as error:
             self._driver.failed(self, error)
 

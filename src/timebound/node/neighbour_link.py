@@ -25,6 +25,8 @@ PINGREQ_FRAME: Final = b"\xc0\x00"
 PINGRESP_FRAME: Final = b"\xd0\x00"
 # The shortest answer of this and the last such time tells how long the way is. Routes change.
 LATENCY_WINDOW_NS: Final = 5 * MINUTE
+# A link is asked for room when there is more to send than it takes at once, as far as it knows.
+FULL_BYTES: Final = 1 << 20
 _KILOBYTE: Final = 1_024.0
 
 
@@ -88,7 +90,7 @@ class NeighbourLink:
         self.delay = delay
         self.is_paced = is_paced
         self.is_ready = False  # the neighbour has answered
-        self.busy_until_ns = 0  # of a paced link, with what it was given
+        self.busy_until_ns = 0  # nothing is put before; 0: now
         self.latency_ns = 0  # of the way, beside what sending takes
         self.sent = 0
         self._carrier = carrier
@@ -100,6 +102,8 @@ class NeighbourLink:
         self._is_paused = False
         self._frames: list[bytes] = []
         self._frame_bytes = 0
+        self._allowed = 0  # bytes that may be put, as of the last look at the meter
+        self._looked_ns = 0
         self._ahead_ns = 0  # what the transport still has, when the frames began
         self._base_ns = 0  # when a paced link should have begun with what comes next; 0: now
         self._meter = LinkMeter(transport, delay) if transport is not None and not is_paced else None
@@ -135,32 +139,53 @@ class NeighbourLink:
         self._frames.append(frame)
         self._frame_bytes += len(frame)
         self.sent += 1
-        if self._meter is not None and self._frame_bytes >= self._meter.budget():
-            self._meter.written(now_ns)
-            self.flush()
+        if self._meter is not None and self._frame_bytes >= self._allowed:
+            self.flush(now_ns)
         return True
 
     def has_room(self, now_ns: int) -> bool:
         """Whether the link takes another copy now."""
         if self._is_paused or len(self._unconfirmed) >= self._receive_maximum:
             return False
+        if self._meter is not None:
+            if self._looked_ns != now_ns:
+                self._look(self._meter, now_ns)
+            return self._allowed > 0
         return not self.is_paced or self.busy_until_ns <= now_ns
 
     def next_room_ns(self) -> int:
-        """When a paced link has room again; 0 if that does not depend on the time."""
-        return self.busy_until_ns if self.is_paced else 0
+        """When to ask for room again; 0 if that does not depend on the time."""
+        return self.busy_until_ns
+
+    def _look(self, meter: LinkMeter, now_ns: int) -> None:
+        """Ask how much may be written, unless it is too early for that."""
+        if self.busy_until_ns > now_ns:
+            return
+        self._looked_ns = now_ns
+        self._allowed = meter.allow(FULL_BYTES, now_ns)
+        self.busy_until_ns = 0 if self._allowed else meter.wake_ns
+        delay = meter.take_delay()
+        if delay is not None:
+            self.delay = delay
+            self._receiver.on_measured(self, delay, now_ns)
 
     def rest(self) -> None:
         """Nothing more is to be sent at the moment: what comes next begins when it comes."""
         self._base_ns = 0
 
-    def flush(self) -> None:
+    def flush(self, now_ns: int) -> None:
         """Hand over what was put."""
         if self._frames:
             data = b"".join(self._frames)
             self._frames = []
             self._frame_bytes = 0
             self._carrier.write(data)
+            if self._meter is not None:
+                # What is allowed is asked for anew before the next copy.
+                self._allowed = 0
+                self._looked_ns = 0
+                is_free = self._meter.written(len(data), FULL_BYTES, now_ns)
+                self.busy_until_ns = 0 if is_free else self._meter.wake_ns
 
     def tell(self, topic: str, payload: bytes) -> bool:
         """Send something that needs no confirmation: the connection keeps order, or ends.
@@ -182,20 +207,13 @@ class NeighbourLink:
     def close(self, reason_code: int, reason: str) -> None:
         self._carrier.close(reason_code, reason)
 
-    def paused(self, now_ns: int) -> None:
+    def paused(self) -> None:
         """The transport takes no more."""
         self._is_paused = True
-        if self._meter is not None:
-            self._meter.paused(now_ns)
 
     def resumed(self, now_ns: int) -> None:
         """The transport has room again."""
         self._is_paused = False
-        if self._meter is not None:
-            delay = self._meter.resumed(now_ns)
-            if delay is not None:
-                self.delay = delay
-                self._receiver.on_measured(self, delay, now_ns)
         if self.has_room(now_ns):
             self._receiver.on_room(self, now_ns)
 

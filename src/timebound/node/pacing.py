@@ -1,0 +1,202 @@
+"""How much may be written to a link now, and when to come back: numbers in, numbers out.
+
+What was written can no longer be reordered or dropped, wherever it waits: in the kernel, or in the buffer of
+the slowest hop. So no more is kept on the way than the link carries in its round trip and a little
+longer, and of that no more than a budget is unsent. The little longer does three things: the link never runs
+dry between two looks, the bottleneck shows its rate, and a link that has become faster is found out: what is on
+the way then arrives sooner than it is expected to, so the rate that is measured rises from look to look.
+
+The round trip is that of an empty way. It is timed whenever a write finds nothing on the way. On a link that is
+always full nothing is written once in a while until all is acknowledged, else a way that has become longer
+would be taken for one that carries less, for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from timebound.node.tcp_info import TcpReading
+from timebound.units import MILLISECOND, SECOND
+
+# On the way beyond what the round trip holds.
+SPARE_NS: Final = 15 * MILLISECOND
+# On long ways more, or a link that has become faster would be found out too slowly: this part of the round trip.
+SPARE_SHARE: Final = 0.2
+# Handed over at once, at least and at most; in between what the link carries in this time.
+BUDGET_NS: Final = 10 * MILLISECOND
+BUDGET_BYTES_MAX: Final = 256 * 1024
+# Written at once where more waits: smaller writes cost the processor more, larger ones make others wait.
+QUANTUM_NS: Final = 5 * MILLISECOND
+# Two segments on the way, as the receiver may acknowledge only every second one, and one on top.
+SEGMENTS_MIN: Final = 3
+# Nothing is known of a link yet, so a slow one must not be filled. Twice as much each time that all of it was
+# acknowledged, until the rate is known.
+START_SEGMENTS: Final = 2
+# Before a reading tells, and where none can be had.
+SEGMENT_BYTES: Final = 1_448
+# Come back not sooner, as loops count in milliseconds; and at the latest, however long nothing was acknowledged.
+WAIT_NS_MIN: Final = MILLISECOND
+WAIT_NS_MAX: Final = 50 * MILLISECOND
+# The shortest round trip of this and the last such time counts. Routes change.
+WAY_WINDOW_NS: Final = 10 * SECOND
+# A timer that came late may be made up for, by this much.
+LATE_NS_MAX: Final = 20 * MILLISECOND
+
+
+class Pacing:
+    """One link: what is on its way, and what may follow. `rate` is in bytes per second; 0: not known."""
+
+    __slots__ = (
+        "_acked",
+        "_ceiling",
+        "_free_ns",
+        "_is_draining",
+        "_probe_acked",
+        "_probe_bytes",
+        "_probe_ns",
+        "_segment",
+        "_start_acked",
+        "_start_bytes",
+        "_unsent",
+        "_wait_ns",
+        "_way_before_ns",
+        "_way_ns",
+        "_window_end_ns",
+        "rate",
+        "wake_ns",
+        "waiting",
+    )
+
+    def __init__(self, ceiling: float = 0.0) -> None:
+        self._ceiling = ceiling  # bytes per second that are never exceeded; 0: none is set
+        self.rate = 0.0
+        self.waiting = 0  # written and not acknowledged, all buffers together
+        self.wake_ns = 0  # nothing may be written before; 0: now
+        self._unsent = 0
+        self._segment = SEGMENT_BYTES
+        self._acked = 0
+        self._start_bytes = 0  # what may be on the way before the rate is known
+        self._start_acked = 0
+        self._wait_ns = 0  # the last wait, if nothing was acknowledged since
+        self._free_ns = 0  # when a link of the ceiling's rate is done with what it was given
+        self._way_ns = -1  # shortest round trip of this window and the one before; -1: none was seen
+        self._way_before_ns = -1
+        self._window_end_ns = 0
+        self._is_draining = False
+        self._probe_acked = 0  # a write that found an empty way is complete at this count; 0: none is timed
+        self._probe_bytes = 0
+        self._probe_ns = 0
+
+    def allow(self, reading: TcpReading | None, buffered: int, wanted: int, now_ns: int) -> int:
+        """Bytes that may be written now of those that wait; 0: not before `wake_ns`.
+
+        `buffered` is what the transport itself holds, `rate` has to be up to date.
+        """
+        if reading is None:
+            self.waiting = self._unsent = buffered
+        else:
+            self._unsent = reading.unsent + buffered
+            self.waiting = reading.in_flight + self._unsent
+            self._segment = reading.segment_bytes or SEGMENT_BYTES
+            self._time_way(reading, now_ns)
+            if reading.bytes_acked != self._acked:
+                self._acked = reading.bytes_acked
+                self._wait_ns = 0
+                if not self.rate:
+                    self._grow(reading.bytes_acked)
+        return self._room(wanted, now_ns)
+
+    def written(self, count: int, wanted: int, now_ns: int) -> bool:
+        """Count what was just written; whether more may follow at once. Else not before `wake_ns`."""
+        if self.waiting == 0 and self._probe_acked == 0 and self.rate:
+            self._probe_acked = self._acked + count
+            self._probe_bytes = count
+            self._probe_ns = now_ns
+        self.waiting += count
+        if self._ceiling:
+            start_ns = max(self._free_ns, now_ns - LATE_NS_MAX)
+            self._free_ns = start_ns + int(count * SECOND / self._ceiling)
+        return self._room(wanted, now_ns) > 0
+
+    def budget(self) -> int:
+        """Bytes that may be unsent: what the link carries in a short time, and at least a full segment."""
+        carried = int(self._rate() * BUDGET_NS / SECOND)
+        return min(max(carried, self._segment), BUDGET_BYTES_MAX)
+
+    def limit(self) -> int:
+        """Bytes that may be on the way, unsent ones included."""
+        rate = self._rate()
+        if not rate:
+            return max(self._start_bytes, START_SEGMENTS * self._segment)
+        way_ns = self.round_trip_ns()
+        spare_ns = max(float(SPARE_NS), SPARE_SHARE * way_ns)
+        carried = int(rate * (way_ns + spare_ns) / SECOND)
+        return max(carried + self._segment, SEGMENTS_MIN * self._segment)
+
+    def _grow(self, acked: int) -> None:
+        """Have more on the way at the start, once what may be there was acknowledged."""
+        if not self._start_acked:
+            self._start_acked = acked
+        elif acked - self._start_acked >= self.limit():
+            self._start_bytes = 2 * self.limit()
+            self._start_acked = acked
+
+    def _rate(self) -> float:
+        if self._ceiling and (self.rate > self._ceiling or not self.rate):
+            return self._ceiling
+        return self.rate
+
+    def _room(self, wanted: int, now_ns: int) -> int:
+        """Bytes to write now; with 0, `wake_ns` is set."""
+        if self._free_ns > now_ns:
+            self.wake_ns = self._free_ns
+            return 0
+        limit = self.limit()
+        quantum = min(max(int(self._rate() * QUANTUM_NS / SECOND), self._segment), limit, max(wanted, 1))
+        if self._must_drain(now_ns):
+            excess = self.waiting
+        else:
+            excess = max(self.waiting + quantum - limit, self._unsent + quantum - self.budget())
+        if excess <= 0 or self.waiting == 0:
+            self.wake_ns = 0
+            return max(min(limit - self.waiting, self.budget() - self._unsent), quantum)
+        rate = self._rate()
+        wait_ns = int(excess * SECOND / rate) if rate else WAIT_NS_MIN
+        # Where nothing moves, look ever less often.
+        wait_ns = min(max(wait_ns, WAIT_NS_MIN, 2 * self._wait_ns), WAIT_NS_MAX)
+        self._wait_ns = wait_ns
+        self.wake_ns = now_ns + wait_ns
+        return 0
+
+    # --- the round trip of an empty way -------------------------------------------------
+
+    def round_trip_ns(self) -> int:
+        """Of an empty way; 0 before anything is known of it."""
+        if self._way_before_ns < 0 or self._way_ns < 0:
+            return max(self._way_before_ns, self._way_ns, 0)
+        return min(self._way_before_ns, self._way_ns)
+
+    def _time_way(self, reading: TcpReading, now_ns: int) -> None:
+        if self._window_end_ns == 0:
+            # The kernel has timed the handshake, and nothing was on the way then.
+            self._way_before_ns = reading.rtt_min_ns
+            self._window_end_ns = now_ns + WAY_WINDOW_NS
+        if self._probe_acked and reading.bytes_acked >= self._probe_acked:
+            sending_ns = int(self._probe_bytes * SECOND / self.rate)
+            took_ns = max(now_ns - self._probe_ns - sending_ns, reading.rtt_min_ns)
+            self._way_ns = took_ns if self._way_ns < 0 else min(self._way_ns, took_ns)
+            self._probe_acked = 0
+
+    def _must_drain(self, now_ns: int) -> bool:
+        """Whether to write nothing until all is acknowledged, so that the next write times the way."""
+        if now_ns >= self._window_end_ns > 0:
+            if self._way_ns >= 0:
+                self._way_before_ns = self._way_ns
+                self._way_ns = -1
+                self._window_end_ns = now_ns + WAY_WINDOW_NS
+                self._is_draining = False
+            elif not self._probe_acked:
+                self._is_draining = True
+        if self.waiting == 0:
+            self._is_draining = False
+        return self._is_draining

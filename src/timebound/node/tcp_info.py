@@ -1,0 +1,69 @@
+"""What Linux says about a TCP connection: one reading of `TCP_INFO`.
+
+Decisions are made elsewhere, from readings; so they can be tested with numbers, without sockets.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+import sys
+import termios
+from typing import Any, Final
+
+# struct tcp_info of linux/tcp.h, since Linux 4.6: snd_mss, rtt, bytes_acked, notsent_bytes, min_rtt, and what
+# lies between them.
+_INFO: Final = struct.Struct("=16xI48xI48xQ16xII")
+_NO_COUNT: Final = bytes(4)
+_MICROSECOND: Final = 1_000
+
+
+class TcpReading:
+    """The sending side of a connection at one moment, in bytes and nanoseconds."""
+
+    __slots__ = ("bytes_acked", "in_flight", "rtt_min_ns", "rtt_ns", "segment_bytes", "unsent")
+
+    def __init__(
+        self,
+        *,
+        bytes_acked: int,
+        in_flight: int,
+        unsent: int = 0,
+        segment_bytes: int = 1_448,
+        rtt_ns: int = 0,
+        rtt_min_ns: int = 0,
+    ) -> None:
+        self.bytes_acked = bytes_acked  # since the connection began
+        self.in_flight = in_flight  # sent and not acknowledged
+        self.unsent = unsent  # in the kernel's buffer: what SIOCOUTQNSD says
+        self.segment_bytes = segment_bytes  # a full segment's payload
+        self.rtt_ns = rtt_ns  # the last round trips, as a running mean
+        self.rtt_min_ns = rtt_min_ns  # the shortest one of the last minutes
+
+
+def read(sock: Any) -> TcpReading | None:
+    """A reading of a socket; None where there is none: it is closed, not TCP, or not on Linux."""
+    if sock is None or not hasattr(socket, "TCP_INFO"):
+        return None
+    try:
+        number = sock.fileno()
+        if number < 0:
+            return None
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size)
+        # SIOCOUTQ: all that is not acknowledged. `TCP_INFO` only has counts of what was sent, and they go
+        # wrong when this machine itself drops a packet.
+        waiting = int.from_bytes(fcntl.ioctl(number, termios.TIOCOUTQ, _NO_COUNT), sys.byteorder)
+    except OSError:
+        return None
+    if len(info) < _INFO.size:
+        return None
+    segment, rtt_us, acked, unsent, rtt_min_us = _INFO.unpack(info)
+    return TcpReading(
+        bytes_acked=acked,
+        in_flight=max(waiting - unsent, 0),
+        unsent=unsent,
+        segment_bytes=segment,
+        rtt_ns=rtt_us * _MICROSECOND,
+        rtt_min_ns=rtt_min_us * _MICROSECOND,
+    )
