@@ -17,8 +17,8 @@ PYTEST := $(BIN)/python -m pytest
 # Tests wait a lot, so two processes each leave room for two more; whichever part ends last keeps both cores busy.
 TWO_AT_A_TIME := -n 2 --dist loadgroup --no-loadscope-reorder
 SOURCES := $(shell find src -name '*.py') setup.py pyproject.toml constraints.txt
-# Of Debian's packages the tests use these as real peers; the benchmarks one more.
-TEST_PACKAGES := mosquitto mosquitto-clients
+# Of Debian's packages the tests use these, as real peers and for real slow links; the benchmarks one more.
+TEST_PACKAGES := mosquitto mosquitto-clients iproute2
 BENCH_PACKAGES := nats-server
 
 # Where Python is told to keep no bytecode, every broker that a test starts would compile its sources again.

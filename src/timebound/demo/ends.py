@@ -32,7 +32,7 @@ _STAMP: Final = struct.Struct(">IQ")  # number, monotonic nanoseconds at publica
 _READ_BYTES: Final = 65_536
 # How long what is already under way may take to become a packet.
 _ANSWER_S_MAX: Final = 20.0
-_SAMPLE_S: Final = 0.04
+_SAMPLE_S: Final = 0.1
 _UNSENT: Final = re.compile(r"notsent:(\d+)")
 
 Arrivals = list[tuple[str, int, int]]  # class, number, when
@@ -59,7 +59,11 @@ class Wire:
             from websockets.typing import Subprotocol
 
             sock = connect(
-                f"ws://{host}:{port}/mqtt", sock=raw, subprotocols=[Subprotocol("mqtt")], compression=None, legacy=True
+                f"ws://{host}:{port}/mqtt",
+                sock=raw,
+                subprotocols=[Subprotocol("mqtt")],
+                compression=None,
+                legacy=True,
             )
             self._send = sock.send
             self._receive = lambda: bytes(sock.recv())  # type: ignore[arg-type]  # frames are binary

@@ -21,7 +21,7 @@ from statistics import median
 from typing import IO, Any, Final
 
 import timebound
-from timebound.demo.best import best_possible
+from timebound.demo.best import Job, most_bytes
 from timebound.demo.brokers import mosquitto_program
 from timebound.demo.interface import FAR_ADDRESS, NEAR_ADDRESS, ShapedInterface, payload_rate
 from timebound.demo.traffic import Fate, Traffic, TrafficClass
@@ -34,6 +34,8 @@ CLASSES: Final = (
     TrafficClass("bulk", 1_200, 8 * SECOND, 1.0, 0.40),
 )
 PORT: Final = 1883
+# What a copy between brokers has beside the message: its packet id, and the property `mesh`.
+COPY_BYTES: Final = 75
 _START_S_MAX: Final = 20.0
 _STOP_S_MAX: Final = 10.0
 # After the last message, so that what is under way arrives.
@@ -73,8 +75,8 @@ class Case:
     falls_to: float = 1.0  # part of the rate that is left after half of the time
     is_mesh: bool = False  # the slow link is one between brokers
     is_mosquitto: bool = False
-    listener_config: str = ""
-    tls_config: str = ""
+    listener_config: str = ""  # more settings of ours
+    tls_config: str = ""  # the table with the certificate, for TLS
     seed: int = 1
 
 
@@ -85,7 +87,7 @@ class Result:
     case: Case
     traffics: list[Traffic]
     value_best: float
-    held: list[tuple[int, int]]  # not acknowledged, and what of it is unsent; settled, before the fall
+    held: list[tuple[int, int]]  # not acknowledged, and what of it is unsent; in the first half, settled
 
     @property
     def value(self) -> float:
@@ -153,8 +155,8 @@ def _drive(case: Case, link: ShapedInterface) -> Result:
         }
         started_ns = time.monotonic_ns()
         with _process(link.near_command, "publish", settings) as publisher:
+            time.sleep(case.seconds / 2)
             if case.falls_to != 1.0:
-                time.sleep(case.seconds / 2)
                 link.shape(case.wire_bytes_per_s * case.falls_to)
             fallen_ns = time.monotonic_ns()
             sent = _answer(publisher)
@@ -163,44 +165,43 @@ def _drive(case: Case, link: ShapedInterface) -> Result:
         assert receiver.stdin is not None
         receiver.stdin.close()
         got = _answer(receiver)
-    traffics = _traffics(sent["published"], got["arrivals"], until_ns)
-    if case.falls_to != 1.0:
-        best = _best(traffics, case, until_ns, fallen_ns)
-    else:
-        best = _best(traffics, case, until_ns, until_ns)
-        fallen_ns = until_ns
+    traffics = _traffics(sent["published"], got["arrivals"])
     settled_ns = started_ns + int(SETTLED_S * SECOND)
     held = [(all_, unsent) for at_ns, all_, unsent in sent["held"] if settled_ns < at_ns < fallen_ns]
-    return Result(case, traffics, best, held)
+    return Result(case, traffics, _best_value(case, traffics, fallen_ns, until_ns), held)
 
 
-def _best(traffics: list[Traffic], case: Case, until_ns: int, fallen_ns: int) -> float:
-    """The most value that the link could have carried; after a fall, its two parts on their own."""
-    rate = payload_rate(case.wire_bytes_per_s)
-    if case.falls_to == 1.0:
-        return sum(best.value for best in best_possible(traffics, rate, until_ns))
-    # A slower link is a faster one whose clock runs slower: time after the fall is made shorter.
-    squeezed = [Traffic(traffic.kind, [Fate(fate.published_ns) for fate in traffic.fates]) for traffic in traffics]
-    parts = 0.0
-    for is_later, part_rate in ((False, rate), (True, rate * case.falls_to)):
-        chosen = [
-            Traffic(one.kind, [fate for fate in one.fates if (fate.published_ns >= fallen_ns) == is_later])
-            for one in squeezed
-        ]
-        end_ns = until_ns if is_later else fallen_ns
-        parts += sum(best.value for best in best_possible(chosen, part_rate, end_ns))
-    return parts
+def _best_value(case: Case, traffics: list[Traffic], fallen_ns: int, until_ns: int) -> float:
+    """The most value that the link could have carried until it was last looked at (`best.py`).
+
+    A link that becomes slower is one of the same rate whose time passes more slowly from then on.
+    """
+
+    def link_time(at_ns: int) -> int:
+        at_ns = min(at_ns, until_ns)
+        return min(at_ns, fallen_ns) + int(max(at_ns - fallen_ns, 0) * case.falls_to)
+
+    value = before = 0.0
+    jobs: list[Job] = []
+    for traffic in sorted(traffics, key=lambda one: -one.kind.value_per_byte):
+        kind = traffic.kind
+        size = kind.frame_bytes + (COPY_BYTES if case.is_mesh else 0)
+        for fate in traffic.fates:
+            due_ns = link_time(fate.published_ns + kind.deadline_ns)
+            jobs.append(Job(link_time(fate.published_ns), due_ns, size))
+        most = most_bytes(jobs, payload_rate(case.wire_bytes_per_s))
+        value += max(most - before, 0.0) / size * kind.price
+        before = most
+    return value
 
 
-def _traffics(
-    published: list[tuple[str, int, int]], arrivals: list[tuple[str, int, int]], until_ns: int
-) -> list[Traffic]:
+def _traffics(published: list[tuple[str, int, int]], arrivals: list[tuple[str, int, int]]) -> list[Traffic]:
     by_name = {kind.name: Traffic(kind) for kind in CLASSES}
     for name, _, at_ns in published:
         by_name[name].fates.append(Fate(at_ns))
     for name, number, at_ns in arrivals:
         fate = by_name[name].fates[number]
-        if not fate.arrived_ns and at_ns <= until_ns:
+        if not fate.arrived_ns:
             fate.arrived_ns = at_ns
     return list(by_name.values())
 
@@ -233,7 +234,8 @@ def _config(case: Case) -> str:
     text += _LISTENER.format(host="0.0.0.0", port=PORT, kind="tcp", more=case.listener_config)
     if case.wire != "tcp":
         kind = "websocket" if case.wire == "websocket" else "tcp"
-        text += _LISTENER.format(host="0.0.0.0", port=PORT + 1, kind=kind, more=case.tls_config)
+        text += _LISTENER.format(host="0.0.0.0", port=PORT + 1, kind=kind, more=case.listener_config)
+        text += case.tls_config
     return text
 
 
@@ -251,7 +253,12 @@ def _environment() -> dict[str, str]:
 def _broker(command: list[str], log: Path) -> Iterator[None]:
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=_environment(), cwd=log.parent
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=_environment(),
+            cwd=log.parent,
         )
     try:
         _wait_listening(process, log)
@@ -276,7 +283,9 @@ def _wait_listening(process: subprocess.Popen[bytes], log: Path) -> None:
         ):
             return
         if process.poll() is not None or time.monotonic() > end_s:
-            raise TimeboundError(f"a broker did not start; it said:\n{log.read_text(errors='replace')[-2_000:]}")
+            raise TimeboundError(
+                f"a broker did not start; it said:\n{log.read_text(errors='replace')[-2_000:]}"
+            )
         time.sleep(0.02)
 
 

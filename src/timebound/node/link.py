@@ -25,11 +25,15 @@ FULL_STEP: Final = 0.125
 # A sample of a busy link: shorter ones say more about timers, and about when answers happen to come; smaller
 # ones about what a link lets through at once after a pause.
 SAMPLE_NS_MIN: Final = 20 * MILLISECOND
+SAMPLE_NS_MAX: Final = 100 * MILLISECOND  # without being busy
 SAMPLE_SEGMENTS_MIN: Final = 3
+SAMPLE_BYTES_MIN: Final = 4_096
 # A clock of milliseconds looks at the link: nothing takes less.
 TICK_NS: Final = MILLISECOND
+# A link that had nothing to do for less than this part of a time, at most, was busy; half of that is left out.
+IDLE_PART: Final = 4
 # A round trip so much longer than that of an empty way means that something waits at the slowest hop.
-QUEUE_NS_MIN: Final = 4 * MILLISECOND
+QUEUE_NS_MIN: Final = 8 * MILLISECOND
 # Of sending time, after which a sample counts 1/e: a rate that fell to a quarter is followed in 0.6 s.
 MEMORY_NS: Final = 250 * MILLISECOND
 
@@ -42,11 +46,15 @@ class LinkMeter:
     """Measures one connection, and says how much may be written to it."""
 
     __slots__ = (
-        "_began_dry",
         "_ceiling",
         "_estimator",
         "_full_bytes",
         "_given",
+        "_has_been_full",
+        "_idle_ns",
+        "_is_full",
+        "_looked_acked",
+        "_looked_ns",
         "_lowat",
         "_mark_acked",
         "_mark_ns",
@@ -64,10 +72,15 @@ class LinkMeter:
         self._pacing = Pacing(ceiling)
         self._mark_ns = 0  # when the sample that is being taken began
         self._mark_acked = 0
-        self._began_dry = True  # nothing was on the way then
+        self._idle_ns = 0  # for how long the link had nothing to do since, about
+        self._has_been_full = False  # so its rate was seen, not only a lower limit of it
+        self._is_full = False  # something has waited at the slowest hop since
+        self._looked_ns = 0
+        self._looked_acked = 0
         self._full_bytes = 0.0
         self._lowat = 0
-        transport.set_write_buffer_limits(0)
+        # Not 0: uvloop takes a TLS transport that holds nothing for one that is too full then.
+        transport.set_write_buffer_limits(1)
         self._limit_unsent()
 
     @property
@@ -120,26 +133,42 @@ class LinkMeter:
         return self._given
 
     def _learn(self, reading: TcpReading, now_ns: int) -> None:
-        """Take a sample, when enough was acknowledged since the last one."""
+        """Take a sample, when enough was acknowledged since the last one.
+
+        While something is on the way all the time and waits there, the link shows its rate. Else it waited for
+        us, or what may be on its way did not fill it, and it is at least as fast as it was used.
+        """
+        pacing = self._pacing
+        is_dry = reading.in_flight == 0 and reading.unsent == 0
+        if is_dry:
+            # It sent what has come since the last look, and then had nothing to do.
+            sending_ns = int(self._time_for_s(reading.bytes_acked - self._looked_acked) * SECOND)
+            self._idle_ns += max(now_ns - self._looked_ns - sending_ns, 0)
+        elif reading.unsent > 0 or reading.rtt_ns > pacing.empty_ns() + QUEUE_NS_MIN:
+            self._is_full = True
+        self._looked_ns = now_ns
+        self._looked_acked = reading.bytes_acked
         carried = reading.bytes_acked - self._mark_acked
         took_ns = now_ns - self._mark_ns
-        is_dry = reading.in_flight == 0 and reading.unsent == 0
-        is_enough = carried >= SAMPLE_SEGMENTS_MIN * reading.segment_bytes
-        if self._began_dry and is_dry:
-            # All was written within this time, and has arrived: the round trip is not the link's rate.
-            if is_enough:
-                self._add_if_faster(carried, max(took_ns - self._pacing.round_trip_ns(), TICK_NS))
-        elif not is_dry and (took_ns < SAMPLE_NS_MIN or not is_enough):
+        if carried >= max(SAMPLE_SEGMENTS_MIN * reading.segment_bytes, SAMPLE_BYTES_MIN):
+            if took_ns >= SAMPLE_NS_MIN:
+                if self._is_full and self._idle_ns * IDLE_PART < took_ns:
+                    self._has_been_full = True
+                    self._add(carried, took_ns - self._idle_ns // 2)
+                else:
+                    self._add_if_faster(carried, took_ns)
+            elif is_dry and not self._has_been_full:
+                # All of it was written within this time, and has arrived. Once the rate has been seen, a time as
+                # short as that says only what a buffer on the way takes at once.
+                self._add_if_faster(carried, max(took_ns - pacing.round_trip_ns(), TICK_NS))
+            else:
+                return
+        elif not is_dry or took_ns < SAMPLE_NS_MAX:
             return
-        elif is_dry or self._began_dry or reading.rtt_ns < self._pacing.round_trip_ns() + QUEUE_NS_MIN:
-            # It was not always busy: it waited for us, or what may be on its way did not fill it.
-            if is_enough:
-                self._add_if_faster(carried, took_ns)
-        else:
-            self._add(carried, took_ns)
         self._mark_ns = now_ns
         self._mark_acked = reading.bytes_acked
-        self._began_dry = is_dry
+        self._idle_ns = 0
+        self._is_full = False
 
     def _add_if_faster(self, carried: int, took_ns: int) -> None:
         """A link that did not show its rate is at least as fast as it was used."""
@@ -148,11 +177,10 @@ class LinkMeter:
             self._add(carried, took_ns)
 
     def _add(self, carried: int, took_ns: int) -> None:
-        if not self._pacing.rate:
-            # What was believed before anything was measured counts no longer.
-            self._estimator = DelayEstimator(
-                link_of_rate(carried * SECOND / took_ns, START_VARIATION), memory_ns=MEMORY_NS
-            )
+        if not self._pacing.rate or not self._has_been_full:
+            # What was believed until something was measured counts no longer, nor what was only a lower limit.
+            start = link_of_rate(carried * SECOND / took_ns, START_VARIATION)
+            self._estimator = DelayEstimator(start, memory_ns=MEMORY_NS)
         self._estimator.add(carried, took_ns)
         self._pacing.rate = self._estimator.rate_bytes_per_s()
 

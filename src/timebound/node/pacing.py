@@ -27,6 +27,10 @@ BUDGET_NS: Final = 10 * MILLISECOND
 BUDGET_BYTES_MAX: Final = 256 * 1024
 # Written at once where more waits: smaller writes cost the processor more, larger ones make others wait.
 QUANTUM_NS: Final = 5 * MILLISECOND
+# Of what follows at once: a way that is given all that it may hold in one go passes it on in one go, for ever, and
+# seems longer than it is. So it is written at this multiple of the rate, unless the link is so fast that
+# no timer could keep up; there the budget's limit will do.
+GAIN: Final = 1.25
 # Two segments on the way, as the receiver may acknowledge only every second one, and one on top.
 SEGMENTS_MIN: Final = 3
 # Nothing is known of a link yet, so a slow one must not be filled. Twice as much each time that all of it was
@@ -34,9 +38,11 @@ SEGMENTS_MIN: Final = 3
 START_SEGMENTS: Final = 2
 # Before a reading tells, and where none can be had.
 SEGMENT_BYTES: Final = 1_448
-# Come back not sooner, as loops count in milliseconds; and at the latest, however long nothing was acknowledged.
+# Come back not sooner, as loops count in milliseconds; and at the latest. Where nothing was acknowledged for long,
+# this part of that time later: so a link that stands still costs next to nothing.
 WAIT_NS_MIN: Final = MILLISECOND
 WAIT_NS_MAX: Final = 50 * MILLISECOND
+SILENCE_PART: Final = 16
 # The shortest round trip of this and the last such time counts. Routes change.
 WAY_WINDOW_NS: Final = 10 * SECOND
 # A timer that came late may be made up for, by this much.
@@ -51,6 +57,7 @@ class Pacing:
         "_ceiling",
         "_free_ns",
         "_is_draining",
+        "_moved_ns",
         "_probe_acked",
         "_probe_bytes",
         "_probe_ns",
@@ -58,13 +65,12 @@ class Pacing:
         "_start_acked",
         "_start_bytes",
         "_unsent",
-        "_wait_ns",
         "_way_before_ns",
         "_way_ns",
         "_window_end_ns",
         "rate",
-        "wake_ns",
         "waiting",
+        "wake_ns",
     )
 
     def __init__(self, ceiling: float = 0.0) -> None:
@@ -77,8 +83,8 @@ class Pacing:
         self._acked = 0
         self._start_bytes = 0  # what may be on the way before the rate is known
         self._start_acked = 0
-        self._wait_ns = 0  # the last wait, if nothing was acknowledged since
-        self._free_ns = 0  # when a link of the ceiling's rate is done with what it was given
+        self._moved_ns = 0  # when something was last seen to be acknowledged, or nothing was on the way
+        self._free_ns = 0  # when what was written has had its time, by the rate
         self._way_ns = -1  # shortest round trip of this window and the one before; -1: none was seen
         self._way_before_ns = -1
         self._window_end_ns = 0
@@ -101,7 +107,7 @@ class Pacing:
             self._time_way(reading, now_ns)
             if reading.bytes_acked != self._acked:
                 self._acked = reading.bytes_acked
-                self._wait_ns = 0
+                self._moved_ns = now_ns
                 if not self.rate:
                     self._grow(reading.bytes_acked)
         return self._room(wanted, now_ns)
@@ -112,15 +118,19 @@ class Pacing:
             self._probe_acked = self._acked + count
             self._probe_bytes = count
             self._probe_ns = now_ns
+        if self.waiting == 0:
+            self._moved_ns = now_ns
         self.waiting += count
-        if self._ceiling:
+        rate = self._pace()
+        if rate:
             start_ns = max(self._free_ns, now_ns - LATE_NS_MAX)
-            self._free_ns = start_ns + int(count * SECOND / self._ceiling)
+            self._free_ns = start_ns + int(count * SECOND / rate)
         return self._room(wanted, now_ns) > 0
 
     def budget(self) -> int:
         """Bytes that may be unsent: what the link carries in a short time, and at least a full segment."""
-        carried = int(self._rate() * BUDGET_NS / SECOND)
+        rate = self._rate()
+        carried = int(rate * BUDGET_NS / SECOND) if rate else self.limit()
         return min(max(carried, self._segment), BUDGET_BYTES_MAX)
 
     def limit(self) -> int:
@@ -131,7 +141,13 @@ class Pacing:
         way_ns = self.round_trip_ns()
         spare_ns = max(float(SPARE_NS), SPARE_SHARE * way_ns)
         carried = int(rate * (way_ns + spare_ns) / SECOND)
-        return max(carried + self._segment, SEGMENTS_MIN * self._segment)
+        # One more, as the last bit of a segment arrives later than its first; and only whole ones.
+        segments = carried // self._segment + 2
+        return max(segments, SEGMENTS_MIN) * self._segment
+
+    def empty_ns(self) -> int:
+        """What a full segment takes there and back where nothing waits on the way."""
+        return self.round_trip_ns() + (int(self._segment * SECOND / self.rate) if self.rate else 0)
 
     def _grow(self, acked: int) -> None:
         """Have more on the way at the start, once what may be there was acknowledged."""
@@ -146,13 +162,22 @@ class Pacing:
             return self._ceiling
         return self.rate
 
+    def _pace(self) -> float:
+        """Bytes per second at which to write; 0: as they come."""
+        pace = GAIN * self.rate
+        if self._ceiling and (self._ceiling < pace or not pace):
+            return self._ceiling
+        return pace if pace * QUANTUM_NS < BUDGET_BYTES_MAX * SECOND else 0.0
+
     def _room(self, wanted: int, now_ns: int) -> int:
         """Bytes to write now; with 0, `wake_ns` is set."""
         if self._free_ns > now_ns:
             self.wake_ns = self._free_ns
             return 0
         limit = self.limit()
-        quantum = min(max(int(self._rate() * QUANTUM_NS / SECOND), self._segment), limit, max(wanted, 1))
+        rate = self._rate()
+        carried = int(rate * QUANTUM_NS / SECOND) if rate else limit // 2
+        quantum = min(max(carried, self._segment), limit, max(wanted, 1))
         if self._must_drain(now_ns):
             excess = self.waiting
         else:
@@ -160,12 +185,9 @@ class Pacing:
         if excess <= 0 or self.waiting == 0:
             self.wake_ns = 0
             return max(min(limit - self.waiting, self.budget() - self._unsent), quantum)
-        rate = self._rate()
         wait_ns = int(excess * SECOND / rate) if rate else WAIT_NS_MIN
-        # Where nothing moves, look ever less often.
-        wait_ns = min(max(wait_ns, WAIT_NS_MIN, 2 * self._wait_ns), WAIT_NS_MAX)
-        self._wait_ns = wait_ns
-        self.wake_ns = now_ns + wait_ns
+        wait_ns = max(wait_ns, WAIT_NS_MIN, (now_ns - self._moved_ns) // SILENCE_PART)
+        self.wake_ns = now_ns + min(wait_ns, WAIT_NS_MAX)
         return 0
 
     # --- the round trip of an empty way -------------------------------------------------
