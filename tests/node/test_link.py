@@ -291,6 +291,15 @@ def test_a_full_link_is_used_and_little_waits_on_it(
     assert queue_s < 0.03 + 0.2 * way_ms / 1_000 + 3 * SEGMENT_BYTES / rate
 
 
+def test_a_link_that_is_busy_when_it_is_first_looked_at_is_measured_from_then_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    link = Link(monkeypatch, 125_000.0)
+    link._write(10_000)
+
+    assert link.run(3.0) > 0.95 * link.rate
+
+
 @pytest.mark.parametrize("way_ms", [0, 20, 100])
 def test_a_link_that_becomes_slower_or_faster_is_followed(
     monkeypatch: pytest.MonkeyPatch, way_ms: int

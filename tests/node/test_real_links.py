@@ -1,7 +1,7 @@
 """Deadlines over a real slow interface: what counts is when a message reaches its receiver.
 
-A broker process, a publisher beside it and a receiver behind `tc tbf`, in network namespaces of their own. Cases
-of one test run at the same time. What is measured depends on the machine having time for five processes, so a
+A broker process, a publisher beside it and a receiver behind `tc tbf`, in network namespaces of their own.
+Cases of one test run at the same time. What is measured depends on the machine having time for them, so a
 case that fails is tried once more.
 """
 

@@ -1,7 +1,7 @@
 """What a link can carry, measured from what the kernel saw acknowledged.
 
-A connection whose messages have time limits gets a meter. It is asked before every write: then it looks at the
-socket, learns from what was acknowledged since, and says how much may be written (`pacing.py`). It
+A connection whose messages have time limits gets a meter. It is asked before every write: then it looks at
+the socket, learns from what was acknowledged since, and answers how much may be written (`pacing.py`). It
 estimates the seconds per KB from the bytes acknowledged while there was always more to send.
 """
 
@@ -30,15 +30,15 @@ SAMPLE_SEGMENTS_MIN: Final = 3
 SAMPLE_BYTES_MIN: Final = 4_096
 # A clock of milliseconds looks at the link: nothing takes less.
 TICK_NS: Final = MILLISECOND
-# A link that had nothing to do for less than this part of a time, at most, was busy; half of that is left out.
+# A link that had nothing to do for less than this part of a time was busy; half of that is left out.
 IDLE_PART: Final = 4
 # A round trip so much longer than that of an empty way means that something waits at the slowest hop.
 QUEUE_NS_MIN: Final = 8 * MILLISECOND
 # Of sending time, after which a sample counts 1/e: a rate that fell to a quarter is followed in 0.6 s.
 MEMORY_NS: Final = 250 * MILLISECOND
 
-# Linux: the kernel takes no more than a little ahead. It looks at this only before it starts a new buffer, so up
-# to 64 KB may be unsent all the same; `Pacing` holds the limit, and this wakes the transport in time.
+# Linux: the kernel takes no more than a little ahead. It looks at this only before it starts a new buffer, so
+# up to 64 KB may be unsent all the same; `Pacing` holds the limit, and this wakes the transport in time.
 TCP_NOTSENT_LOWAT: Final = 25
 
 
@@ -88,10 +88,6 @@ class LinkMeter:
         """When to ask again, after `allow` or `written` have said no."""
         return self._pacing.wake_ns
 
-    def is_waiting(self, now_ns: int) -> bool:
-        """Whether it is too early to ask again."""
-        return self._pacing.wake_ns > now_ns
-
     def allow(self, wanted: int, now_ns: int) -> int:
         """Look at the link: bytes that may be written now, of those that wait; 0: not before `wake_ns`."""
         reading = tcp_info.read(self._socket)
@@ -133,10 +129,10 @@ class LinkMeter:
         return self._given
 
     def _learn(self, reading: TcpReading, now_ns: int) -> None:
-        """Take a sample, when enough was acknowledged since the last one.
+        """Note what the link did since the last look, and take a sample when that is enough.
 
-        While something is on the way all the time and waits there, the link shows its rate. Else it waited for
-        us, or what may be on its way did not fill it, and it is at least as fast as it was used.
+        While something waits on the way all the time, the link shows its rate. Else it waited for us, or
+        what may be on its way did not fill it, and it is at least as fast as it was used.
         """
         pacing = self._pacing
         is_dry = reading.in_flight == 0 and reading.unsent == 0
@@ -148,37 +144,40 @@ class LinkMeter:
             self._is_full = True
         self._looked_ns = now_ns
         self._looked_acked = reading.bytes_acked
+        if self._mark_ns == 0 or self._take_sample(reading, now_ns, is_dry):
+            self._mark_ns = now_ns
+            self._mark_acked = reading.bytes_acked
+            self._idle_ns = 0
+            self._is_full = False
+
+    def _take_sample(self, reading: TcpReading, now_ns: int, is_dry: bool) -> bool:
+        """Learn from what was acknowledged since the last sample; False if that is not enough yet."""
         carried = reading.bytes_acked - self._mark_acked
         took_ns = now_ns - self._mark_ns
-        if carried >= max(SAMPLE_SEGMENTS_MIN * reading.segment_bytes, SAMPLE_BYTES_MIN):
-            if took_ns >= SAMPLE_NS_MIN:
-                if self._is_full and self._idle_ns * IDLE_PART < took_ns:
-                    self._has_been_full = True
-                    self._add(carried, took_ns - self._idle_ns // 2)
-                else:
-                    self._add_if_faster(carried, took_ns)
-            elif is_dry and not self._has_been_full:
-                # All of it was written within this time, and has arrived. Once the rate has been seen, a time as
-                # short as that says only what a buffer on the way takes at once.
-                self._add_if_faster(carried, max(took_ns - pacing.round_trip_ns(), TICK_NS))
+        if carried < max(SAMPLE_SEGMENTS_MIN * reading.segment_bytes, SAMPLE_BYTES_MIN):
+            return is_dry and took_ns >= SAMPLE_NS_MAX
+        if took_ns >= SAMPLE_NS_MIN:
+            if self._is_full and self._idle_ns * IDLE_PART < took_ns:
+                self._has_been_full = True
+                self._add(carried, took_ns - self._idle_ns // 2)
             else:
-                return
-        elif not is_dry or took_ns < SAMPLE_NS_MAX:
-            return
-        self._mark_ns = now_ns
-        self._mark_acked = reading.bytes_acked
-        self._idle_ns = 0
-        self._is_full = False
+                self._add_if_faster(carried, took_ns)
+            return True
+        if is_dry and not self._has_been_full:
+            # All of it was written within this time, and has arrived. Once the rate has been seen, a time
+            # as short as that shows only what a buffer on the way takes at once.
+            self._add_if_faster(carried, max(took_ns - self._pacing.round_trip_ns(), TICK_NS))
+            return True
+        return False
 
     def _add_if_faster(self, carried: int, took_ns: int) -> None:
         """A link that did not show its rate is at least as fast as it was used."""
-        mean = self._estimator.mean_s_per_kb()
-        if not self._pacing.rate or took_ns / SECOND < mean * carried / KILOBYTE:
+        if took_ns / SECOND < self._time_for_s(carried):
             self._add(carried, took_ns)
 
     def _add(self, carried: int, took_ns: int) -> None:
         if not self._pacing.rate or not self._has_been_full:
-            # What was believed until something was measured counts no longer, nor what was only a lower limit.
+            # What was believed before the first sample counts no longer, nor what was only a lower limit.
             start = link_of_rate(carried * SECOND / took_ns, START_VARIATION)
             self._estimator = DelayEstimator(start, memory_ns=MEMORY_NS)
         self._estimator.add(carried, took_ns)

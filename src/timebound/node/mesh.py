@@ -278,7 +278,7 @@ class Mesh:
             self._await_room(link)
 
     def _await_room(self, link: NeighbourLink) -> None:
-        """Come back when the link may have room again, if that depends on the time; else it says so itself."""
+        """Come back when the link may have room, if that depends on the time; else it says so itself."""
         when_ns = link.next_room_ns()
         if when_ns:
             self._timers[link.name] = self._clock.call_at_ns(when_ns, lambda: self._on_time(link))

@@ -1,14 +1,14 @@
 """How much may be written to a link now, and when to come back: numbers in, numbers out.
 
-What was written can no longer be reordered or dropped, wherever it waits: in the kernel, or in the buffer of
-the slowest hop. So no more is kept on the way than the link carries in its round trip and a little
-longer, and of that no more than a budget is unsent. The little longer does three things: the link never runs
-dry between two looks, the bottleneck shows its rate, and a link that has become faster is found out: what is on
-the way then arrives sooner than it is expected to, so the rate that is measured rises from look to look.
+What was written can no longer be reordered or dropped, wherever it waits: in the kernel, or in the buffer
+of the slowest hop. So no more is kept on the way than the link carries in its round trip and a little
+longer, and of that no more than a budget is unsent. The little longer does three things: the link does not
+run dry between two looks, the bottleneck shows its rate, and a link that has become faster is found out,
+since what is on the way arrives sooner than expected, so that the measured rate rises from look to look.
 
-The round trip is that of an empty way. It is timed whenever a write finds nothing on the way. On a link that is
-always full nothing is written once in a while until all is acknowledged, else a way that has become longer
-would be taken for one that carries less, for ever.
+The round trip is that of an empty way. It is timed whenever a write finds nothing on the way. On a link
+that is always full, writing stops now and then until all is acknowledged. Otherwise a way that has become
+longer would be taken for one that carries less, for ever.
 """
 
 from __future__ import annotations
@@ -20,26 +20,25 @@ from timebound.units import MILLISECOND, SECOND
 
 # On the way beyond what the round trip holds.
 SPARE_NS: Final = 15 * MILLISECOND
-# On long ways more, or a link that has become faster would be found out too slowly: this part of the round trip.
+# On long ways more, or a link that has become faster would be found out too slowly: this part of the trip.
 SPARE_SHARE: Final = 0.2
 # Handed over at once, at least and at most; in between what the link carries in this time.
 BUDGET_NS: Final = 10 * MILLISECOND
 BUDGET_BYTES_MAX: Final = 256 * 1024
 # Written at once where more waits: smaller writes cost the processor more, larger ones make others wait.
 QUANTUM_NS: Final = 5 * MILLISECOND
-# Of what follows at once: a way that is given all that it may hold in one go passes it on in one go, for ever, and
-# seems longer than it is. So it is written at this multiple of the rate, unless the link is so fast that
-# no timer could keep up; there the budget's limit will do.
+# A way that is given all it may hold at once returns it at once, for ever, and seems longer than it is. So
+# writes are spread at this multiple of the rate, unless the link is too fast for timers.
 GAIN: Final = 1.25
 # Two segments on the way, as the receiver may acknowledge only every second one, and one on top.
 SEGMENTS_MIN: Final = 3
 # Nothing is known of a link yet, so a slow one must not be filled. Twice as much each time that all of it was
-# acknowledged, until the rate is known.
+# acknowledged without having waited for longer than it may, until the rate is known.
 START_SEGMENTS: Final = 2
 # Before a reading tells, and where none can be had.
 SEGMENT_BYTES: Final = 1_448
-# Come back not sooner, as loops count in milliseconds; and at the latest. Where nothing was acknowledged for long,
-# this part of that time later: so a link that stands still costs next to nothing.
+# Come back not sooner, as loops count in milliseconds; and at the latest. Where nothing was acknowledged for
+# long, this part of that time later: so a link that stands still costs next to nothing.
 WAIT_NS_MIN: Final = MILLISECOND
 WAIT_NS_MAX: Final = 50 * MILLISECOND
 SILENCE_PART: Final = 16
@@ -64,6 +63,7 @@ class Pacing:
         "_segment",
         "_start_acked",
         "_start_bytes",
+        "_start_ns",
         "_unsent",
         "_way_before_ns",
         "_way_ns",
@@ -82,7 +82,8 @@ class Pacing:
         self._segment = SEGMENT_BYTES
         self._acked = 0
         self._start_bytes = 0  # what may be on the way before the rate is known
-        self._start_acked = 0
+        self._start_acked = 0  # when so much was acknowledged, it may be more; 0: it was not used up yet
+        self._start_ns = 0
         self._moved_ns = 0  # when something was last seen to be acknowledged, or nothing was on the way
         self._free_ns = 0  # when what was written has had its time, by the rate
         self._way_ns = -1  # shortest round trip of this window and the one before; -1: none was seen
@@ -109,7 +110,7 @@ class Pacing:
                 self._acked = reading.bytes_acked
                 self._moved_ns = now_ns
                 if not self.rate:
-                    self._grow(reading.bytes_acked)
+                    self._grow(reading.bytes_acked, now_ns)
         return self._room(wanted, now_ns)
 
     def written(self, count: int, wanted: int, now_ns: int) -> bool:
@@ -121,6 +122,9 @@ class Pacing:
         if self.waiting == 0:
             self._moved_ns = now_ns
         self.waiting += count
+        if not self.rate and not self._start_acked and 2 * self.waiting > self.limit():
+            self._start_acked = self._acked + self.waiting
+            self._start_ns = now_ns
         rate = self._pace()
         if rate:
             start_ns = max(self._free_ns, now_ns - LATE_NS_MAX)
@@ -139,8 +143,7 @@ class Pacing:
         if not rate:
             return max(self._start_bytes, START_SEGMENTS * self._segment)
         way_ns = self.round_trip_ns()
-        spare_ns = max(float(SPARE_NS), SPARE_SHARE * way_ns)
-        carried = int(rate * (way_ns + spare_ns) / SECOND)
+        carried = int(rate * (way_ns + _spare_ns(way_ns)) / SECOND)
         # One more, as the last bit of a segment arrives later than its first; and only whole ones.
         segments = carried // self._segment + 2
         return max(segments, SEGMENTS_MIN) * self._segment
@@ -149,13 +152,13 @@ class Pacing:
         """What a full segment takes there and back where nothing waits on the way."""
         return self.round_trip_ns() + (int(self._segment * SECOND / self.rate) if self.rate else 0)
 
-    def _grow(self, acked: int) -> None:
-        """Have more on the way at the start, once what may be there was acknowledged."""
-        if not self._start_acked:
-            self._start_acked = acked
-        elif acked - self._start_acked >= self.limit():
-            self._start_bytes = 2 * self.limit()
-            self._start_acked = acked
+    def _grow(self, acked: int, now_ns: int) -> None:
+        """Have more on the way at the start, once all that may be there was, and was soon acknowledged."""
+        if self._start_acked and acked >= self._start_acked:
+            self._start_acked = 0
+            way_ns = self.round_trip_ns()
+            if now_ns - self._start_ns <= way_ns + _spare_ns(way_ns):
+                self._start_bytes = 2 * self.limit()
 
     def _rate(self) -> float:
         if self._ceiling and (self.rate > self._ceiling or not self.rate):
@@ -222,3 +225,7 @@ class Pacing:
         if self.waiting == 0:
             self._is_draining = False
         return self._is_draining
+
+
+def _spare_ns(way_ns: int) -> int:
+    return max(SPARE_NS, int(SPARE_SHARE * way_ns))
