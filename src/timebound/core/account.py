@@ -2,8 +2,10 @@
 
 Each pair is counted once when it matches and once when its outcome is known, so at any moment
 matched = in time + late + dropped + still queued or unacknowledged. A QoS 0 copy is delivered
-when it is handed to the connection, a QoS 1 or 2 copy when it is acknowledged; in time means
-that it was handed over within its limit. Money is in millionths, as integers: sums are exact.
+when it is handed to the connection, a QoS 1 or 2 copy when it is acknowledged (PUBACK, PUBREC). In
+time means that this was within its limit: an acknowledgement comes after the message has arrived, so
+no message of QoS 1 or 2 that was late for its receiver counts as in time. Money is in millionths, as
+integers: sums are exact.
 """
 
 from __future__ import annotations
@@ -69,11 +71,12 @@ class Account:
         self.dropped[Reason.FAULT.value] += self.outstanding() - owed
 
     def delivered(self, client_id: str, delivery: Delivery, now_ns: int) -> None:
-        """A copy has reached its session; `sent_ns` says when it left."""
+        """A copy has reached its session: when it left, for QoS 0, else by now."""
         message = delivery.message
+        known_ns = now_ns if delivery.qos else delivery.sent_ns
         for one in pairs(delivery):
             allowed_ns = message.allowed_ns(one)
-            if allowed_ns and delivery.sent_ns - message.published_ns > allowed_ns:
+            if allowed_ns and known_ns - message.published_ns > allowed_ns:
                 self.late += 1
                 self.paid_micro += one.penalty_micro if one is not None else 0
                 outcome = LATE

@@ -62,6 +62,10 @@ class Lane:
             return None
         return node.entry
 
+    def is_due(self) -> bool:
+        """Whether what it sends now is by its claim, whatever the strategy says."""
+        return self.is_elders_turn or (self.share > 0.0 and self.claim >= self.size_max)
+
     def accrue(self, size: float) -> None:
         """Build up the claims for `size` bytes sent, if something waits here."""
         if len(self.patient):

@@ -31,6 +31,7 @@ from timebound.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL, ReadyList, R
 from timebound.core.stats import Counters
 from timebound.core.subscription import Subscription
 from timebound.core.topic import SHARE_PREFIX
+from timebound.core.transit import Transit
 from timebound.records import Reason
 
 PACKET_ID_NOT_FOUND: Final = 0x92
@@ -40,6 +41,9 @@ LINK_TIME_SLIP_NS: Final = 20_000_000
 # A queue full of what waits for answers takes so much more of QoS 0: a sixteenth of its limits. All queues
 # together take as much more for sessions in which less than this waits.
 SPARE_PART: Final = 16
+# What is known of the way behind the link changes all drop times only when it has moved by this part.
+MARGIN_MOVE: Final = 0.25
+MARGIN_MOVE_NS: Final = 10_000_000
 SMALL_QUEUE_BYTES: Final = 64 * 1024
 
 
@@ -170,6 +174,9 @@ class Outbound:
         session.is_full = False
         taken: list[Delivery] = []
         budget = bytes_max
+        transit = session.transit if session.link is not None else None
+        if transit is not None:
+            budget = transit.room_bytes(bytes_max)
         while session.outbox and budget > 0:
             delivery = session.outbox.popleft()
             if not _is_unanswered(session, delivery):
@@ -196,6 +203,10 @@ class Outbound:
         if link is not None and (session.queue or len(link)):
             self._take_by_worth(session, link, budget, start_ns, taken)
         self._counters.messages_sent += len(taken)
+        if transit is not None:
+            for delivery in taken:
+                size = delivery.message.size()
+                transit.give(delivery.packet_id, size, now_ns, max(delivery.sent_ns, now_ns))
         return taken
 
     def _take_in_order(self, session: Session, budget: int, start_ns: int, taken: list[Delivery]) -> int:
@@ -248,7 +259,8 @@ class Outbound:
         if start_ns < session.link_ns - LINK_TIME_SLIP_NS:
             # The link is faster than it seemed, so it is earlier: all that is known of the queue changes.
             session.link_ns = start_ns
-            link.set_link(session.delay, start_ns)
+            link.set_link(_slower(session), start_ns)
+        self._learn_way(session, link, start_ns)
         self._compete(session, link, start_ns)
         while budget > 0:
             if session.send_quota <= 0 and session.link_unconfirmed == 0:
@@ -283,6 +295,10 @@ class Outbound:
                 self.mend(session)
 
     def _expire(self, session: Session, now_ns: int) -> None:
+        if session.transit is not None:
+            session.transit.watch(now_ns)
+            if session.has_work():
+                self._ready.add(session)
         link = session.link
         if link is None or not session.queue_bytes:
             return
@@ -311,7 +327,7 @@ class Outbound:
         session.delay = delay
         if session.link is not None:
             session.link_ns = now_ns
-            session.link.set_link(delay, now_ns)
+            session.link.set_link(_slower(session), now_ns)
             self._collect_dropped(session, session.link, now_ns)
 
     def set_scheduling(self, session: Session, scheduling: Scheduling, now_ns: int) -> None:
@@ -334,8 +350,13 @@ class Outbound:
             return True
         if (kind == PUBACK) != (delivery.qos == 1):
             return False
+        if session.transit is not None:
+            session.transit.answer(packet_id, now_ns)
         if kind == PUBREC and reason_code < 0x80:
+            self._settle(session, delivery, None, now_ns)
             self._release(session, delivery)
+            if session.has_work():
+                self._ready.add(session)
             return True
         if kind == PUBCOMP and delivery.state != RELEASED:
             return False
@@ -354,6 +375,8 @@ class Outbound:
             self._counters.drop(reason)
             self.account.drop(session.client_id, delivery, reason, now_ns)
         else:
+            if session.transit is not None:
+                session.transit.forget(delivery.packet_id)
             self._settle(session, delivery, reason, now_ns)
             self._finish(session, delivery)
 
@@ -395,6 +418,8 @@ class Outbound:
         session.outbox.clear()
         session.resend.clear()
         session.held = 0
+        session.transit = None
+        session.way = None
         self._return_to_queue(session)
         kept = [delivery for delivery in session.queue if delivery.qos]
         for delivery in session.queue:
@@ -534,7 +559,7 @@ class Outbound:
         if session.send_quota < session.receive_maximum:
             session.send_quota += 1
         self._forget(session, delivery)
-        if session.waiting or session.resend or (session.link is not None and len(session.link)):
+        if session.waiting or session.resend or (session.link is not None and session.has_work()):
             self._ready.add(session)
 
     def _has_room(self, session: Session, qos: int, cost: int, now_ns: int) -> bool:
@@ -592,12 +617,29 @@ class Outbound:
     def _make_link(self, session: Session, now_ns: int) -> None:
         limits = self._limits
         session.link = session.scheduling.make_queue(
-            session.delay, limits.queue_messages_per_client_max, limits.queue_bytes_per_client_max, now_ns
+            _slower(session), limits.queue_messages_per_client_max, limits.queue_bytes_per_client_max, now_ns
         )
         session.link_ns = now_ns
         session.audiences.clear()
         self._charge(session, ENTRY_COST * session.queued_messages())
+        if session.transit is None:
+            session.transit = Transit()
+        session.link.set_margin(session.scheduling.margin_ns, now_ns)
         self._linked[session.client_id] = session
+
+    def _learn_way(self, session: Session, link: LinkQueue, now_ns: int) -> None:
+        """Judge what waits by the way behind the link: as answers say, or as configured."""
+        transit = session.transit
+        if transit is None:
+            return
+        delay = transit.take_delay()
+        if delay is not None:
+            session.way = delay
+            link.set_link(_slower(session), now_ns)
+        margin_ns = max(transit.delay_ns(), session.scheduling.margin_ns)
+        moved_ns = abs(margin_ns - link.link.margin)
+        if moved_ns > MARGIN_MOVE_NS and moved_ns > MARGIN_MOVE * link.link.margin:
+            link.set_margin(margin_ns, now_ns)
 
     def _compete(self, session: Session, link: LinkQueue, now_ns: int) -> None:
         """Move what waits in order of arrival to where it is chosen by worth."""
@@ -764,6 +806,14 @@ def _is_for(delivery: Delivery, topic_filter: str) -> bool:
     """Whether a copy came by this filter; of the broker's own there are none, as nobody else gets them."""
     subscription = delivery.subscription
     return subscription is not None and subscription.topic_filter == topic_filter and not subscription.is_free
+
+
+def _slower(session: Session) -> LinkDelay:
+    """What the session's link carries: the slower of what its socket and its answers say."""
+    way = session.way
+    if way is None or way.mean_s_per_kb <= session.delay.mean_s_per_kb:
+        return session.delay
+    return LinkDelay(way.mean_s_per_kb, way.variance, session.delay.jitter_s)
 
 
 def _is_unanswered(session: Session, delivery: Delivery) -> bool:

@@ -6,7 +6,8 @@ sends nothing: `pop` hands out one entry at a time, as late as possible, because
 can no longer be reordered or dropped. Every entry that was pushed is popped once or dropped
 once, with one reason.
 
-How the choice is made stands in `strategy/ranking.py`, how nothing starves in `lane.py`.
+How the choice is made stands in `strategy/ranking.py`, how nothing starves in `lane.py`, what is given
+up early in `backlog.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 from typing import Final
 
+from timebound.core.backlog import Backlog, kind_of, level_of
 from timebound.core.delay import LinkDelay
 from timebound.core.lane import Lane, charge, check_shares, choose
 from timebound.core.strategy.base import LeastWorth, Strategy, stake
@@ -38,6 +40,12 @@ _SIZES_MAX: Final = 1_024
 # FT follows the mean message size in steps of this size: every step ranks the queue anew.
 _SIZE_DRIFT: Final = 0.25
 _SIZE_CHECK_PUSHES: Final = 16
+# What is sent only after this part of its time shows that the link is congested; what has no limit, after
+# the time. That counts for as long again, between these limits: every change ranks the queue anew.
+_CONGESTED_PART: Final = 0.5
+_CONGESTED_NS: Final = 1_000_000_000
+_CONGESTED_NS_MIN: Final = 250_000_000
+_CONGESTED_NS_MAX: Final = 5_000_000_000
 
 
 class LinkQueue:
@@ -46,11 +54,16 @@ class LinkQueue:
     `shares` gives one number per lane: the least part of the link's bytes that lane gets while
     it has something waiting. An entry with `lane=-1` goes to lane 0, or, if nothing limits its
     time, to the last lane. `message_bytes` fixes the mean message size behind FT; 0 learns it.
+    `wants_fresh` gives up early what is beyond the link's capacity, so that what is sent has time to
+    spare; strategies that were published without such a rule keep to what was published.
     """
 
     __slots__ = (
+        "_backlogs",
         "_chains",
+        "_congested_until_ns",
         "_dropped",
+        "_is_fresh",
         "_kept",
         "_kept_bytes",
         "_latest",
@@ -62,6 +75,7 @@ class LinkQueue:
         "_sizes",
         "_timers",
         "_victims",
+        "_wants_fresh",
         "bytes_max",
         "bytes_queued",
         "dropped_by_reason",
@@ -86,6 +100,7 @@ class LinkQueue:
         epsilon: float = EPSILON,
         processing_ns: int = 0,
         message_bytes: int = 0,
+        wants_fresh: bool = False,
     ) -> None:
         if messages_max < 1 or bytes_max < 1 or message_bytes < 0:
             raise ValueError(
@@ -109,6 +124,10 @@ class LinkQueue:
         self._victims: Ranking | None = None  # kept only from the first overflow on
         self._chains: dict[Hashable, Chain] = {}
         self._latest: dict[Hashable, Entry] = {}
+        self._wants_fresh = wants_fresh
+        self._is_fresh = wants_fresh and strategy.knows_levels
+        self._backlogs: dict[int, Backlog] = {}
+        self._congested_until_ns = 0
         self._dropped: deque[Entry] = deque()
         self._kept = 0  # in the structures: entries that make no room and need none
         self._kept_bytes = 0
@@ -180,10 +199,14 @@ class LinkQueue:
             self.popped += 1
             return single
         self._expire(now_ns)
+        if self.link.is_congested and now_ns >= self._congested_until_ns:
+            self._set_congested(False, now_ns)
         chosen = choose(self.lanes, now_ns)
         if chosen is None:
             return None
         entry = self._in_order(chosen, now_ns)
+        if self._is_fresh:
+            self._count_sent(entry, now_ns)
         charge(self.lanes, entry)
         self._take_out(entry)
         entry.state = POPPED
@@ -230,12 +253,24 @@ class LinkQueue:
     def set_strategy(self, strategy: Strategy, now_ns: int) -> None:
         """Choose by another strategy from now on; every waiting entry stays."""
         self.strategy = strategy
+        self._is_fresh = self._wants_fresh and strategy.knows_levels
+        if self._is_fresh:
+            for entry in self.entries():
+                entry.level = level_of(entry)
         self._rank_anew(now_ns)
 
     def set_link(self, delay: LinkDelay, now_ns: int) -> None:
         """Take a new estimate of the link's delay: drop times and ranks follow it, in O(n)."""
         self.link.set_delay(delay)
         self._set_first()
+        self._fit_anew(now_ns)
+
+    def set_margin(self, margin_ns: int, now_ns: int) -> None:
+        """Take what is sent to arrive so much later than the link alone says; O(n)."""
+        self.link.set_margin(margin_ns)
+        self._fit_anew(now_ns)
+
+    def _fit_anew(self, now_ns: int) -> None:
         waiting = self.entries()
         timers: list[Node] = []
         for entry in waiting:
@@ -270,6 +305,8 @@ class LinkQueue:
         lanes = self.lanes
         if entry.lane < 0:
             entry.lane = len(lanes) - 1 if entry.drop_ns == NEVER_NS else 0
+        if self._is_fresh:
+            entry.level = level_of(entry)
         lanes[entry.lane].insert(entry, now_ns)
         entry.timer = self._timer_of(entry)
         if entry.timer is not None:
@@ -289,6 +326,49 @@ class LinkQueue:
             self._latest[entry.conflation] = entry
         self.messages_queued += 1
         self.bytes_queued += entry.cost_bytes
+        if self._is_fresh and entry.drop_ns < NEVER_NS and not entry.ordered:
+            self._shorten_backlog(entry, now_ns)
+
+    def _shorten_backlog(self, entry: Entry, now_ns: int) -> None:
+        """Give up the oldest of an entry's kind while more waits than can be sent before it is late."""
+        key = kind_of(entry)
+        backlog = self._backlogs.get(key)
+        if backlog is None:
+            backlog = Backlog(entry)
+            self._backlogs[key] = backlog
+        backlog.append(entry)
+        room = backlog.room(entry, self.link, now_ns)
+        while backlog.size > room:
+            oldest = backlog.head
+            if oldest is None or oldest is entry:
+                return
+            backlog.give_up(now_ns)
+            self._meet_congestion(int(backlog.allowed), now_ns)
+            self.drop(oldest, Reason.REPLACED)
+
+    def _count_sent(self, entry: Entry, now_ns: int) -> None:
+        """Learn what part of the link each kind can have, and whether the link keeps up."""
+        is_due = self.lanes[entry.lane].is_due()
+        for backlog in self._backlogs.values():
+            is_free = backlog.lane == entry.lane if is_due else backlog.level >= entry.level
+            backlog.sent(entry.size, self.link, is_free)
+        wait_ns = _CONGESTED_NS
+        if entry.drop_ns < NEVER_NS:
+            wait_ns = int(_CONGESTED_PART * float(entry.drop_ns - entry.published_ns))
+        if now_ns - entry.published_ns > wait_ns:
+            self._meet_congestion(wait_ns, now_ns)
+
+    def _meet_congestion(self, lasting_ns: int, now_ns: int) -> None:
+        """Send by worth alone for a while: the link does not carry all it is offered."""
+        until_ns = now_ns + min(max(lasting_ns, _CONGESTED_NS_MIN), _CONGESTED_NS_MAX)
+        if until_ns > self._congested_until_ns:
+            self._congested_until_ns = until_ns
+        if not self.link.is_congested:
+            self._set_congested(True, now_ns)
+
+    def _set_congested(self, is_congested: bool, now_ns: int) -> None:
+        self.link.is_congested = is_congested
+        self._rank_anew(now_ns)
 
     def _take_out(self, entry: Entry) -> None:
         self.lanes[entry.lane].remove(entry)
@@ -299,6 +379,11 @@ class LinkQueue:
             if self._victims is not None:
                 self._victims.remove(entry.victim)
             entry.victim = None
+        backlog = entry.backlog
+        if backlog is not None:
+            backlog.remove(entry)
+            if backlog.head is None:
+                del self._backlogs[backlog.key]
         chain = entry.chain
         if chain is not None:
             chain.remove(entry)

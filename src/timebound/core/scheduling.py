@@ -27,13 +27,15 @@ class Scheduling:
     """Settings by which the queue of a link is made.
 
     `shares` are classes of messages: a topic filter and the least part of a full link that what it
-    matches gets; of several that match, the most specific one counts.
+    matches gets; of several that match, the most specific one counts. `margin_ns` is the least time that
+    what was sent is believed to take behind the link.
     """
 
     __slots__ = (
         "_lanes",
         "epsilon",
         "is_default",
+        "margin_ns",
         "name",
         "shares",
         "untimed_share",
@@ -48,6 +50,7 @@ class Scheduling:
         untimed_share: float = UNTIMED_SHARE,
         epsilon: float = EPSILON,
         shares: Sequence[tuple[str, float]] = (),
+        margin_ns: int = 0,
     ) -> None:
         strategy_named(name, weight=weight)  # raises ValueError for what does not exist
         if not 0.0 <= untimed_share < 1.0:
@@ -57,8 +60,11 @@ class Scheduling:
                 f"there are {len(shares)} classes with a share; at most {CLASSES_MAX} are possible"
             )
         check_shares([untimed_share, *[share for _, share in shares]])
+        if margin_ns < 0:
+            raise ValueError(f"margin_ns={margin_ns} is negative")
         self.name = name
         self.weight = weight
+        self.margin_ns = margin_ns
         self.untimed_share = untimed_share
         self.epsilon = epsilon
         self.is_default = name == DEFAULT_STRATEGY
@@ -108,6 +114,7 @@ class Scheduling:
             bytes_max=bytes_max,
             shares=shares,
             epsilon=self.epsilon,
+            wants_fresh=True,
         )
 
 

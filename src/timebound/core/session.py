@@ -17,6 +17,7 @@ from timebound.core.queue import LinkQueue
 from timebound.core.scheduling import DEFAULT_SCHEDULING
 from timebound.core.strategy.entry import Audience
 from timebound.core.subscription import Subscription
+from timebound.core.transit import Transit
 
 # Kinds of reply: MQTT's own packet type numbers, and one for a packet the shell has encoded.
 ENCODED: Final = 0
@@ -102,8 +103,10 @@ class Session:
         "ticks",
         "ticks_per_hour",
         "timed_subscriptions",
+        "transit",
         "user",
         "waiting",
+        "way",
     )
 
     def __init__(self, client_id: str, user: str, access: ClientAccess) -> None:
@@ -146,6 +149,8 @@ class Session:
         self.link_ns = 0  # the last time that `link` was told: when what leaves it would begin to be sent
         self.link_unconfirmed = 0  # messages with QoS 0 in `link`: they need no answer of the client
         self.audiences: dict[str, Audience] = {}  # by topic filter; they belong to `link`
+        self.transit: Transit | None = None  # what is on its way, where there is a `link`
+        self.way: LinkDelay | None = None  # the speed that its answers show, behind the link
 
     def add_subscription(self, subscription: Subscription) -> None:
         """Keep a subscription under its filter, in place of one that stood there before."""
@@ -203,7 +208,11 @@ class Session:
 
     def has_work(self) -> bool:
         """Whether something could be written now."""
-        if self.replies or self.outbox or self.queue:
+        if self.replies:
+            return True
+        if self.link is not None and self.transit is not None and not self.transit.has_room():
+            return False
+        if self.outbox or self.queue:
             return True
         if self.send_quota <= 0:
             return self.link_unconfirmed > 0

@@ -167,6 +167,13 @@ class ListenerConfig:
     epsilon: float = epsilon_setting(
         EPSILON, "what is all but hopeless should not take a link's time from others"
     )
+    margin_s: float = setting(
+        "duration",
+        0.0,
+        "time that what had to wait is taken to spend behind the link, in buffers that nothing reports; "
+        "acknowledgements of QoS 1 and 2 measure it, and the larger counts",
+        maximum=3_600,
+    )
 
     @property
     def anonymous_allowed(self) -> bool:

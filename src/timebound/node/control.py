@@ -91,6 +91,7 @@ def _set_strategy(connection: Connection, listener: str, payload: bytes, now_ns:
                 door.scheduling.untimed_share,
                 door.scheduling.epsilon,
                 door.scheduling.shares,
+                margin_ns=door.scheduling.margin_ns,
             )
         except ValueError as error:
             raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from error

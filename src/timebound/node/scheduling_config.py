@@ -5,6 +5,7 @@ from __future__ import annotations
 from timebound.core.queue import EPSILON
 from timebound.core.scheduling import Scheduling, parse_share
 from timebound.node.config_values import ListenerConfig, NeighbourConfig
+from timebound.units import SECOND
 
 
 def scheduling_of(config: ListenerConfig | NeighbourConfig) -> Scheduling:
@@ -21,4 +22,5 @@ def scheduling_of(config: ListenerConfig | NeighbourConfig) -> Scheduling:
         config.untimed_share_percent / 100,
         config.epsilon if isinstance(config, ListenerConfig) else EPSILON,
         shares=[parse_share(share) for share in config.shares],
+        margin_ns=int(config.margin_s * SECOND) if isinstance(config, ListenerConfig) else 0,
     )

@@ -27,14 +27,16 @@ _SOON: Final = 2.0
 class Strategy:
     """Which entry goes first. One level of subclasses, one per file; they keep no state of the queue."""
 
-    __slots__ = ("kind", "name", "weighs_worth")
+    __slots__ = ("kind", "knows_levels", "name", "weighs_worth")
 
-    def __init__(self, name: str, kind: int, weighs_worth: bool) -> None:
+    def __init__(self, name: str, kind: int, weighs_worth: bool, knows_levels: bool = False) -> None:
         self.name = name
         self.kind = kind
         # Whether an old entry may be given up for a newer one of its flow, and the least worth
         # leaves a full queue; otherwise the last in order does.
         self.weighs_worth = weighs_worth
+        # Whether what is worth more per byte goes first on a link that is congested.
+        self.knows_levels = knows_levels
 
     @abstractmethod
     def value(self, entry: Entry, now_ns: int, link: Link) -> float:

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
 from timebound.core.delay import KILOBYTE, NS_PER_S, SATURATED, LinkDelay, Path, normal_quantile
 from timebound.records import Reason
+
+if TYPE_CHECKING:
+    from timebound.core.backlog import Backlog
 
 # A time that never comes; far beyond any clock, and still inside 62 bits.
 NEVER_NS: Final = 4_000_000_000_000_000_000
@@ -40,13 +43,16 @@ class Link:
     """What the strategies know of one link: its delay, ε, and how long one message takes.
 
     It belongs to one queue. `version` counts changes of the delay; `first_ns` (FT) is the mean
-    time of one message, by which being sent second is later than being sent first.
+    time of one message, by which being sent second is later than being sent first. `margin` is the
+    time that what was sent takes to arrive beside all that, in buffers behind the link.
     """
 
     __slots__ = (
         "epsilon",
         "first_ns",
+        "is_congested",
         "jitter",
+        "margin",
         "mean_ns_per_byte",
         "origin_ns",
         "processing_ns",
@@ -69,12 +75,18 @@ class Link:
         self.mean_ns_per_byte = 0.0
         self.variance = 0.0
         self.jitter = 0.0  # ns
+        self.margin = 0.0  # ns
+        self.is_congested = False  # it does not carry all that is worth sending
         self.set_delay(delay)
 
     def set_delay(self, delay: LinkDelay) -> None:
         self.mean_ns_per_byte = delay.mean_s_per_kb * _NS_PER_BYTE
         self.variance = delay.variance * _NS_PER_BYTE * _NS_PER_BYTE
         self.jitter = delay.jitter_s * NS_PER_S
+        self.version += 1
+
+    def set_margin(self, margin_ns: int) -> None:
+        self.margin = float(margin_ns)
         self.version += 1
 
 
@@ -163,7 +175,7 @@ class Term:
     def fit(self, link: Link) -> None:
         """Work out the path's delay with the link as it is now."""
         path = self.path
-        self.fixed = float(path.brokers * link.processing_ns + path.last_mile_ns)
+        self.fixed = float(path.brokers * link.processing_ns + path.last_mile_ns) + link.margin
         self.mean = link.mean_ns_per_byte + path.mean_s_per_kb * _NS_PER_BYTE
         self.deviation = math.sqrt(link.variance + path.variance * _NS_PER_BYTE * _NS_PER_BYTE)
 
@@ -312,6 +324,7 @@ class Entry:
 
     __slots__ = (
         "audience",
+        "backlog",
         "chain",
         "conflation",
         "cost_bytes",
@@ -324,7 +337,10 @@ class Entry:
         "flow_previous",
         "is_kept",
         "item",
+        "kind_next",
+        "kind_previous",
         "lane",
+        "level",
         "lost_margin",
         "ordered",
         "patience",
@@ -396,6 +412,10 @@ class Entry:
         self.chain: Chain | None = None
         self.flow_next: Entry | None = None
         self.flow_previous: Entry | None = None
+        self.level = 0  # of its worth per byte, where that counts (`backlog.py`)
+        self.backlog: Backlog | None = None
+        self.kind_next: Entry | None = None
+        self.kind_previous: Entry | None = None
 
     def fit(self, link: Link) -> None:
         """Work out all that follows from the link's delay: margins, drop time and its reason."""

@@ -10,6 +10,10 @@ Between two messages only the ratio counts, and while both can wait both grow by
 factor, so the value is kept as ln(worth(t)·exp(-t/K)): that never grows, an old one is a bound
 for ever, and most messages need no second look. The logarithm also cannot overflow. It is good
 to about 1e-10 of a message's value; values closer than that count as they come out.
+
+On a link that does not carry all it is offered, what is worth more goes first whatever its time
+(`Entry.level`): it will be sent anyway, and should be while it is fresh instead of when it can wait no
+longer.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ PATIENCE_NS: Final = 1_000_000_000
 LOSS: Final = 0.1
 # K of a link so fast that its messages take no time.
 _AHEAD_NS_MIN: Final = 1_000.0
+# A level of worth counts as much as this many K of time: more than any two messages differ by.
+_LEVEL: Final = 1e7
 
 
 class Worth(Strategy):
@@ -45,7 +51,7 @@ class Worth(Strategy):
             raise ValueError(f"lookahead={lookahead} is not a positive number")
         if patience_ns < 0:
             raise ValueError(f"patience_ns={patience_ns} is negative")
-        super().__init__("worth", DECAYING, True)
+        super().__init__("worth", DECAYING, True, True)
         self.lookahead = lookahead
         self.patience = float(patience_ns)
         self.loss = loss
@@ -59,7 +65,8 @@ class Worth(Strategy):
         if ahead < _AHEAD_NS_MIN:
             ahead = _AHEAD_NS_MIN
         start_by = self._start_by(entry, age) + float(entry.published_ns - link.origin_ns)
-        return math.log(gain) - start_by / ahead
+        value = math.log(gain) - start_by / ahead
+        return value + _LEVEL * entry.level if link.is_congested else value
 
     def _start_by(self, entry: Entry, age: float) -> float:
         """The age at which the next noticeable loss sets in, or this age if it has; never falls with age."""

@@ -1,0 +1,245 @@
+"""What is on its way to one receiver, known by its acknowledgements.
+
+Behind the socket lie buffers that nobody tells about: in a relay, a radio, the receiver itself. QoS 1
+and 2 show them, as every acknowledgement says that all that was sent before has arrived. From them
+follow how fast the way is (`take_delay`), how long what is sent now will take (`delay_ns`), and how much
+may be on the way at once (`has_room`): what the receiver has acknowledged within the least time an
+answer takes, and a little more. So the buffers stay nearly empty, and what waits does so where it can
+still be chosen or dropped.
+
+The window works like that of a transport protocol: it grows with what is acknowledged as long as answers
+are quick, and falls to what was acknowledged lately when they are slow. It counts bursts of answers as
+they come, so a receiver that answers in batches is not held back. Where answers stop, it does not count.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from timebound.core.delay import DelayEstimator, LinkDelay
+
+# What may be on the way before anything is known: as much as a transport protocol begins with.
+START_BYTES: Final = 16_384
+# Answers may take this much longer than the quickest: so long is the queue behind the socket at most.
+TARGET_NS: Final = 50_000_000
+# A window is this much larger than what was acknowledged: so the link stays busy, and a faster one shows.
+GAIN: Final = 1.25
+# What was acknowledged at best counts for one to two of these, the quickest answer for ten to twenty.
+ROUND_NS: Final = 1_000_000_000
+BASE_ROUNDS: Final = 10
+# No answer for this time, and four times the usual one: the receiver does not answer, for whatever reason.
+SILENCE_NS: Final = 1_000_000_000
+SILENCE_DELAYS: Final = 4
+# A speed is measured over at least this time, in which there always was more to send.
+BUSY_NS: Final = 100_000_000
+# Weights of a new answer in the mean and in its deviation, as transport protocols have them.
+MEAN_STEP: Final = 0.125
+DEVIATION_STEP: Final = 0.25
+
+
+class Sent:
+    """One delivery that will be acknowledged: where it ends in all that was sent, and when it was."""
+
+    __slots__ = ("end_bytes", "sent_ns", "start_ns")
+
+    def __init__(self, end_bytes: int, sent_ns: int, start_ns: int) -> None:
+        self.end_bytes = end_bytes
+        self.sent_ns = sent_ns
+        self.start_ns = start_ns
+
+
+class Transit:
+    """What one connection was given and has not answered yet."""
+
+    __slots__ = (
+        "_answered_bytes",
+        "_answered_ns",
+        "_base_before_ns",
+        "_base_ns",
+        "_base_rounds",
+        "_best_before_bytes",
+        "_best_bytes",
+        "_busy_bytes",
+        "_busy_ns",
+        "_deviation_ns",
+        "_estimator",
+        "_given",
+        "_is_draining",
+        "_is_full",
+        "_is_silent",
+        "_mean_ns",
+        "_recent",
+        "_recent_bytes",
+        "_round_ns",
+        "_sent",
+        "_sent_bytes",
+        "_window_bytes",
+    )
+
+    def __init__(self) -> None:
+        self._sent: dict[int, Sent] = {}  # by packet id, in order
+        self._sent_bytes = 0
+        self._answered_bytes = 0
+        self._answered_ns = 0
+        self._window_bytes = float(START_BYTES)
+        self._is_full = False  # the window kept something back since the last answer
+        self._is_draining = False  # nothing is sent until all is answered, to see the quickest answer
+        self._is_silent = False
+        self._mean_ns = -1.0  # of what an answer takes longer than the link alone explains
+        self._deviation_ns = 0.0
+        self._base_ns = -1  # the quickest answer in this round and in the one before
+        self._base_before_ns = -1
+        self._base_rounds = 0
+        self._recent: deque[tuple[int, int]] = deque()  # when, and how many bytes were answered
+        self._recent_bytes = 0
+        self._best_bytes = 0
+        self._best_before_bytes = 0
+        self._round_ns = 0
+        self._estimator = DelayEstimator()
+        self._given: LinkDelay | None = None
+        self._busy_ns = 0  # since when there was always more to send; 0 = there was not
+        self._busy_bytes = 0
+
+    def give(self, packet_id: int, size_bytes: int, now_ns: int, start_ns: int) -> None:
+        """Count a delivery that is handed over now and believed to leave at `start_ns`.
+
+        `packet_id` is 0 for one that will not be acknowledged.
+        """
+        self._sent_bytes += size_bytes
+        if packet_id:
+            if not self._sent:
+                self._answered_ns = now_ns
+            self._sent[packet_id] = Sent(self._sent_bytes, now_ns, start_ns)
+
+    def forget(self, packet_id: int) -> None:
+        """A delivery was not sent after all."""
+        self._sent.pop(packet_id, None)
+
+    def answer(self, packet_id: int, now_ns: int) -> None:
+        """Take the first acknowledgement of a delivery."""
+        sent = self._sent.pop(packet_id, None)
+        if sent is None:
+            return
+        self._is_silent = False
+        self._answered_ns = now_ns
+        took_ns = now_ns - sent.sent_ns
+        self._learn_delay(float(max(now_ns - sent.start_ns, 0)))
+        self._start_round(now_ns)
+        if self._base_ns < 0 or took_ns < self._base_ns:
+            self._base_ns = took_ns
+        new_bytes = max(sent.end_bytes - self._answered_bytes, 0)
+        self._answered_bytes += new_bytes
+        self._measure(new_bytes, now_ns)
+        if not self._sent:
+            self._is_draining = False
+        limit_ns = self.base_ns() + TARGET_NS
+        self._count_recent(new_bytes, limit_ns, now_ns)
+        if took_ns > limit_ns:
+            best = GAIN * max(self._best_bytes, self._best_before_bytes)
+            if best < self._window_bytes:
+                self._window_bytes = best
+        elif self._is_full:
+            self._window_bytes += new_bytes
+        self._is_full = False
+
+    def has_room(self) -> bool:
+        """Whether more may be on the way than is."""
+        if not self._sent or self._is_silent:
+            return True
+        if self._is_draining or self._sent_bytes - self._answered_bytes >= self._window_bytes:
+            self._is_full = True
+            return False
+        return True
+
+    def room_bytes(self, bytes_max: int) -> int:
+        """How much of `bytes_max` may be given now; at least one byte, which is one message, if any."""
+        if not self.has_room():
+            return 0
+        if not self._sent or self._is_silent:
+            return bytes_max
+        room = int(self._window_bytes) - (self._sent_bytes - self._answered_bytes)
+        if room < bytes_max:
+            self._is_full = True
+            return max(room, 1)
+        return bytes_max
+
+    def watch(self, now_ns: int) -> None:
+        """Called about once a second: does the receiver answer at all?"""
+        wait_ns = max(SILENCE_NS, SILENCE_DELAYS * self.delay_ns())
+        if self._sent and now_ns - self._answered_ns > wait_ns:
+            self._is_silent = True
+
+    def base_ns(self) -> int:
+        """The quickest answer of late: nothing waited on the way."""
+        if self._base_before_ns < 0:
+            return max(self._base_ns, 0)
+        return min(self._base_ns, self._base_before_ns) if self._base_ns >= 0 else self._base_before_ns
+
+    def delay_ns(self) -> int:
+        """How much longer than the link alone explains what is sent now will take; 0 = not known.
+
+        With nothing on the way nothing waits there. A receiver that has stopped answering says nothing.
+        """
+        if self._mean_ns < 0.0 or self._is_silent:
+            return 0
+        usual = int(self._mean_ns + self._deviation_ns)
+        return usual if self._sent else min(usual, self.base_ns())
+
+    def take_delay(self) -> LinkDelay | None:
+        """The speed of the way, where it is known and has moved enough to matter since it was last taken."""
+        if not self._estimator.samples:
+            return None
+        if self._given is not None and not self._estimator.has_moved(self._given):
+            return None
+        self._given = self._estimator.link_delay()
+        return self._given
+
+    def _measure(self, new_bytes: int, now_ns: int) -> None:
+        """Measure the speed while the window keeps something back: the way is never idle then."""
+        if not self._sent or not (self._is_full or self._busy_ns):
+            self._busy_ns = 0
+            return
+        if not self._busy_ns:
+            self._busy_ns = now_ns
+            self._busy_bytes = 0
+            return
+        self._busy_bytes += new_bytes
+        took_ns = now_ns - self._busy_ns
+        if took_ns < BUSY_NS:
+            return
+        self._estimator.add(self._busy_bytes, took_ns)
+        self._busy_ns = now_ns if self._is_full else 0
+        self._busy_bytes = 0
+
+    def _learn_delay(self, took_ns: float) -> None:
+        if self._mean_ns < 0.0:
+            self._mean_ns = took_ns
+            return
+        step = took_ns - self._mean_ns
+        self._mean_ns += MEAN_STEP * step
+        self._deviation_ns += DEVIATION_STEP * (abs(step) - self._deviation_ns)
+
+    def _start_round(self, now_ns: int) -> None:
+        if now_ns - self._round_ns < ROUND_NS:
+            return
+        self._round_ns = now_ns
+        self._best_before_bytes = self._best_bytes
+        self._best_bytes = 0
+        self._base_rounds += 1
+        if self._base_rounds >= BASE_ROUNDS:
+            self._base_rounds = 0
+            self._base_before_ns = self._base_ns
+            self._base_ns = -1
+            # With always something on the way the quickest answer would grow with what waits there.
+            self._is_draining = self._is_full
+
+    def _count_recent(self, new_bytes: int, limit_ns: int, now_ns: int) -> None:
+        """Keep the most that was answered within the time that answers may take."""
+        recent = self._recent
+        recent.append((now_ns, new_bytes))
+        self._recent_bytes += new_bytes
+        while now_ns - recent[0][0] > limit_ns:
+            self._recent_bytes -= recent.popleft()[1]
+        if self._recent_bytes > self._best_bytes:
+            self._best_bytes = self._recent_bytes
