@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from timebound.demo.brokers import Contender
-from timebound.demo.options import DEFAULT_STRATEGIES, contenders, parse_loads, parse_rate
+from timebound.demo.options import DEFAULT_STRATEGIES, contenders, parse_buffer, parse_loads, parse_rate
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,16 @@ def test_loads_are_a_list() -> None:
 def test_what_is_no_load_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="load"):
         parse_loads(text)
+
+
+def test_a_buffer_is_a_time() -> None:
+    assert parse_buffer("200ms") == 0.2
+
+
+@pytest.mark.parametrize("text", ["", "200", "1ms", "1h", "-1s"])
+def test_what_is_no_buffer_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="buffer"):
+        parse_buffer(text)
 
 
 def test_brokers_are_ours_by_strategy_and_mosquitto_where_installed() -> None:

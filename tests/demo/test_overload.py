@@ -13,12 +13,15 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
-from timebound.demo import brokers
+from timebound.commands.demo import app
+from timebound.demo import brokers, plot
 from timebound.demo.brokers import Contender, ours
 from timebound.demo.overload import Outcome, Setting, run
 from timebound.demo.plot import draw
-from timebound.demo.report import as_values, over_time, table, warnings
+from timebound.demo.report import as_values, notes, over_time, table, warnings
+from timebound.demo.way import why_no_interface
 from timebound.errors import TimeboundError
 
 RATE = 125_000.0
@@ -27,7 +30,7 @@ RATE = 125_000.0
 @pytest.fixture(scope="module")
 def outcome() -> Outcome:
     passed: list[float] = []
-    found = run(ours("worth"), 2.0, Setting(RATE, 1.0), passed.append)
+    found = run(ours("worth"), 2.0, Setting(RATE, 1.0, qos=1, buffer_s=0.2), passed.append)
     assert sum(passed) == pytest.approx(found.setting.run_s, rel=0.2)
     return found
 
@@ -43,6 +46,40 @@ def test_every_message_offered_is_judged(outcome: Outcome) -> None:
     assert outcome.traffics[0].in_time() > 0
 
 
+def test_the_account_agrees_with_the_receiver(outcome: Outcome) -> None:
+    account = outcome.account
+    in_time = sum(traffic.in_time() for traffic in outcome.traffics)
+    late = sum(traffic.late() for traffic in outcome.traffics)
+
+    assert account is not None
+    # What arrived is acknowledged or on its way back; what was late for the receiver is late here.
+    assert account.in_time <= in_time
+    assert account.in_time + account.late <= in_time + late
+    assert in_time + late - account.in_time - account.late <= account.under_way
+    assert "acknowledged" in notes([outcome])[0]
+
+
+@pytest.mark.skipif(bool(why_no_interface()), reason=why_no_interface() or "possible")
+def test_a_real_interface_is_used_and_removed() -> None:
+    before = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+
+    setting = Setting(RATE, 1.0, qos=1, buffer_s=0.1, wants_interface=True)
+    found = run(ours("worth"), 0.5, setting, lambda _: None)
+
+    assert all(traffic.in_time() + traffic.late() for traffic in found.traffics)
+    after = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    assert len(after.split()) <= len(before.split())
+
+
+def test_drawing_is_checked_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+
+    with pytest.raises(TimeboundError, match="matplotlib"):
+        plot.check_drawing()
+    done = CliRunner().invoke(app, ["overload", "--seconds", "600", "--plot", "."])
+    assert isinstance(done.exception, TimeboundError)
+
+
 def test_nothing_earns_more_than_the_best(outcome: Outcome) -> None:
     assert 0 < outcome.value <= outcome.value_best * 1.001
     assert outcome.link_used < 1.05
@@ -52,9 +89,10 @@ def test_the_table_shows_each_broker_beside_the_best(outcome: Outcome) -> None:
     text = StringIO()
     Console(file=text, width=110).print(table([outcome]))
 
-    assert "timebound worth" in text.getvalue()
-    assert "best possible" in text.getvalue()
-    assert "Link of 1 Mbit/s" in text.getvalue()
+    printed = text.getvalue()
+    assert all(word in printed for word in ("timebound worth", "best possible", "Link of 1 Mbit/s", "QoS 1"))
+    assert all(name in printed for name in ("alerts", "telemetry", "bulk", "late", "99 %", "account"))
+    assert "…" not in printed
 
 
 def test_values_for_programs_add_up(outcome: Outcome) -> None:

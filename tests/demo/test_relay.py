@@ -207,3 +207,19 @@ def test_a_server_that_is_not_there_closes_the_client() -> None:
 def test_a_rate_of_zero_is_refused() -> None:
     with pytest.raises(ValueError, match="above zero"):
         ShapingRelay(1, 0)
+
+
+def test_a_hidden_buffer_takes_ahead_what_the_link_has_not_sent(server: socket.socket) -> None:
+    port = server.getsockname()[1]
+    with ShapingRelay(port, RATE, hidden_bytes=100_000) as relay:
+        client, accepted = connect(relay, server)
+        with client, accepted:
+            started_s = time.monotonic()
+            accepted.sendall(b"x" * 100_000)  # without the buffer this waits for the link, half a second
+            taken_s = time.monotonic() - started_s
+            client.settimeout(TIMEOUT_S)
+            assert read(client, 100_000) == b"x" * 100_000
+            arrived_s = time.monotonic() - started_s
+
+    assert arrived_s >= 0.45
+    assert taken_s < arrived_s / 2

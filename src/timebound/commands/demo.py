@@ -32,6 +32,13 @@ def overload(
         str, typer.Option(help="Strategies of this broker to run, with commas.", show_default="fifo,worth")
     ] = "",
     seed: Annotated[int, typer.Option(min=0, help="Chooses when messages are published.")] = 1,
+    qos: Annotated[int, typer.Option(min=0, max=1, help="QoS of the messages.")] = 1,
+    buffer: Annotated[
+        str, typer.Option(help="What the link's own buffer holds, in time; the broker cannot see it.")
+    ] = "200ms",
+    relay: Annotated[
+        bool, typer.Option("--relay", help="Use a relay, also where a real interface is possible.")
+    ] = False,
     plot: Annotated[
         Path | None, typer.Option(help="Draw a picture into this folder; needs matplotlib.")
     ] = None,
@@ -40,23 +47,30 @@ def overload(
     """Offer a slow link more than it carries: what arrives in time, and what is it worth?
 
     Alerts, telemetry and bulk go through a real broker to a subscriber behind a slow link, by each
-    strategy in turn, and by Mosquitto where it is installed.
+    strategy in turn, and by Mosquitto where it is installed. The link is a real interface between network
+    namespaces where this machine permits (as root), else a relay.
     """
     from rich.progress import Progress
 
-    from timebound.demo.options import DEFAULT_STRATEGIES, contenders, parse_loads, parse_rate
+    from timebound.demo.options import DEFAULT_STRATEGIES, contenders, parse_buffer, parse_loads, parse_rate
     from timebound.demo.overload import Setting, run
-    from timebound.demo.report import as_values, table, warnings
+    from timebound.demo.plot import check_drawing, draw
+    from timebound.demo.report import as_values, notes, table, warnings
+    from timebound.demo.way import why_no_interface
 
+    if plot is not None:
+        check_drawing()
+    missing = "it was asked for" if relay else why_no_interface()
     try:
-        setting = Setting(parse_rate(rate), seconds, seed)
+        setting = Setting(parse_rate(rate), seconds, seed, qos, parse_buffer(buffer), not missing)
         loads = parse_loads(load)
         brokers, note = contenders(strategies or DEFAULT_STRATEGIES)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     screen = Console(stderr=True, highlight=False)
-    if note:
-        screen.print(f"[yellow]note:[/yellow] {note}")
+    for each in (note, f"the link is a relay, not a real interface: {missing}" if missing else ""):
+        if each:
+            screen.print(f"[yellow]note:[/yellow] {each}")
     outcomes = []
     with Progress(console=screen, transient=True) as progress:
         task = progress.add_task("", total=setting.run_s * len(loads) * len(brokers))
@@ -71,11 +85,9 @@ def overload(
     else:
         paper = Console()
         Console(width=None if paper.is_terminal else FILE_WIDTH).print(table(outcomes))
-        for warning in warnings(outcomes):
+        for warning in [*notes(outcomes), *warnings(outcomes)]:
             screen.print(f"[yellow]note:[/yellow] {warning}")
     if plot is not None:
-        from timebound.demo.plot import draw
-
         screen.print(f"picture: {draw(outcomes, plot)}")
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Final
 
 import timebound
 from timebound.core.scheduling import STRATEGY_NAMES
+from timebound.demo.way import LOOPBACK, Way
 from timebound.errors import TimeboundError
 
 START_S_MAX: Final = 20.0
@@ -27,15 +29,18 @@ _SERVER_FOLDERS: Final = "/usr/sbin:/usr/local/sbin"
 _TIMEBOUND_CONFIG: Final = """\
 sys_interval = "0s"
 [[listeners]]
-host = "127.0.0.1"
+host = "{host}"
 port = {port}
 strategy = "{strategy}"
+allow_anonymous = true
+[metrics]
+port = {metrics_port}
 [log]
 level = "warning"
 """
 # Queues as long as ours: the demo is about order, not about a default limit.
 _MOSQUITTO_CONFIG: Final = """\
-listener {port} 127.0.0.1
+listener {port} {host}
 allow_anonymous true
 persistence false
 set_tcp_nodelay true
@@ -70,9 +75,20 @@ def mosquitto_program() -> str | None:
     return shutil.which(MOSQUITTO, path=f"{os.environ.get('PATH', '')}:{_SERVER_FOLDERS}")
 
 
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What a broker says of its deliveries; copies that are not acknowledged are in neither."""
+
+    in_time: int
+    late: int
+    under_way: int
+
+
 @contextlib.contextmanager
-def running(contender: Contender) -> Iterator[int]:
+def running(contender: Contender, way: Way | None = None) -> Iterator[int]:
     """Start a broker, wait until it listens, give its port, and stop it in the end.
+
+    The port after it, where the broker is ours, is that of its figures (`read_account`).
 
     Raises:
         TimeboundError: it did not start.
@@ -80,15 +96,18 @@ def running(contender: Contender) -> Iterator[int]:
     with tempfile.TemporaryDirectory(prefix="timebound-demo-") as name:
         folder = Path(name)
         folder.chmod(0o755)  # a broker that gives up root still has to read its configuration
-        port = _free_port()
-        command, environment = _command(contender, port, folder)
+        way = way if way is not None else Way(0.0, 0.0)
+        with way.beside_broker():
+            port = _free_ports()
+        command, environment = _command(contender, port, folder, way.listen_host)
+        command = way.command(command)
         log = folder / "log"
         with log.open("wb") as output:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, cwd=folder
             )
         try:
-            _wait_listening(contender, process, port, log)
+            _wait_listening(contender, process, port, log, way)
             yield port
         finally:
             process.terminate()
@@ -99,33 +118,55 @@ def running(contender: Contender) -> Iterator[int]:
                 process.wait(STOP_S_MAX)
 
 
-def _command(contender: Contender, port: int, folder: Path) -> tuple[list[str], dict[str, str]]:
+def read_account(port: int, way: Way) -> Account:
+    """Ask a broker of ours, by the port that `running` gave, what it has delivered so far."""
+    with way.beside_broker():
+        url = f"http://{LOOPBACK}:{port + 1}/metrics"
+        with urllib.request.urlopen(url, timeout=START_S_MAX) as answer:
+            text = answer.read().decode()
+    figures = dict(line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))
+    return Account(
+        int(float(figures['timebound_delivered_total{outcome="in_time"}'])),
+        int(float(figures['timebound_delivered_total{outcome="late"}'])),
+        int(float(figures["timebound_inflight_messages"])),
+    )
+
+
+def _command(contender: Contender, port: int, folder: Path, host: str) -> tuple[list[str], dict[str, str]]:
     config = folder / "broker.conf"
     # The broker runs in a folder of its own, so a relative search path would fail.
     environment = os.environ | {"PYTHONPATH": str(Path(timebound.__file__).parent.parent)}
     if contender.is_ours:
-        text = _TIMEBOUND_CONFIG.format(port=port, strategy=contender.strategy)
+        text = _TIMEBOUND_CONFIG.format(
+            host=host, port=port, metrics_port=port + 1, strategy=contender.strategy
+        )
         config.write_text(text + contender.more_config)
         command = [sys.executable, "-m", "timebound", "serve", "--memory", "--config", str(config)]
         return command, environment
     program = mosquitto_program()
     if program is None:
         raise TimeboundError("mosquitto is not installed (Debian: mosquitto)")
-    config.write_text(_MOSQUITTO_CONFIG.format(port=port))
+    config.write_text(_MOSQUITTO_CONFIG.format(port=port, host=host))
     return [program, "-c", str(config)], environment
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
+def _free_ports() -> int:
+    """The first of two ports side by side that nobody listens on."""
+    while True:
+        with socket.create_server((LOOPBACK, 0)) as server:
+            port: int = server.getsockname()[1]
+            with contextlib.suppress(OSError, OverflowError), socket.create_server((LOOPBACK, port + 1)):
+                return port
 
 
-def _wait_listening(contender: Contender, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _wait_listening(
+    contender: Contender, process: subprocess.Popen[bytes], port: int, log: Path, way: Way
+) -> None:
     end_s = time.monotonic() + START_S_MAX
     while True:
         try:
-            socket.create_connection(("127.0.0.1", port), 1.0).close()
+            with way.beside_broker():
+                socket.create_connection((LOOPBACK, port), 1.0).close()
             return
         except OSError as error:
             if process.poll() is not None or time.monotonic() > end_s:

@@ -7,7 +7,7 @@ from typing import Final
 from timebound.core.scheduling import DEFAULT_SCHEDULING
 from timebound.demo.brokers import MOSQUITTO, Contender, mosquitto_program, ours
 from timebound.errors import UnitError
-from timebound.units import parse_number
+from timebound.units import SECOND, parse_duration, parse_number
 
 # Bytes a second in one unit; longest names first, so that "kbit/s" is not read as "bit/s".
 _RATE_UNITS: Final = (
@@ -22,6 +22,9 @@ RATE_BYTES_PER_S_MIN: Final = 1_000.0
 # One process makes the traffic and judges it: beyond this it, not the link, would be the limit.
 RATE_BYTES_PER_S_MAX: Final = 1_250_000.0
 LOAD_MAX: Final = 10.0
+# A shaper of the kernel needs a little; with more than this no message of the demo is in time.
+BUFFER_S_MIN: Final = 0.02
+BUFFER_S_MAX: Final = 2.0
 
 
 def parse_rate(text: str) -> float:
@@ -54,6 +57,21 @@ def parse_loads(text: str) -> list[float]:
             raise ValueError(f"load {part!r} is not above 0 and at most {LOAD_MAX:g}")
         loads.append(load)
     return loads
+
+
+def parse_buffer(text: str) -> float:
+    """Read `200ms` as seconds: what the buffer of a link holds, in time.
+
+    Raises:
+        ValueError: the text is no duration, or too long for a demo.
+    """
+    try:
+        buffer_s = parse_duration(text) / SECOND
+    except UnitError as error:
+        raise ValueError(f"buffer {text!r} is not a duration; write it like 200ms") from error
+    if not BUFFER_S_MIN <= buffer_s <= BUFFER_S_MAX:
+        raise ValueError(f"buffer {text!r} is out of range ({BUFFER_S_MIN * 1_000:g}ms to {BUFFER_S_MAX:g}s)")
+    return buffer_s
 
 
 def contenders(strategies: str) -> tuple[list[Contender], str]:

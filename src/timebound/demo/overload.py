@@ -1,13 +1,15 @@
 """The overload experiment: more offered than a slow link carries, to a real broker process.
 
-Three publishers send alerts, telemetry and bulk; one subscriber sits behind a relay of a fixed
-rate and says what is worth how much and until when. Every broker is offered the same plan. The
-receiver judges by the time in the payload; both ends share this process and so one clock.
+Three publishers send alerts, telemetry and bulk; one subscriber sits behind a slow link with a buffer of
+its own, a real interface or a relay, and says what is worth how much and until when. Every broker is
+offered the same plan. The receiver judges by the time in the payload; both ends share this process and
+so one clock.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,9 +17,9 @@ from typing import Final
 
 from timebound.client import Client, Subscription
 from timebound.demo.best import Best, best_possible
-from timebound.demo.brokers import Contender, running
-from timebound.demo.relay import ShapingRelay
+from timebound.demo.brokers import Account, Contender, read_account, running
 from timebound.demo.traffic import CLASSES, Traffic, plan
+from timebound.demo.way import LOOPBACK, Way, open_way
 from timebound.units import SECOND, format_duration
 
 # The subscriber keeps all that has come; the queue of the client is only a hand-over.
@@ -36,6 +38,9 @@ class Setting:
     rate_bytes_per_s: float
     seconds: float
     seed: int = 1
+    qos: int = 0
+    buffer_s: float = 0.0  # what the link's own buffer holds, in time
+    wants_interface: bool = False  # a real one, between network namespaces
 
     @property
     def run_s(self) -> float:
@@ -52,7 +57,8 @@ class Outcome:
     started_ns: int
     traffics: list[Traffic]
     best: list[Best]
-    link_used: float  # share of what the link could have carried, bytes of any kind
+    link_used: float  # share of what the link could have carried, by the messages that arrived
+    account: Account | None = None  # what the broker itself says, where it is ours
 
     @property
     def value(self) -> float:
@@ -69,43 +75,64 @@ class Outcome:
 
 def run(contender: Contender, load: float, setting: Setting, progress: Progress) -> Outcome:
     """Run one broker under one load; `progress` is told the seconds that have passed."""
-    with running(contender) as port, ShapingRelay(port, setting.rate_bytes_per_s) as relay:
-        return asyncio.run(_drive(contender, load, setting, port, relay, progress))
+    with (
+        open_way(setting.rate_bytes_per_s, setting.buffer_s, wants_interface=setting.wants_interface) as way,
+        running(contender, way) as port,
+        way.link(port) as address,
+    ):
+        return asyncio.run(_drive(contender, load, setting, way, port, address, progress))
 
 
 async def _drive(
-    contender: Contender, load: float, setting: Setting, port: int, relay: ShapingRelay, progress: Progress
+    contender: Contender,
+    load: float,
+    setting: Setting,
+    way: Way,
+    port: int,
+    address: tuple[str, int],
+    progress: Progress,
 ) -> Outcome:
     traffics = [Traffic(kind) for kind in CLASSES]
     # Aliases would shorten the topics for one broker and not for the other.
-    async with Client(port=relay.port, client_id="subscriber", topic_alias_maximum=0) as subscriber:
-        subscriptions = [await _subscribe(subscriber, traffic) for traffic in traffics]
-        carried_before = relay.bytes_carried
+    subscriber = Client(address[0], address[1], client_id="subscriber", topic_alias_maximum=0)
+    publishers = [Client(LOOPBACK, port, client_id=traffic.kind.name) for traffic in traffics]
+    async with contextlib.AsyncExitStack() as stack:
+        # A socket stays where it was opened.
+        with way.behind_link():
+            await stack.enter_async_context(subscriber)
+        with way.beside_broker():
+            for publisher in publishers:
+                await stack.enter_async_context(publisher)
+        subscriptions = [await _subscribe(subscriber, traffic, setting.qos) for traffic in traffics]
         started_ns = time.monotonic_ns()
         async with asyncio.TaskGroup() as tasks:
             readers = [
                 tasks.create_task(_receive(subscription, traffic), name=f"read {traffic.kind.name}")
                 for subscription, traffic in zip(subscriptions, traffics, strict=True)
             ]
-            for traffic in traffics:
+            for client, traffic in zip(publishers, traffics, strict=True):
                 due_s = plan(traffic.kind, load * setting.rate_bytes_per_s, setting.seconds, setting.seed)
                 tasks.create_task(
-                    _publish(port, traffic, due_s, started_ns), name=f"publish {traffic.kind.name}"
+                    _publish(client, traffic, due_s, started_ns, setting.qos),
+                    name=f"publish {traffic.kind.name}",
                 )
             await _watch(started_ns, setting.run_s, progress)
             until_ns = time.monotonic_ns()
-            carried = relay.bytes_carried - carried_before
+            account = read_account(port, way) if contender.is_ours else None
             for reader in readers:
                 reader.cancel()
     best = best_possible(traffics, setting.rate_bytes_per_s, until_ns)
     could_carry = setting.rate_bytes_per_s * (until_ns - started_ns) / SECOND
-    return Outcome(contender, load, setting, started_ns, traffics, best, carried / could_carry)
+    arrived = sum(len(traffic.delays_ns()) * traffic.kind.frame_bytes for traffic in traffics)
+    return Outcome(contender, load, setting, started_ns, traffics, best, arrived / could_carry, account)
 
 
-async def _subscribe(client: Client, traffic: Traffic) -> Subscription:
+async def _subscribe(client: Client, traffic: Traffic, qos: int) -> Subscription:
     kind = traffic.kind
     deadline = format_duration(kind.deadline_ns) if kind.deadline_ns else None
-    return await client.subscribe(kind.topic, deadline=deadline, price=kind.price, queue_size=_QUEUE_SIZE)
+    return await client.subscribe(
+        kind.topic, qos=qos, deadline=deadline, price=kind.price, queue_size=_QUEUE_SIZE
+    )
 
 
 async def _receive(subscription: Subscription, traffic: Traffic) -> None:
@@ -113,13 +140,12 @@ async def _receive(subscription: Subscription, traffic: Traffic) -> None:
         traffic.arrive(message.payload, time.monotonic_ns())
 
 
-async def _publish(port: int, traffic: Traffic, due_s: list[float], started_ns: int) -> None:
-    async with Client(port=port, client_id=traffic.kind.name) as client:
-        for at_s in due_s:
-            wait_s = at_s - (time.monotonic_ns() - started_ns) / SECOND
-            if wait_s > 0:
-                await asyncio.sleep(wait_s)
-            await client.publish(traffic.kind.topic, traffic.publish(time.monotonic_ns()))
+async def _publish(client: Client, traffic: Traffic, due_s: list[float], started_ns: int, qos: int) -> None:
+    for at_s in due_s:
+        wait_s = at_s - (time.monotonic_ns() - started_ns) / SECOND
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        await client.publish(traffic.kind.topic, traffic.publish(time.monotonic_ns()), qos=qos)
 
 
 async def _watch(started_ns: int, seconds: float, progress: Progress) -> None:

@@ -16,18 +16,25 @@ PICTURE: Final = "overload.png"
 _COLOURS: Final = ("#d95f02", "#7570b3", "#1b9e77", "#e7298a", "#666666", "#a6761d", "#66a61e", "#1f78b4")
 
 
+def check_drawing() -> None:
+    """Raise TimeboundError if pictures cannot be drawn here; ask before a run, not after it."""
+    try:
+        import matplotlib  # noqa: F401  # only whether it is there
+    except ImportError as error:
+        raise TimeboundError(
+            "drawing needs the package matplotlib; install it with: pip install 'timebound[plot]'"
+        ) from error
+
+
 def draw(outcomes: Sequence[Outcome], folder: Path) -> Path:
     """Write the picture; gives its path.
 
     Raises:
         TimeboundError: matplotlib is not installed.
     """
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise TimeboundError(
-            "drawing needs the package matplotlib; install it with: pip install 'timebound[plot]'"
-        ) from error
+    check_drawing()
+    import matplotlib
+
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

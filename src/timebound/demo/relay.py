@@ -8,6 +8,9 @@ What the broker sends is read in small pieces, at the link's rate, through a sma
 so the broker's own socket fills up as it would on such a link, and little is beyond its reach.
 A piece is passed on when a link of this rate would have sent its last bit. Every connection has
 a link of its own. The other direction, from the client to the broker, is not limited.
+
+With `hidden_bytes` the relay takes so much ahead of its link, at once, as proxies, radios and home
+routers do: no socket of the broker shows what lies there.
 """
 
 from __future__ import annotations
@@ -41,12 +44,13 @@ STOP_TIMEOUT_S: Final = 5.0
 class _Flow:
     """One direction of one connection."""
 
-    __slots__ = ("due_s", "is_shaped", "pending", "reader", "writer")
+    __slots__ = ("due_s", "held", "is_shaped", "pending", "reader", "writer")
 
     def __init__(self, reader: socket.socket, writer: socket.socket, *, is_shaped: bool) -> None:
         self.reader = reader
         self.writer = writer
         self.is_shaped = is_shaped
+        self.held = bytearray()  # taken ahead of the link
         self.pending = b""  # on the link until `due_s`
         self.due_s = 0.0
 
@@ -54,11 +58,19 @@ class _Flow:
 class ShapingRelay:
     """Listens on a free port of this machine and relays to another; runs in a thread."""
 
-    def __init__(self, target_port: int, rate_bytes_per_s: float, *, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        target_port: int,
+        rate_bytes_per_s: float,
+        *,
+        host: str = "127.0.0.1",
+        hidden_bytes: int = 0,
+    ) -> None:
         if rate_bytes_per_s <= 0:
             raise ValueError(f"rate_bytes_per_s is {rate_bytes_per_s}; it must be above zero")
         self.rate_bytes_per_s = rate_bytes_per_s  # may be changed at any time
         self.bytes_carried = 0  # towards clients, since the start
+        self.hidden_bytes = hidden_bytes
         self._target = (host, target_port)
         self._listener = socket.create_server((host, 0), backlog=16)
         self.port: Final[int] = self._listener.getsockname()[1]
@@ -98,7 +110,7 @@ class ShapingRelay:
                     if key.fileobj is self._listener:
                         self._accept()
                     elif key.data in self._flows:
-                        self._take(key.data, time.monotonic())
+                        self._read(key.data)
                 now_s = time.monotonic()
                 for flow in list(self._flows):
                     if flow.pending and flow.due_s <= now_s:
@@ -128,29 +140,60 @@ class ShapingRelay:
             self._flows.append(flow)
             self._selector.register(flow.reader, selectors.EVENT_READ, flow)
 
+    def _read(self, flow: _Flow) -> None:
+        """Take what has come: ahead of the link as far as the hidden buffer goes, else a piece for it."""
+        if not flow.is_shaped or not self.hidden_bytes:
+            self._take(flow, time.monotonic())
+            return
+        data = self._receive(flow, self.hidden_bytes - len(flow.held))
+        if not data:
+            return
+        flow.held += data
+        if not flow.pending and flow.held:
+            self._start(flow, time.monotonic())
+        elif len(flow.held) >= self.hidden_bytes:
+            self._selector.unregister(flow.reader)
+
     def _take(self, flow: _Flow, start_s: float) -> bool:
         """Put the next piece on the link, from `start_s` on; False if there is none yet."""
-        rate = self.rate_bytes_per_s
-        size = min(max(int(rate * PIECE_S), PIECE_BYTES_MIN), PIECE_BYTES_MAX)
-        try:
-            piece = flow.reader.recv(size if flow.is_shaped else PIECE_BYTES_MAX)
-        except BlockingIOError:
-            return False
-        except OSError:
-            piece = b""
+        piece = self._receive(flow, self._piece_bytes() if flow.is_shaped else PIECE_BYTES_MAX)
         if not piece:
-            self._end(flow)
             return False
         flow.pending = piece
-        flow.due_s = start_s + len(piece) / rate if flow.is_shaped else start_s
+        flow.due_s = start_s + len(piece) / self.rate_bytes_per_s if flow.is_shaped else start_s
         if flow.reader in self._selector.get_map():
             self._selector.unregister(flow.reader)
         return True
 
+    def _start(self, flow: _Flow, start_s: float) -> None:
+        """Put the next piece of what is held on the link, and read on where there is room again."""
+        size = self._piece_bytes()
+        flow.pending = bytes(flow.held[:size])
+        del flow.held[:size]
+        flow.due_s = start_s + len(flow.pending) / self.rate_bytes_per_s
+        if flow.reader not in self._selector.get_map():
+            self._selector.register(flow.reader, selectors.EVENT_READ, flow)
+
+    def _receive(self, flow: _Flow, size: int) -> bytes:
+        """What has come, at most so much; nothing if nothing has, or the connection has ended."""
+        try:
+            data = flow.reader.recv(min(size, PIECE_BYTES_MAX))
+        except BlockingIOError:
+            return b""
+        except OSError:
+            data = b""
+        if not data:
+            self._end(flow)
+        return data
+
+    def _piece_bytes(self) -> int:
+        return min(max(int(self.rate_bytes_per_s * PIECE_S), PIECE_BYTES_MIN), PIECE_BYTES_MAX)
+
     def _pass_on(self, flow: _Flow) -> None:
         """The piece has arrived; the next one starts at once if it is here, else when it comes."""
         now_s = time.monotonic()
-        next_s = max(flow.due_s, now_s - CATCH_UP_S) if _is_waiting(flow.reader) else None
+        is_waiting = bool(flow.held) or _is_waiting(flow.reader)
+        next_s = max(flow.due_s, now_s - CATCH_UP_S) if is_waiting else None
         try:
             count = flow.writer.send(flow.pending)
         except BlockingIOError:
@@ -166,7 +209,11 @@ class ShapingRelay:
             return
         # What was not here yet has come since, after who knows how long: it starts now.
         start_s = time.monotonic() if next_s is None else next_s
-        if not self._take(flow, start_s) and flow in self._flows:
+        if flow.held:
+            self._start(flow, start_s)
+        elif flow.is_shaped and self.hidden_bytes:
+            return  # it is read as it comes
+        elif not self._take(flow, start_s) and flow in self._flows:
             self._selector.register(flow.reader, selectors.EVENT_READ, flow)
 
     def _end(self, flow: _Flow) -> None:

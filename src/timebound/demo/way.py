@@ -1,0 +1,106 @@
+"""The way between a broker and a slow subscriber: a real interface where this machine permits, else a relay.
+
+Both hide a buffer: what has left the broker's socket waits there first in, first out, as in routers,
+radios and proxies. On an interface the broker runs in a namespace of its own; a thread of this process
+enters one to open a socket there, and the socket stays in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from timebound.demo.interface import FRAME_BYTES, NEAR_ADDRESS, SEGMENT_BYTES, ShapedInterface, why_not
+from timebound.demo.relay import ShapingRelay
+from timebound.errors import TimeboundError
+
+LOOPBACK: Final = "127.0.0.1"
+_NAMESPACES: Final = Path("/run/netns")
+_CLONE_NEWNET: Final = 0x40000000
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How to start the broker, and how publishers and the subscriber reach it."""
+
+    rate_bytes_per_s: float
+    buffer_s: float
+    interface: ShapedInterface | None = field(default=None)
+
+    @property
+    def listen_host(self) -> str:
+        return "0.0.0.0" if self.interface is not None else LOOPBACK  # its namespace has no other neighbour
+
+    def command(self, command: list[str]) -> list[str]:
+        """A command as it is run beside the broker."""
+        return self.interface.near_command(*command) if self.interface is not None else command
+
+    @contextlib.contextmanager
+    def beside_broker(self) -> Iterator[None]:
+        """Open sockets beside the broker meanwhile, at `LOOPBACK`."""
+        with _inside(self.interface.near if self.interface is not None else ""):
+            yield
+
+    @contextlib.contextmanager
+    def behind_link(self) -> Iterator[None]:
+        """Open sockets behind the slow link meanwhile."""
+        with _inside(self.interface.far if self.interface is not None else ""):
+            yield
+
+    @contextlib.contextmanager
+    def link(self, port: int) -> Iterator[tuple[str, int]]:
+        """Give the address at which a broker on this port is reached over the slow link."""
+        if self.interface is not None:
+            yield NEAR_ADDRESS, port
+            return
+        hidden_bytes = int(self.buffer_s * self.rate_bytes_per_s)
+        with ShapingRelay(port, self.rate_bytes_per_s, hidden_bytes=hidden_bytes) as relay:
+            yield LOOPBACK, relay.port
+
+
+@contextlib.contextmanager
+def open_way(rate_bytes_per_s: float, buffer_s: float, *, wants_interface: bool) -> Iterator[Way]:
+    """Make the way, and remove it in the end; the rate counts what TCP carries, in full segments."""
+    if not wants_interface:
+        yield Way(rate_bytes_per_s, buffer_s)
+        return
+    wire_bytes_per_s = rate_bytes_per_s * FRAME_BYTES / SEGMENT_BYTES
+    with ShapedInterface(wire_bytes_per_s, buffer_s) as interface:
+        yield Way(rate_bytes_per_s, buffer_s, interface)
+
+
+def why_no_interface() -> str:
+    """Why the demo cannot have a real interface here; empty if it can."""
+    return why_not()
+
+
+@contextlib.contextmanager
+def _inside(namespace: str) -> Iterator[None]:
+    """Have this thread in a network namespace; nothing if it has no name."""
+    if not namespace:
+        yield
+        return
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    try:
+        there = os.open(_NAMESPACES / namespace, os.O_RDONLY)
+        try:
+            _enter(there)
+        finally:
+            os.close(there)
+        try:
+            yield
+        finally:
+            _enter(home)
+    finally:
+        os.close(home)
+
+
+def _enter(descriptor: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(descriptor, _CLONE_NEWNET):
+        raise TimeboundError(f"cannot enter a network namespace: {os.strerror(ctypes.get_errno())}")
