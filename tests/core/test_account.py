@@ -59,6 +59,15 @@ class TestAmounts:
         assert (account.in_time, account.late) == (0, 1)
         assert (account.earned_micro, account.paid_micro) == (0, 300_000)
 
+    def test_what_is_acknowledged_counts_by_its_acknowledgement(self) -> None:
+        account = Account()
+
+        for qos, known_ms in ((1, 100), (1, 101), (2, 101)):
+            copy = delivery_of(wants(100), qos=qos, sent_ns=MILLISECOND)
+            account.delivered("s", copy, known_ms * MILLISECOND)
+
+        assert (account.in_time, account.late) == (1, 2)
+
     def test_each_subscription_of_a_copy_has_its_own_limit(self) -> None:
         account = Account()
         copy = delivery_of(wants(50, 1.0, 0.5), wants(200, 2.0), wants(0, 4.0), sent_ns=100 * MILLISECOND)

@@ -113,6 +113,22 @@ class Backlog:
         """Whether it had to lately: more of these are offered than the link carries."""
         return now_ns < self._until_ns
 
+    def _check(self) -> None:
+        """Assert that the list and its sum fit."""
+        size = 0.0
+        previous: Entry | None = None
+        entry = self.head
+        assert entry is not None, "an empty backlog is kept"
+        while entry is not None:
+            assert entry.backlog is self, "an entry does not know its backlog"
+            assert entry.kind_previous is previous, "a backlog is torn"
+            size += entry.size
+            previous = entry
+            entry = entry.kind_next
+        assert previous is self.tail, "a backlog has lost its end"
+        assert size == self.size, "the bytes of a backlog are off"
+        assert 0.0 <= self.part <= 1.0, "a part of the link is out of range"
+
 
 def kind_of(entry: Entry) -> int:
     """The kind of an entry with a time limit: its lane, its time and its worth per byte, roughly."""

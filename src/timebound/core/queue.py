@@ -553,6 +553,8 @@ class LinkQueue:
                 follower = entry.flow_next
                 assert follower is None or follower.sequence > entry.sequence, "a flow is out of order"
                 entry = follower
+        for backlog in self._backlogs.values():
+            backlog._check()
         if self._single is None:
             assert chained == sum(entry.flow is not None for entry in waiting), "an entry left its flow"
 

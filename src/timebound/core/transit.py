@@ -7,8 +7,8 @@ may be on the way at once (`has_room`): what the receiver has acknowledged withi
 answer takes, and a little more. So the buffers stay nearly empty, and what waits does so where it can
 still be chosen or dropped.
 
-The window works like that of a transport protocol: it grows with what is acknowledged as long as answers
-are quick, and falls to what was acknowledged lately when they are slow. It counts bursts of answers as
+The window works like that of a transport protocol: it grows with what is acknowledged until answers are
+slow, and follows what was acknowledged lately from then on. It counts bursts of answers as
 they come, so a receiver that answers in batches is not held back. Where answers stop, it does not count.
 """
 
@@ -65,6 +65,7 @@ class Transit:
         "_deviation_ns",
         "_estimator",
         "_given",
+        "_has_slowed",
         "_is_draining",
         "_is_full",
         "_is_silent",
@@ -83,6 +84,7 @@ class Transit:
         self._answered_bytes = 0
         self._answered_ns = 0
         self._window_bytes = float(START_BYTES)
+        self._has_slowed = False  # answers have been slow: how much is right is known
         self._is_full = False  # the window kept something back since the last answer
         self._is_draining = False  # nothing is sent until all is answered, to see the quickest answer
         self._is_silent = False
@@ -135,11 +137,11 @@ class Transit:
             self._is_draining = False
         limit_ns = self.base_ns() + TARGET_NS
         self._count_recent(new_bytes, limit_ns, now_ns)
+        best = GAIN * max(self._best_bytes, self._best_before_bytes)
         if took_ns > limit_ns:
-            best = GAIN * max(self._best_bytes, self._best_before_bytes)
-            if best < self._window_bytes:
-                self._window_bytes = best
-        elif self._is_full:
+            self._has_slowed = True
+            self._window_bytes = min(self._window_bytes, best)
+        elif self._is_full and (not self._has_slowed or self._window_bytes < best):
             self._window_bytes += new_bytes
         self._is_full = False
 

@@ -18,15 +18,15 @@ from typing import Final
 from timebound.client import Client, Subscription
 from timebound.demo.best import Best, best_possible
 from timebound.demo.brokers import Account, Contender, read_account, running
-from timebound.demo.traffic import CLASSES, Traffic, plan
+from timebound.demo.traffic import CLASSES, Traffic, TrafficClass, plan
 from timebound.demo.way import LOOPBACK, Way, open_way
 from timebound.units import SECOND, format_duration
 
 # The subscriber keeps all that has come; the queue of the client is only a hand-over.
 _QUEUE_SIZE: Final = 100_000
 _TICK_S: Final = 0.1
-# After the last message the link is watched for as long as one can still be in time.
-AFTER_S: Final = max(kind.deadline_ns for kind in CLASSES) / SECOND
+# After the last message the link is watched for as long as one can still be in time, and no longer than this.
+AFTER_S_MAX: Final = 2.0
 
 Progress = Callable[[float], None]
 
@@ -41,10 +41,11 @@ class Setting:
     qos: int = 0
     buffer_s: float = 0.0  # what the link's own buffer holds, in time
     wants_interface: bool = False  # a real one, between network namespaces
+    classes: tuple[TrafficClass, ...] = CLASSES
 
     @property
     def run_s(self) -> float:
-        return self.seconds + AFTER_S
+        return self.seconds + min(max(kind.deadline_ns for kind in self.classes) / SECOND, AFTER_S_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ async def _drive(
     address: tuple[str, int],
     progress: Progress,
 ) -> Outcome:
-    traffics = [Traffic(kind) for kind in CLASSES]
+    traffics = [Traffic(kind) for kind in setting.classes]
     # Aliases would shorten the topics for one broker and not for the other.
     subscriber = Client(address[0], address[1], client_id="subscriber", topic_alias_maximum=0)
     publishers = [Client(LOOPBACK, port, client_id=traffic.kind.name) for traffic in traffics]

@@ -74,6 +74,27 @@ def test_choice_is_the_one_of_the_naive_scan(name: str, seed: int, steps: int, p
         queue._check()
 
 
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), steps=st.integers(1, 120), pace_ms=st.sampled_from([1, 20, 400]))
+def test_choice_on_a_congested_link_is_the_one_of_the_naive_scan(seed: int, steps: int, pace_ms: int) -> None:
+    source = random.Random(seed)
+    queue = queue_of("worth", wants_fresh=True)
+    audiences = [naive.random_audience(source) for _ in range(5)]
+    now_ns = 10**15
+    for _ in range(steps):
+        now_ns += source.randint(0, pace_ms * MS)
+        for _ in range(source.choice((0, 1, 1, 3, 12))):
+            queue.push(naive.random_entry(source, audiences, now_ns), now_ns)
+        if now_ns >= queue._congested_until_ns:
+            queue._set_congested(False, now_ns)  # as `pop` would, before it chooses
+        expected = naive.choice(queue, now_ns)
+
+        chosen = queue.pop(now_ns)
+
+        assert agrees(queue, chosen, expected, now_ns)
+        queue._check()
+
+
 @every_strategy
 def test_choice_is_exact_in_a_long_queue_that_drains(name: str) -> None:
     source = random.Random(3)

@@ -1,0 +1,170 @@
+"""What acknowledgements teach: how much may be on the way, how fast it is, how long it takes."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+
+from timebound.core.transit import BASE_ROUNDS, START_BYTES, TARGET_NS, Transit
+from timebound.units import MILLISECOND, SECOND
+
+SIZE = 500
+BACK_NS = 5 * MILLISECOND
+
+
+class Way:
+    """A receiver behind a buffer without end and a link; answers come in batches if asked for."""
+
+    def __init__(self, rate_bytes_per_s: float, *, back_ns: int = BACK_NS, batch_ns: int = 0) -> None:
+        self.transit = Transit()
+        self.rate = rate_bytes_per_s
+        self.back_ns = back_ns
+        self.batch_ns = batch_ns
+        self.now_ns = SECOND
+        self.free_ns = self.now_ns
+        self.packet_id = 0
+        self.answers: deque[tuple[int, int]] = deque()
+        self.on_the_way_max = 0
+
+    def run(self, seconds: float) -> int:
+        """Send as much as may be; the bytes that were acknowledged."""
+        end_ns = self.now_ns + int(seconds * SECOND)
+        answered = 0
+        while self.now_ns < end_ns:
+            while self.transit.room_bytes(SIZE) > 0 and len(self.answers) < 60_000:
+                self.send()
+            self.on_the_way_max = max(self.on_the_way_max, len(self.answers) * SIZE)
+            self.now_ns, packet_id = self.answers.popleft()
+            self.transit.answer(packet_id, self.now_ns)
+            answered += SIZE
+        return answered
+
+    def allowed_bytes(self) -> float:
+        """What may be on the way: half as much again as in the quickest answer and the target, two messages."""
+        quickest_ns = self.back_ns + SIZE / self.rate * SECOND
+        return 1.5 * self.rate * (quickest_ns + TARGET_NS) / SECOND + 2 * SIZE
+
+    def send(self) -> None:
+        self.packet_id += 1
+        self.free_ns = max(self.free_ns, self.now_ns) + int(SIZE / self.rate * SECOND)
+        answer_ns = self.free_ns + self.back_ns
+        if self.batch_ns:
+            answer_ns = -(-answer_ns // self.batch_ns) * self.batch_ns
+        self.transit.give(self.packet_id, SIZE, self.now_ns, self.now_ns)
+        self.answers.append((answer_ns, self.packet_id))
+
+
+@pytest.mark.parametrize("rate", [32_000.0, 125_000.0, 1_250_000.0])
+def test_the_way_is_kept_busy_and_its_buffer_short(rate: float) -> None:
+    way = Way(rate)
+    way.run(2.0)
+    way.on_the_way_max = 0
+
+    answered = way.run(10.0)
+
+    assert answered >= 0.97 * 10.0 * rate
+    assert way.on_the_way_max <= way.allowed_bytes()
+
+
+def test_a_long_way_is_used_fully() -> None:
+    way = Way(1_250_000.0, back_ns=300 * MILLISECOND)
+    way.run(4.0)
+
+    assert way.run(10.0) >= 0.9 * 10.0 * 1_250_000
+
+
+def test_a_receiver_that_answers_in_batches_is_not_held_back() -> None:
+    way = Way(125_000.0, batch_ns=500 * MILLISECOND)
+    way.run(6.0)
+
+    assert way.run(10.0) >= 0.9 * 10.0 * 125_000
+
+
+@pytest.mark.parametrize("factor", [0.25, 4.0])
+def test_a_rate_that_changes_is_followed(factor: float) -> None:
+    way = Way(125_000.0)
+    way.run(5.0)
+
+    way.rate *= factor
+    way.run(3.0)
+    way.on_the_way_max = 0
+    answered = way.run(5.0)
+
+    assert answered >= 0.95 * 5.0 * way.rate
+    assert way.on_the_way_max <= way.allowed_bytes()
+
+
+def test_what_waits_on_the_way_does_not_pass_for_its_length() -> None:
+    way = Way(125_000.0)
+
+    way.run(4.0 * BASE_ROUNDS)
+
+    assert way.transit.base_ns() <= BACK_NS + 10 * MILLISECOND
+
+
+def test_the_speed_of_a_busy_way_is_measured() -> None:
+    way = Way(125_000.0)
+    way.run(2.0)
+
+    delay = way.transit.take_delay()
+
+    assert delay is not None
+    assert 1_024 / delay.mean_s_per_kb == pytest.approx(125_000.0, rel=0.05)
+    assert way.transit.take_delay() is None
+
+
+def test_a_way_that_is_hardly_used_shows_no_speed() -> None:
+    transit = Transit()
+    for packet_id in range(1, 100):
+        transit.give(packet_id, SIZE, packet_id * SECOND, packet_id * SECOND)
+        transit.answer(packet_id, packet_id * SECOND + BACK_NS)
+
+    assert transit.take_delay() is None
+    assert transit.delay_ns() <= BACK_NS
+
+
+def test_the_delay_is_what_the_link_does_not_explain() -> None:
+    transit = Transit()
+    for packet_id in range(1, 200):
+        now_ns = packet_id * 10 * MILLISECOND
+        # Twenty milliseconds in the socket, a hundred behind it.
+        transit.give(packet_id, SIZE, now_ns, now_ns + 20 * MILLISECOND)
+        if packet_id > 12:
+            transit.answer(packet_id - 12, now_ns)
+
+    assert transit.delay_ns() == pytest.approx(100 * MILLISECOND, rel=0.1)
+
+
+def test_a_receiver_that_does_not_answer_holds_nothing_back() -> None:
+    transit = Transit()
+    packet_id = 0
+    while transit.has_room():
+        packet_id += 1
+        transit.give(packet_id, SIZE, SECOND, SECOND)
+    assert packet_id * SIZE == pytest.approx(START_BYTES, rel=0.05)
+
+    transit.watch(SECOND + SECOND // 2)
+    assert not transit.has_room()
+    transit.watch(3 * SECOND)
+
+    assert transit.has_room()
+    assert transit.delay_ns() == 0
+
+
+def test_what_needs_no_answer_is_not_waited_for() -> None:
+    transit = Transit()
+    for _ in range(1_000):
+        transit.give(0, SIZE, SECOND, SECOND)
+
+    assert transit.has_room()
+
+
+def test_a_delivery_that_was_not_sent_is_forgotten() -> None:
+    transit = Transit()
+    transit.give(1, 10 * START_BYTES, SECOND, SECOND)
+    assert not transit.has_room()
+
+    transit.forget(1)
+
+    assert transit.has_room()

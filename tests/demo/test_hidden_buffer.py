@@ -1,0 +1,72 @@
+"""A real broker process before a relay that hides a buffer: the receiver's clock decides.
+
+The same cases as in virtual time (`tests/core/test_fresh.py`), with sockets, and so on a machine that may be
+busy: a stall makes messages late and nothing makes them early, so the best of some attempts counts.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from timebound.demo.best import best_possible
+from timebound.demo.brokers import ours
+from timebound.demo.overload import Outcome, Setting, run
+from timebound.demo.traffic import TrafficClass
+from timebound.units import MILLISECOND, SECOND
+
+RATE = 125_000.0
+SECONDS = 4.0
+ATTEMPTS = 3
+CLASSES = (
+    TrafficClass("alerts", 200, 500 * MILLISECOND, 10.0, 0.03),
+    TrafficClass("telemetry", 400, 2 * SECOND, 1.0, 0.57),
+    TrafficClass("bulk", 1_200, 8 * SECOND, 1.0, 0.40),
+)
+
+
+def run_case(hidden_bytes: int, qos: int, load: float, seconds: float) -> Outcome:
+    setting = Setting(RATE, seconds, qos=qos, buffer_s=hidden_bytes / RATE, classes=CLASSES)
+    return run(ours("worth"), load, setting, lambda _: None)
+
+
+def faults_of(outcome: Outcome) -> list[str]:
+    """What is wrong with a run; nothing if all is well."""
+    alerts, telemetry, _ = outcome.traffics
+    late = sum(traffic.late() for traffic in outcome.traffics)
+    arrived = late + sum(traffic.in_time() for traffic in outcome.traffics)
+    # What could be sent while all this was offered, and what was: the end of a run is not its middle.
+    end_ns = telemetry.fates[-1].published_ns
+    possible = best_possible(outcome.traffics, RATE, end_ns)[1].messages
+    came = sum(telemetry.is_in_time(fate) and fate.arrived_ns <= end_ns for fate in telemetry.fates)
+    found = []
+    if alerts.in_time() < 0.99 * len(alerts.fates):
+        found.append(f"alerts in time: {alerts.in_time()} of {len(alerts.fates)}")
+    if came < 0.8 * possible:
+        found.append(f"telemetry in time: {came}, possible {possible:.0f}")
+    if late >= 0.03 * arrived:
+        found.append(f"late: {late} of {arrived}")
+    account = outcome.account
+    if outcome.setting.qos and (account is None or account.in_time > arrived - late):
+        found.append(f"the account has {account}, the receiver {arrived - late} in time")
+    return found
+
+
+def check(hidden_bytes: int, qos: int, load: float, seconds: float) -> None:
+    for _ in range(ATTEMPTS):
+        faults = faults_of(run_case(hidden_bytes, qos, load, seconds))
+        if not faults:
+            return
+    raise AssertionError("; ".join(faults))
+
+
+@pytest.mark.parametrize(("hidden_bytes", "qos"), [(20_000, 0), (100_000, 1)])
+def test_what_crosses_an_overloaded_link_is_in_time(hidden_bytes: int, qos: int) -> None:
+    check(hidden_bytes, qos, 3.0, SECONDS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("load", [1.5, 2.0, 3.0, 5.0])
+@pytest.mark.parametrize(("hidden_bytes", "qos"), [(0, 0), (20_000, 0), (0, 1), (20_000, 1), (100_000, 1)])
+def test_what_crosses_is_in_time_at_every_load(hidden_bytes: int, qos: int, load: float) -> None:
+    check(hidden_bytes, qos, load, 12.0)
