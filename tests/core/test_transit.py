@@ -41,7 +41,7 @@ class Way:
         return answered
 
     def allowed_bytes(self) -> float:
-        """What may be on the way: half as much again as in the quickest answer and the target, two messages."""
+        """Half as much again as the way carries in the quickest answer and the target, and two messages."""
         quickest_ns = self.back_ns + SIZE / self.rate * SECOND
         return 1.5 * self.rate * (quickest_ns + TARGET_NS) / SECOND + 2 * SIZE
 
