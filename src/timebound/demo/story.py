@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from timebound.demo.brokers import ours
-from timebound.demo.overload import AFTER_S, Outcome, Setting, run
+from timebound.demo.overload import AFTER_S_MAX, Outcome, Setting, run
 from timebound.errors import TimeboundError
 
 # Every step has a limit: the longest is Spark's, on a busy machine.
@@ -42,7 +42,7 @@ class Drained(Setting):
     def run_s(self) -> float:
         # What is offered beyond the link's rate, if nothing of it is dropped.
         backlog_s = max(self.load - 1.0, 0.0) * self.seconds
-        return self.seconds + AFTER_S + backlog_s * _DRAIN_FACTOR + _DRAIN_S_MIN
+        return self.seconds + AFTER_S_MAX + backlog_s * _DRAIN_FACTOR + _DRAIN_S_MIN
 
 
 def overload(folder: Path, strategy: str, setting: Drained, progress: Callable[[float], None]) -> Outcome:
