@@ -238,8 +238,7 @@ class Storage:
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
-            plan.execute(connection)
-            self._commits.execute(connection)
+            plan.execute(connection, self._commits.next())
             connection.execute("COMMIT")
         except BaseException:
             # SQLite rolls back by itself on some errors, a full disk among them.

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Final
 
 from timebound.errors import StorageError
+from timebound.node.storage_plan import COMMITS
 from timebound.node.storage_schema import BUSY_S_MAX, DATABASE_NAME, IDENTITY, new_identity
 
 log = logging.getLogger(__name__)
 
 COMMITS_NAME: Final = "timebound.commits"
-COMMITS: Final = "commits"
 _FORM: Final = "timebound-commits-1"
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")  # Linux; elsewhere no start is known from another
 _BYTES_MAX: Final = 256
@@ -51,7 +51,7 @@ class Known:
 
 
 class Commits:
-    """The count of commits of an open database; `execute` belongs to a transaction, `settle` follows it."""
+    """The count of commits of an open database: each transaction writes `next`, and `settle` follows it."""
 
     def __init__(self, descriptor: int, known: Known) -> None:
         self._descriptor = descriptor
@@ -75,7 +75,7 @@ class Commits:
             # This commit forces those of an earlier run without `fsync` to the device as well.
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(_PUT, (IDENTITY, opened.identity))
-            made.execute(connection)
+            connection.execute(_PUT, (COMMITS, made.next()))
             connection.execute("COMMIT")
             os.ftruncate(descriptor, len(opened.encode()))
             made.settle()
@@ -84,9 +84,9 @@ class Commits:
             raise
         return made
 
-    def execute(self, connection: sqlite3.Connection) -> None:
-        """Count the transaction that is open."""
-        connection.execute(_PUT, (COMMITS, self._known.commits + 1))
+    def next(self) -> int:
+        """The number that the next transaction has to write into the table `counter`."""
+        return self._known.commits + 1
 
     def settle(self) -> None:
         """Note that the transaction is committed. A failure is logged: the file then stays behind."""

@@ -43,6 +43,9 @@ ROWS_MAX: Final = 128  # rows in one statement; a power of two, see _chunks
 SHARED_STATEMENT_BYTES_MAX: Final = 4096
 SEQUENCE_MAX: Final = "sequence_max"  # the counter that outlives the messages it counted
 OFFSET_PREFIX: Final = "journal "  # of counters with offsets, by journal
+COMMITS: Final = "commits"  # the counter by which a loss is noticed, see storage_commits
+_PUT_COUNTER: Final = "INSERT OR REPLACE INTO counter (name, value) VALUES (?, ?)"
+_PUT_COUNTERS: Final = _PUT_COUNTER + ", (?, ?)"
 
 Row = tuple[object, ...]
 # What happens to the rows of one table, or of one client in it: put, or drop where None.
@@ -163,8 +166,8 @@ class WritePlan:
             or any(any(clients.values()) for clients in self._nested.values())
         )
 
-    def execute(self, connection: sqlite3.Connection) -> None:
-        """Write all changes, inside a transaction of the caller."""
+    def execute(self, connection: sqlite3.Connection, commit: int) -> None:
+        """Write all changes and the number of the commit, inside a transaction of the caller."""
         clients = list(self._dropped_sessions)
         for table in (SESSION, SUBSCRIPTION, DELIVERY, INBOUND):
             _delete(connection, table.name, "client_id", clients)
@@ -179,14 +182,19 @@ class WritePlan:
                     _delete(connection, table.name, table.key, drops, client_id=client_id)
                 rows += [row for row in changes.values() if row is not None]
             _insert(connection, table, rows)
-        self.execute_mark(connection)
+        if self._is_mark_moved():
+            counters = (SEQUENCE_MAX, self._message_mark, COMMITS, commit)
+            connection.execute(_PUT_COUNTERS, counters)
+        else:
+            connection.execute(_PUT_COUNTER, (COMMITS, commit))
 
     def execute_mark(self, connection: sqlite3.Connection) -> None:
-        if self._message_mark > self._marks.message_on_disk:
-            connection.execute(
-                "INSERT OR REPLACE INTO counter (name, value) VALUES (?, ?)",
-                (SEQUENCE_MAX, self._message_mark),
-            )
+        """Write the mark alone; no commit is counted, as no row depends on it."""
+        if self._is_mark_moved():
+            connection.execute(_PUT_COUNTER, (SEQUENCE_MAX, self._message_mark))
+
+    def _is_mark_moved(self) -> bool:
+        return self._message_mark > self._marks.message_on_disk
 
     def settle(self, *, written: bool) -> None:
         """Move the marks, once the changes are committed or there were none to write."""
