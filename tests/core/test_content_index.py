@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 
@@ -280,3 +281,18 @@ def test_sorted_thresholds_survive_splitting_and_emptying_chunks() -> None:
     found = index.match(Attributes((("v", "2500"),), b""))
 
     assert found == [number for number in order[4000:] if number <= 2500]
+
+
+def test_what_is_removed_needs_no_cycle_collector() -> None:
+    index = ContentIndex()
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(100):
+            index.insert(number, parse(f"a = {number} AND (b > 1 OR t LIKE '%x%') AND s CONTAINS 'abc'"))
+        for number in range(100):
+            index.remove(number)
+
+        assert gc.collect() < 10
+    finally:
+        gc.enable()

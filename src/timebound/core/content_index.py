@@ -92,6 +92,9 @@ class ContentIndex:
                 tables = self._attributes[filing.table.owner]
                 tables.filings -= 1
                 self._drop_unused(tables)
+        # They point at each other: left so, they and their conditions would wait for the cycle collector,
+        # which takes tens of milliseconds once there are many.
+        entry.filings = ()
 
     def has(self, key: object) -> bool:
         return key in self._entries
