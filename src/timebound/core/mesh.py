@@ -10,11 +10,11 @@ How a message finds its way is one of three routings, which `mesh_routes.py` exp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import cast
 
 from timebound.core.delay import LinkDelay
 from timebound.core.mesh_account import MeshAccount
-from timebound.core.mesh_message import Copy, MeshMessage, MessageKey, Offer, Waiting
+from timebound.core.mesh_message import Copy, MeshMessage, Offer, Seen, Waiting
 from timebound.core.mesh_neighbour import Neighbour
 from timebound.core.mesh_options import LATE, MATCH, THRIFT_MOST, LocalDelivery, MeshOptions, Send
 from timebound.core.mesh_pressure import EXHAUSTED, ROOM, Parking
@@ -29,9 +29,6 @@ from timebound.core.strategy.base import Strategy, stake
 from timebound.core.strategy.entry import NEVER_NS, QUEUED, Entry
 from timebound.core.strategy.fixed import Fixed
 from timebound.records import Reason
-
-# How many messages a broker remembers to tell a second copy from the first.
-SEEN_MAX: Final = 65_536
 
 
 class MeshBroker:
@@ -71,7 +68,7 @@ class MeshBroker:
         self.neighbours = self.router.neighbours
         self._sends: list[Send] = []
         self._deliveries: list[LocalDelivery] = []
-        self._seen: dict[MessageKey, None] = {}
+        self._seen = Seen()
         self.parking = Parking(options.grace_ns, options.messages_max, options.bytes_max)
         self._levels: dict[str, int] = {}
         self._is_stale = False  # levels have changed since
@@ -514,15 +511,10 @@ class MeshBroker:
         return lost
 
     def _is_duplicate(self, copy: Copy) -> bool:
-        seen = self._seen
-        key = copy.what.key()
-        if key in seen:
+        is_new = self._seen.add(copy.what.key())
+        if not is_new:
             self.account.duplicates += 1
-            return True
-        if len(seen) >= SEEN_MAX:
-            del seen[next(iter(seen))]
-        seen[key] = None
-        return False
+        return not is_new
 
 
 def _has_time(message: Message, groups: list[HomeGroup]) -> bool:

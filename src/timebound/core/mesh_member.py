@@ -14,11 +14,11 @@ from __future__ import annotations
 from typing import Final
 
 from timebound.core.delay import LinkDelay
-from timebound.core.mesh import SEEN_MAX, MeshBroker
+from timebound.core.mesh import MeshBroker
 from timebound.core.mesh_account import MeshAccount
 from timebound.core.mesh_control import Announcement, Replica
 from timebound.core.mesh_interest import Interest, WatchedIndex
-from timebound.core.mesh_message import Copy, MeshMessage, MessageKey
+from timebound.core.mesh_message import Copy, MeshMessage, Seen
 from timebound.core.mesh_options import MeshOptions, Send
 from timebound.core.mesh_pressure import EXHAUSTED, ROOM
 from timebound.core.mesh_table import MeshSubscription, SubscriptionTable
@@ -79,7 +79,7 @@ class Member:
         self.pressed: list[str] = []  # homes of the last message published to which all ways are full
         self._interest = Interest(index, name)
         self._news: list[News] = []
-        self._seen: dict[MessageKey, None] = {}  # what was for this broker's clients
+        self._seen = Seen()  # what was for this broker's clients
         self._size_max = NEVER_NS
         self._announced_ns: dict[str, int] = {}  # by neighbour
         self._measured: dict[str, LinkDelay] = {}  # by neighbour, not yet announced
@@ -192,7 +192,7 @@ class Member:
         targets = copy.targets
         assert targets is not None, "a copy between members names the homes it is for"
         is_for_here = self.name in targets
-        if is_for_here and self._is_known(copy.what.key()):
+        if is_for_here and not self._seen.add(copy.what.key()):
             self.account.duplicates += 1
             is_for_here = False
         if is_for_here and len(targets) == 1:
@@ -200,15 +200,6 @@ class Member:
         elif targets != {self.name}:
             self.broker.receive(Copy(copy.what, copy.via, copy.hops, targets - {self.name}), now_ns)
         return is_for_here
-
-    def _is_known(self, key: MessageKey) -> bool:
-        seen = self._seen
-        if key in seen:
-            return True
-        if len(seen) >= SEEN_MAX:
-            del seen[next(iter(seen))]
-        seen[key] = None
-        return False
 
     def link_free(self, name: str, now_ns: int) -> None:
         """A link can take the next copy."""

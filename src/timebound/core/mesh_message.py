@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from timebound.core.mesh_table import HomeGroup, SubscriptionTable
 from timebound.core.message import Message
 from timebound.core.strategy.entry import Entry
 
 MessageKey = tuple[str, int, int]  # origin, when that started, its count since
+
+# How many messages a broker remembers, at least, to tell a second copy from the first.
+SEEN_MAX: Final = 65_536
+
+
+class Seen:
+    """The last SEEN_MAX messages or some more, up to twice as many.
+
+    Two sets that take turns: taking the oldest key out of one dict for each new one was quadratic,
+    since the search for it begins at the place of the first key ever put in.
+    """
+
+    __slots__ = ("_before", "_latest")
+
+    def __init__(self) -> None:
+        self._latest: set[MessageKey] = set()
+        self._before: set[MessageKey] = set()
+
+    def add(self, key: MessageKey) -> bool:
+        """Remember a message; False if it is known already."""
+        if key in self._latest or key in self._before:
+            return False
+        if len(self._latest) >= SEEN_MAX:
+            self._before = self._latest
+            self._latest = set()
+        self._latest.add(key)
+        return True
 
 
 class MeshMessage:
