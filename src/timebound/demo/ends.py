@@ -131,7 +131,8 @@ def publish(settings: dict[str, Any]) -> None:
         for number, at_s in enumerate(plan(kind, settings["bytes_per_s"], seconds, settings["seed"]))
     )
     held: list[tuple[int, int, int]] = []
-    threading.Thread(target=_watch, args=(settings["watched"], held), daemon=True).start()
+    if settings["watched"]:
+        threading.Thread(target=_watch, args=(settings["watched"], held), daemon=True).start()
     published: Arrivals = []
     started_ns = time.monotonic_ns()
     for at_s, name, number, kind in due:

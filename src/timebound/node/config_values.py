@@ -162,7 +162,10 @@ class ListenerConfig:
     untimed_share_percent: int = untimed_share_setting()
     shares: tuple[str, ...] = shares_setting()
     link_bytes_per_second: int = setting(
-        "size", 0, "the speed of links that is known beforehand; 0: they are measured from the start"
+        "size",
+        0,
+        "the speed of links where it is known: sessions with time limits are never sent more; "
+        "0: it is measured",
     )
     epsilon: float = epsilon_setting(
         EPSILON, "what is all but hopeless should not take a link's time from others"
