@@ -216,8 +216,7 @@ class Link:
     It drives a meter as a connection does, in virtual time.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, rate: float, way_ns: int = 0) -> None:
-        monkeypatch.setattr(tcp_info, "read", lambda _: self.reading())
+    def __init__(self, rate: float, way_ns: int = 0) -> None:
         self.rate = rate
         self.way_ns = way_ns
         self.way_min_ns = way_ns
@@ -239,6 +238,9 @@ class Link:
             rtt_min_ns=self.way_min_ns,
         )
 
+    def ask(self, wanted: int) -> int:
+        return self.meter.judge(self.reading(), 0, wanted, self.now_ns)
+
     def held(self) -> int:
         return sum(count for _, count in self.on_way)
 
@@ -255,7 +257,7 @@ class Link:
         while self.now_ns < end_ns:
             backlog += excess * self.rate * (self.now_ns - last_ns) / SECOND
             last_ns = self.now_ns
-            allowed = min(self.meter.allow(int(backlog), self.now_ns), int(backlog))
+            allowed = min(self.ask(int(backlog)), int(backlog))
             self.meter.take_delay()
             if allowed:
                 self._write(allowed)
@@ -277,10 +279,8 @@ class Link:
 
 @pytest.mark.parametrize("rate", [32_000.0, 125_000.0, 1_250_000.0, 12_500_000.0])
 @pytest.mark.parametrize("way_ms", [0, 20, 100])
-def test_a_full_link_is_used_and_little_waits_on_it(
-    monkeypatch: pytest.MonkeyPatch, rate: float, way_ms: int
-) -> None:
-    link = Link(monkeypatch, rate, way_ms * MILLISECOND)
+def test_a_full_link_is_used_and_little_waits_on_it(rate: float, way_ms: int) -> None:
+    link = Link(rate, way_ms * MILLISECOND)
     link.run(3.0)
 
     used = link.run(5.0) / rate
@@ -291,20 +291,16 @@ def test_a_full_link_is_used_and_little_waits_on_it(
     assert queue_s < 0.03 + 0.2 * way_ms / 1_000 + 3 * SEGMENT_BYTES / rate
 
 
-def test_a_link_that_is_busy_when_it_is_first_looked_at_is_measured_from_then_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    link = Link(monkeypatch, 125_000.0)
+def test_a_link_that_is_busy_when_it_is_first_looked_at_is_measured_from_then_on() -> None:
+    link = Link(125_000.0)
     link._write(10_000)
 
     assert link.run(3.0) > 0.95 * link.rate
 
 
 @pytest.mark.parametrize("way_ms", [0, 20, 100])
-def test_a_link_that_becomes_slower_or_faster_is_followed(
-    monkeypatch: pytest.MonkeyPatch, way_ms: int
-) -> None:
-    link = Link(monkeypatch, 1_250_000.0, way_ms * MILLISECOND)
+def test_a_link_that_becomes_slower_or_faster_is_followed(way_ms: int) -> None:
+    link = Link(1_250_000.0, way_ms * MILLISECOND)
     link.run(3.0)
 
     link.rate = 312_500.0
@@ -317,8 +313,8 @@ def test_a_link_that_becomes_slower_or_faster_is_followed(
     assert link.run(1.0) > 0.95 * link.rate
 
 
-def test_a_way_that_becomes_longer_is_not_taken_for_a_slower_link(monkeypatch: pytest.MonkeyPatch) -> None:
-    link = Link(monkeypatch, 1_250_000.0, 10 * MILLISECOND)
+def test_a_way_that_becomes_longer_is_not_taken_for_a_slower_link() -> None:
+    link = Link(1_250_000.0, 10 * MILLISECOND)
     link.run(3.0)
 
     link.way_ns = 100 * MILLISECOND
@@ -328,15 +324,15 @@ def test_a_way_that_becomes_longer_is_not_taken_for_a_slower_link(monkeypatch: p
     assert link.queue_s() < 0.1
 
 
-def test_a_pause_to_time_the_way_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    link = Link(monkeypatch, 125_000.0, 40 * MILLISECOND)
+def test_a_pause_to_time_the_way_costs_little() -> None:
+    link = Link(125_000.0, 40 * MILLISECOND)
     link.run(3.0)
 
     assert link.run(60.0) > 0.97 * link.rate
 
 
-def test_a_rate_that_is_set_is_kept_on_a_faster_link(monkeypatch: pytest.MonkeyPatch) -> None:
-    link = Link(monkeypatch, 12_500_000.0)
+def test_a_rate_that_is_set_is_kept_on_a_faster_link() -> None:
+    link = Link(12_500_000.0)
     link.meter = LinkMeter(FakeTransport(), link_of_rate(50_000.0), 50_000.0)
     link.run(1.0)
 
@@ -344,10 +340,8 @@ def test_a_rate_that_is_set_is_kept_on_a_faster_link(monkeypatch: pytest.MonkeyP
     assert link.meter.budget() <= SEGMENT_BYTES
 
 
-def test_nothing_is_written_to_a_link_that_stands_still_and_it_is_seldom_asked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    link = Link(monkeypatch, 125_000.0)
+def test_nothing_is_written_to_a_link_that_stands_still_and_it_is_seldom_asked() -> None:
+    link = Link(125_000.0)
     link.run(1.0)
     link.way_ns = 3_600 * SECOND
     link.run(0.5)
@@ -357,7 +351,7 @@ def test_nothing_is_written_to_a_link_that_stands_still_and_it_is_seldom_asked(
     end_ns = link.now_ns + SECOND
     while link.now_ns < end_ns:
         looks += 1
-        assert link.meter.allow(10_000, link.now_ns) == 0
+        assert link.ask(10_000) == 0
         link.now_ns = link.meter.wake_ns
 
     assert link.written == before

@@ -90,11 +90,15 @@ class LinkMeter:
 
     def allow(self, wanted: int, now_ns: int) -> int:
         """Look at the link: bytes that may be written now, of those that wait; 0: not before `wake_ns`."""
-        reading = tcp_info.read(self._socket)
+        buffered = int(self._transport.get_write_buffer_size())
+        return self.judge(tcp_info.read(self._socket), buffered, wanted, now_ns)
+
+    def judge(self, reading: TcpReading | None, buffered: int, wanted: int, now_ns: int) -> int:
+        """Learn from a reading, and answer as `allow` does; `buffered` is what the transport holds."""
         pacing = self._pacing
         if reading is not None:
             self._learn(reading, now_ns)
-        allowed = pacing.allow(reading, int(self._transport.get_write_buffer_size()), wanted, now_ns)
+        allowed = pacing.allow(reading, buffered, wanted, now_ns)
         if not allowed:
             self._full_bytes += FULL_STEP * (pacing.waiting - self._full_bytes)
         return allowed
