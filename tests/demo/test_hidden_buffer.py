@@ -1,7 +1,8 @@
 """A real broker process before a relay that hides a buffer: the receiver's clock decides.
 
 The same cases as in virtual time (`tests/core/test_fresh.py`), with sockets, and so on a machine that may be
-busy: a stall makes messages late and nothing makes them early, so the best of some attempts counts.
+busy. A stall makes messages late that no broker could have saved, so a run in which the publishers came to
+their turn late does not count, and a case without any other is skipped.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import pytest
 from timebound.demo.best import best_possible
 from timebound.demo.brokers import ours
 from timebound.demo.overload import Outcome, Setting, run
-from timebound.demo.traffic import TrafficClass
+from timebound.demo.traffic import TrafficClass, plan
 from timebound.units import MILLISECOND, SECOND
 
 RATE = 125_000.0
 SECONDS = 4.0
 ATTEMPTS = 3
+STALL_S_MAX = 0.05
 CLASSES = (
     TrafficClass("alerts", 200, 500 * MILLISECOND, 10.0, 0.03),
     TrafficClass("telemetry", 400, 2 * SECOND, 1.0, 0.57),
@@ -51,12 +53,27 @@ def faults_of(outcome: Outcome) -> list[str]:
     return found
 
 
+def stall_s(outcome: Outcome) -> float:
+    """How late a publisher came to its turn at worst: so long the machine did something else."""
+    worst_s = 0.0
+    for traffic in outcome.traffics:
+        setting = outcome.setting
+        due_s = plan(traffic.kind, outcome.load * setting.rate_bytes_per_s, setting.seconds, setting.seed)
+        for fate, at_s in zip(traffic.fates, due_s, strict=False):
+            worst_s = max(worst_s, (fate.published_ns - outcome.started_ns) / SECOND - at_s)
+    return worst_s
+
+
 def check(hidden_bytes: int, qos: int, load: float, seconds: float) -> None:
+    stalls_s = []
     for _ in range(ATTEMPTS):
-        faults = faults_of(run_case(hidden_bytes, qos, load, seconds))
+        outcome = run_case(hidden_bytes, qos, load, seconds)
+        faults = faults_of(outcome)
         if not faults:
             return
-    raise AssertionError("; ".join(faults))
+        stalls_s.append(stall_s(outcome))
+        assert stalls_s[-1] > STALL_S_MAX, "; ".join(faults)
+    pytest.skip(f"this machine stood still for {min(stalls_s):.2f} s and more in each of {ATTEMPTS} runs")
 
 
 @pytest.mark.parametrize(("hidden_bytes", "qos"), [(20_000, 0), (100_000, 1)])

@@ -142,11 +142,16 @@ async def _receive(subscription: Subscription, traffic: Traffic) -> None:
 
 
 async def _publish(client: Client, traffic: Traffic, due_s: list[float], started_ns: int, qos: int) -> None:
-    for at_s in due_s:
-        wait_s = at_s - (time.monotonic_ns() - started_ns) / SECOND
-        if wait_s > 0:
-            await asyncio.sleep(wait_s)
-        await client.publish(traffic.kind.topic, traffic.publish(time.monotonic_ns()), qos=qos)
+    async with asyncio.TaskGroup() as tasks:
+        for at_s in due_s:
+            wait_s = at_s - (time.monotonic_ns() - started_ns) / SECOND
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+            # Publishers keep to their plan, and do not wait for the broker's answers.
+            tasks.create_task(
+                client.publish(traffic.kind.topic, traffic.publish(time.monotonic_ns()), qos=qos),
+                name=f"publish {traffic.kind.name}",
+            )
 
 
 async def _watch(started_ns: int, seconds: float, progress: Progress) -> None:
