@@ -96,7 +96,7 @@ def test_only_completed_correlations_are_numbered() -> None:
 def test_ticks_and_alarms_earn_and_cost_nothing() -> None:
     scene = Scene()
     scene.broker.account.is_tracing = True
-    scene.subscribe("a", ("watchdog", "2s"), ("every", "3s"), ("price", "7"), ("deadline", "1s"))
+    scene.subscribe("a", ("watchdog", "2s"), ("every", "3s"), ("price", "7"), ("deadline", "10s"))
     published = scene.publish("a")
     notices = scene.wait(6)
 

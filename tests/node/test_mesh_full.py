@@ -6,6 +6,7 @@ import pytest
 from tests.node.mesh_doubles import SECOND, Call, VirtualNodes
 from tests.node.test_mesh import LATENCY_NS, run, subscribe
 
+from timebound.core.broker import TAKEN
 from timebound.core.mesh_options import LATE, TREE, MeshOptions
 from timebound.core.message import Message
 from timebound.core.session import Session
@@ -49,7 +50,7 @@ class Line:
             self._packet_id += 1
             message = Message("t/x", b"x" * 89, qos, False, now_ns, "p", timeout_ns=timeout_ns)
             message.promised_ns = promised_ns
-            assert node.broker.publish(self.publisher, message, self._packet_id, now_ns) == ""
+            assert node.broker.publish(self.publisher, message, self._packet_id, now_ns) == TAKEN
         node.clock.schedule()
         run(self.nodes, 100_000_000)
 
