@@ -2,7 +2,7 @@
 
 The same cases as in virtual time (`tests/core/test_fresh.py`), with sockets, and so on a machine that may be
 busy. A stall makes messages late that no broker could have saved, so a run in which the publishers came to
-their turn late does not count, and a case without any other is skipped.
+their turn late or the link had nothing to send does not count, and a case without any other is skipped.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ RATE = 125_000.0
 SECONDS = 4.0
 ATTEMPTS = 3
 STALL_S_MAX = 0.05
+LINK_USED_MIN = 0.93
 CLASSES = (
     TrafficClass("alerts", 200, 500 * MILLISECOND, 10.0, 0.03),
     TrafficClass("telemetry", 400, 2 * SECOND, 1.0, 0.57),
@@ -32,24 +33,28 @@ def run_case(hidden_bytes: int, qos: int, load: float, seconds: float) -> Outcom
 
 
 def faults_of(outcome: Outcome) -> list[str]:
-    """What is wrong with a run; nothing if all is well."""
+    """What is wrong with a run while all this was offered, not after; nothing if all is well."""
     alerts, telemetry, _ = outcome.traffics
-    late = sum(traffic.late() for traffic in outcome.traffics)
-    arrived = late + sum(traffic.in_time() for traffic in outcome.traffics)
-    # What could be sent while all this was offered, and what was: the end of a run is not its middle.
     end_ns = telemetry.fates[-1].published_ns
     possible = best_possible(outcome.traffics, RATE, end_ns)[1].messages
-    came = sum(telemetry.is_in_time(fate) and fate.arrived_ns <= end_ns for fate in telemetry.fates)
+    crossed = [
+        (traffic, fate)
+        for traffic in outcome.traffics
+        for fate in traffic.fates
+        if 0 < fate.arrived_ns <= end_ns
+    ]
+    late = sum(not traffic.is_in_time(fate) for traffic, fate in crossed)
+    came = sum(traffic is telemetry and traffic.is_in_time(fate) for traffic, fate in crossed)
     found = []
     if alerts.in_time() < 0.99 * len(alerts.fates):
         found.append(f"alerts in time: {alerts.in_time()} of {len(alerts.fates)}")
     if came < 0.8 * possible:
         found.append(f"telemetry in time: {came}, possible {possible:.0f}")
-    if late >= 0.03 * arrived:
-        found.append(f"late: {late} of {arrived}")
-    account = outcome.account
-    if outcome.setting.qos and (account is None or account.in_time > arrived - late):
-        found.append(f"the account has {account}, the receiver {arrived - late} in time")
+    if late >= 0.03 * len(crossed):
+        found.append(f"late: {late} of {len(crossed)}")
+    in_time = sum(traffic.in_time() for traffic in outcome.traffics)
+    if outcome.setting.qos and (outcome.account is None or outcome.account.in_time > in_time):
+        found.append(f"the account has {outcome.account}, the receiver {in_time} in time")
     return found
 
 
@@ -65,15 +70,14 @@ def stall_s(outcome: Outcome) -> float:
 
 
 def check(hidden_bytes: int, qos: int, load: float, seconds: float) -> None:
-    stalls_s = []
     for _ in range(ATTEMPTS):
         outcome = run_case(hidden_bytes, qos, load, seconds)
         faults = faults_of(outcome)
         if not faults:
             return
-        stalls_s.append(stall_s(outcome))
-        assert stalls_s[-1] > STALL_S_MAX, "; ".join(faults)
-    pytest.skip(f"this machine stood still for {min(stalls_s):.2f} s and more in each of {ATTEMPTS} runs")
+        has_kept_up = stall_s(outcome) <= STALL_S_MAX and outcome.link_used >= LINK_USED_MIN
+        assert not has_kept_up, "; ".join(faults)
+    pytest.skip(f"this machine was too busy in each of {ATTEMPTS} runs: {'; '.join(faults)}")
 
 
 @pytest.mark.parametrize(("hidden_bytes", "qos"), [(20_000, 0), (100_000, 1)])
