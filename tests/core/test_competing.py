@@ -9,7 +9,7 @@ from timebound.core.delay import link_of_rate
 from timebound.core.limits import BrokerLimits
 from timebound.core.message import Delivery, Message
 from timebound.core.scheduling import Scheduling
-from timebound.core.session import PUBACK, Session
+from timebound.core.session import PUBACK, PUBCOMP, PUBREC, Session
 from timebound.core.subscription import Subscription
 from timebound.records import Reason
 from timebound.units import MILLISECOND, SECOND
@@ -323,3 +323,57 @@ def test_a_notice_of_what_was_missed_has_no_deadline_and_earns_nothing() -> None
     [told] = link.flush(1_000_000)
     assert b'"reason": "hopeless"' in told or b'"reason": "timed_out"' in told
     assert link.node.broker.account.earned_micro == 0
+
+
+def test_no_more_is_on_the_way_than_answers_allow() -> None:
+    node = Node(durable=False)
+    publisher, receiver = node.connect("publisher"), node.connect("receiver")
+    node.broker.subscribe(receiver.session, subscription(deadline_ns=SECOND), node.now_ns)
+    node.settle()
+    for _ in range(100):
+        node.publish(publisher, "t", b"x" * 992, 1)
+
+    node.settle()  # would not end if the session stayed ready with nothing to write
+    first = receiver.publishes()
+    for packet in first:
+        node.acknowledge(receiver, PUBACK, packet.packet_id)
+    node.settle()
+
+    assert 16 <= len(first) <= 17
+    assert len(receiver.publishes()) == pytest.approx(3 * len(first), abs=2)
+    node.check()
+
+
+def test_a_receiver_without_answers_is_served_again_after_a_while() -> None:
+    node = Node(durable=False)
+    publisher, receiver = node.connect("publisher"), node.connect("receiver")
+    node.broker.subscribe(receiver.session, subscription(deadline_ns=60 * SECOND), node.now_ns)
+    node.settle()
+    for _ in range(40):
+        node.publish(publisher, "t", b"x" * 992, 1)
+    node.settle()
+    assert len(receiver.publishes()) < 40
+
+    node.advance(2.0)
+    node.broker.expire(node.now_ns)
+    node.settle()
+
+    assert len(receiver.publishes()) == 40
+
+
+def test_qos_2_counts_when_it_has_arrived() -> None:
+    node = Node(durable=False)
+    publisher, receiver = node.connect("publisher"), node.connect("receiver")
+    node.broker.subscribe(receiver.session, subscription(deadline_ns=SECOND), node.now_ns)
+    node.publish(publisher, "t", b"x", 2)
+    node.settle()
+    packet = receiver.publishes()[0]
+
+    node.advance(0.5)
+    node.acknowledge(receiver, PUBREC, packet.packet_id)
+    counted = (node.broker.account.in_time, node.broker.account.late)
+    node.advance(5.0)
+    node.acknowledge(receiver, PUBCOMP, packet.packet_id)
+
+    assert counted == (1, 0)
+    assert (node.broker.account.in_time, node.broker.account.late) == (1, 0)

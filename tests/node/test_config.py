@@ -27,6 +27,7 @@ from timebound.node.config import (
 from timebound.node.config_reader import key_text
 from timebound.node.config_values import KIBIBYTE, TABLES, UNLIMITED, Setting, format_size, settings_of
 from timebound.node.passwords import PasswordFile
+from timebound.node.scheduling_config import scheduling_of
 from timebound.units import SECOND, format_duration
 
 ROOT = Path(__file__).parents[2]
@@ -834,3 +835,9 @@ def test_the_rules_shown_in_the_reference_do_what_it_says() -> None:
     assert in_order.may_subscribe("", "c", "public/+")
     assert in_order.may_publish("bob", "d1", "devices/bob/d1/temp")
     assert not in_order.may_publish("bob", "d1", "devices/ann/d1/temp")
+
+
+def test_a_margin_reaches_the_queues_of_its_listener() -> None:
+    config = parse_config("[[listeners]]\nmargin = '150ms'\n[[listeners]]\nport = 1884\n", PATH)
+
+    assert [scheduling_of(one).margin_ns for one in config.listeners] == [150_000_000, 0]

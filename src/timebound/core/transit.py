@@ -85,7 +85,7 @@ class Transit:
         self._answered_ns = 0
         self._window_bytes = float(START_BYTES)
         self._has_slowed = False  # answers have been slow: how much is right is known
-        self._is_full = False  # the window kept something back since the last answer
+        self._is_full = False  # the window keeps something back
         self._is_draining = False  # nothing is sent until all is answered, to see the quickest answer
         self._is_silent = False
         self._mean_ns = -1.0  # of what an answer takes longer than the link alone explains
@@ -143,7 +143,6 @@ class Transit:
             self._window_bytes = min(self._window_bytes, best)
         elif self._is_full and (not self._has_slowed or self._window_bytes < best):
             self._window_bytes += new_bytes
-        self._is_full = False
 
     def has_room(self) -> bool:
         """Whether more may be on the way than is."""
@@ -158,12 +157,14 @@ class Transit:
         """How much of `bytes_max` may be given now; at least one byte, which is one message, if any."""
         if not self.has_room():
             return 0
-        if not self._sent or self._is_silent:
-            return bytes_max
-        room = int(self._window_bytes) - (self._sent_bytes - self._answered_bytes)
+        if self._is_silent or (self._sent_bytes and not self._answered_ns):
+            return bytes_max  # nothing it was sent so far needed an answer, or it gives none
+        on_the_way = self._sent_bytes - self._answered_bytes if self._sent else 0
+        room = int(self._window_bytes) - on_the_way
         if room < bytes_max:
             self._is_full = True
             return max(room, 1)
+        self._is_full = False
         return bytes_max
 
     def watch(self, now_ns: int) -> None:
