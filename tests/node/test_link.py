@@ -15,12 +15,14 @@ import pytest
 
 from timebound.client import Client
 from timebound.core.broker import Broker
-from timebound.core.delay import link_of_rate
+from timebound.core.delay import LinkDelay, link_of_rate
+from timebound.core.mesh_message import Copy
 from timebound.core.message import Message
 from timebound.demo.relay import ShapingRelay
 from timebound.node import tcp_info
 from timebound.node.config import load_config
 from timebound.node.link import LinkMeter
+from timebound.node.neighbour_link import NeighbourLink
 from timebound.node.pacing import SEGMENT_BYTES, START_SEGMENTS
 from timebound.node.server import Server
 from timebound.node.tcp_info import TcpReading
@@ -356,3 +358,58 @@ def test_nothing_is_written_to_a_link_that_stands_still_and_it_is_seldom_asked()
 
     assert link.written == before
     assert looks <= 30
+
+
+class Neighbourhood:
+    """The two sides of a link between brokers: remembers what was written, and who was told what."""
+
+    def __init__(self) -> None:
+        self.written = 0
+        self.told: list[str] = []
+
+    def write(self, data: bytes) -> None:
+        self.written += len(data)
+
+    def close(self, reason_code: int, reason: str) -> None:
+        self.told.append("close")
+
+    def on_ready(self, link: NeighbourLink, now_ns: int) -> None:
+        self.told.append("ready")
+
+    def on_copy(self, link: NeighbourLink, copy: Copy, now_ns: int) -> None:
+        self.told.append("copy")
+
+    def on_news(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
+        self.told.append("news")
+
+    def on_waits(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
+        self.told.append("waits")
+
+    def on_room(self, link: NeighbourLink, now_ns: int) -> None:
+        self.told.append("room")
+
+    def on_later(self, link: NeighbourLink) -> None:
+        self.told.append("later")
+
+    def on_measured(self, link: NeighbourLink, delay: LinkDelay, now_ns: int) -> None:
+        self.told.append("measured")
+
+
+def test_a_neighbour_that_reads_again_while_enough_is_on_the_way_is_asked_later() -> None:
+    around = Neighbourhood()
+    transport = FakeTransport()
+    link = NeighbourLink("b", around, around, link_of_rate(125_000.0), is_paced=False, transport=transport)
+    now_ns = SECOND
+
+    assert link.has_room(now_ns)
+    transport.buffered = 10_000
+    link.paused()
+    now_ns += MILLISECOND
+    link.resumed(now_ns)
+    later_ns = link.next_room_ns()
+    transport.buffered = 0
+    link.paused()
+    link.resumed(later_ns)
+
+    assert now_ns < later_ns <= now_ns + 50 * MILLISECOND
+    assert around.told == ["later", "room"]

@@ -191,6 +191,9 @@ class Mesh:
         self.member.link_free(link.name, now_ns)
         self._clock.schedule()
 
+    def on_later(self, link: NeighbourLink) -> None:
+        self._await_room(link)
+
     def on_measured(self, link: NeighbourLink, delay: LinkDelay, now_ns: int) -> None:
         self.member.measured(link.name, delay, now_ns)
 
@@ -280,12 +283,13 @@ class Mesh:
     def _await_room(self, link: NeighbourLink) -> None:
         """Come back when the link may have room, if that depends on the time; else it says so itself."""
         when_ns = link.next_room_ns()
-        if when_ns:
+        if when_ns and link.name not in self._timers:
             self._timers[link.name] = self._clock.call_at_ns(when_ns, lambda: self._on_time(link))
 
     def _on_time(self, link: NeighbourLink) -> None:
         if self.links.get(link.name) is not link:
             return
+        self._timers.pop(link.name, None)
         try:
             self._use_time(link)
         except Exception as error:
@@ -302,7 +306,7 @@ class Mesh:
                 self._clock.schedule()
             if not self.member.broker.neighbours[link.name].is_busy:
                 link.rest()
-        else:
+        elif now_ns < link.next_room_ns():
             self._await_room(link)  # less was acknowledged than it should have been by now
 
     def _tell_news(self) -> None:

@@ -53,6 +53,9 @@ class Receiver(Protocol):
 
     def on_room(self, link: NeighbourLink, now_ns: int) -> None: ...
 
+    def on_later(self, link: NeighbourLink) -> None:
+        """Ask for room again at `next_room_ns`."""
+
     def on_measured(self, link: NeighbourLink, delay: LinkDelay, now_ns: int) -> None: ...
 
 
@@ -157,6 +160,13 @@ class NeighbourLink:
         """When to ask for room again; 0 if that does not depend on the time."""
         return self.busy_until_ns
 
+    def _offer_room(self, now_ns: int) -> None:
+        """Say that there may be room again, at once or at some time."""
+        if self.has_room(now_ns):
+            self._receiver.on_room(self, now_ns)
+        elif self.busy_until_ns > now_ns:
+            self._receiver.on_later(self)
+
     def _look(self, meter: LinkMeter, now_ns: int) -> None:
         """Ask how much may be written, unless it is too early for that."""
         if self.busy_until_ns > now_ns:
@@ -214,8 +224,7 @@ class NeighbourLink:
     def resumed(self, now_ns: int) -> None:
         """The transport has room again."""
         self._is_paused = False
-        if self.has_room(now_ns):
-            self._receiver.on_room(self, now_ns)
+        self._offer_room(now_ns)
 
     def unconfirmed(self) -> list[Copy]:
         """Copies that were sent and may not have arrived, oldest first."""
@@ -257,8 +266,8 @@ class NeighbourLink:
         finally:
             if answers:
                 self._carrier.write(b"".join(answers))
-        if not had_room and self.has_room(now_ns):
-            self._receiver.on_room(self, now_ns)
+        if not had_room:
+            self._offer_room(now_ns)
 
     def _on_publish(self, packet: Publish, now_ns: int, answers: list[bytes]) -> None:
         wants_answer = packet.qos == 1  # a copy takes on the QoS of its message when it is read
