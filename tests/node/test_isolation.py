@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.peer import join, props
 from timebound.core.account import Account
 from timebound.core.broker import Broker
 from timebound.core.content_index import ContentIndex
+from timebound.core.delay import LinkDelay
 from timebound.core.distribution import Distribution
 from timebound.core.durability import Durability
 from timebound.core.index import SubscriptionIndex
@@ -41,6 +43,7 @@ from timebound.node.connection import Connection
 from timebound.node.driver import FAULTS_LOGGED_MAX
 from timebound.node.flows import Flows
 from timebound.node.input import Input
+from timebound.node.link import LinkMeter
 from timebound.node.outgoing import Outgoing
 from timebound.node.publisher import Arrival
 from timebound.units import SECOND
@@ -514,3 +517,47 @@ def test_clients_with_a_deadline_that_vanish_are_not_noticed(
             if number % 10 == 0:
                 pair()
         writer.expect_silence()
+
+
+class ClosedTransport(RecordingTransport):
+    """A transport whose socket is closed, as it is for a moment before the connection hears of it."""
+
+    def get_extra_info(self, name: str) -> object:
+        if name != "socket":
+            return super().get_extra_info(name)
+        closed = socket.socket()
+        closed.close()
+        return closed
+
+
+async def test_socket_that_is_closed_can_still_be_asked() -> None:
+    meter = LinkMeter(ClosedTransport(), LinkDelay(0.1, 0.0))
+
+    meter.written(0)
+    meter.paused(SECOND)
+
+    assert meter.resumed(2 * SECOND) is None
+    assert meter.ahead_ns() == 0
+
+
+async def test_nothing_counts_as_sent_to_a_client_that_has_vanished(build: Build) -> None:
+    house = build(Limits())
+    house.driver._loop = DirectLoop()
+    subscribe = Subscribe(1, [SubscribeEntry("a")], terms(("deadline", "5s")))
+    leaving, transport = house.open(Connect("leaving"), subscribe)
+    house.driver.turn()
+    written = len(transport.written)
+    # What it has said still waits to be taken in, so its session stays until then.
+    house.driver._is_scheduled = True
+    house.send(leaving, make_publish("b", b""))
+    leaving.connection_lost(None)
+    now_ns = house.driver.now_ns()
+    house.broker.route(Message("a", b"x", 0, False, now_ns), now_ns)
+
+    leaving.flush()
+    assert house.broker.account.in_time == 0
+    house.driver.turn()
+
+    assert len(transport.written) == written
+    assert house.broker.account.dropped["disconnected"] == 1
+    assert house.broker.counters.faults == 0

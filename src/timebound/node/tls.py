@@ -155,9 +155,9 @@ class TlsAdapter:
         if not self._is_open or self._is_failed:
             return
         try:
-            view = memoryview(data)
-            while len(view) > 0:
-                view = view[self._tls.write(view) :]
+            written = self._tls.write(data)
+            while written < len(data):
+                written += self._tls.write(data[written:])
         except ssl.SSLError as error:
             self._fail(error)
             return
