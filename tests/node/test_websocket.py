@@ -366,7 +366,9 @@ def resident_bytes(broker: BrokerProcess) -> int:
     ],
 )
 @pytest.mark.parametrize(
-    "behind", [b"abc", b"\x89\x80\0\0\0\0", b"\x88\x80\0\0\0\0", b"\xff" * 300, PING * 40]
+    "behind",
+    [b"abc", EMPTY_PING, b"\x88\x80\0\0\0\0", b"\xff" * 300, PING * 40],
+    ids=["text", "ping", "close", "noise", "pings"],
 )
 def test_request_with_bytes_behind_it_gets_an_http_answer(
     web: BrokerProcess, head: bytes, status: bytes, behind: bytes

@@ -642,7 +642,8 @@ class Limits:
     connect_timeout_s: float = setting(
         "duration",
         10.0,
-        "from accepting to CONNECT; slow links need seconds, idle sockets must not collect",
+        "from accepting to CONNECT, TLS and WebSocket handshake included; "
+        "slow links need seconds, idle sockets must not collect",
         minimum=1,
     )
     session_expiry_max_s: int = setting(
