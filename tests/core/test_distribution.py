@@ -1,9 +1,10 @@
-"""What members of a shared subscription leave behind goes to another member (MQTT 5, 4.8.2)."""
+"""What members of a shared subscription leave behind goes to another member (MQTT 5, 4.8.2), and drops."""
 
 from __future__ import annotations
 
 import pytest
 
+from timebound.core.distribution import MISSED_MAX
 from timebound.core.predicate import parse
 from timebound.core.session import PUBACK, PUBREC, PUBREL
 from timebound.core.subscription import Subscription
@@ -191,3 +192,18 @@ def test_unsubscribing_alone_leaves_what_was_not_sent_owed() -> None:
 
     assert node.broker.account.in_time == 2
     assert_account_is_even(node)
+
+
+def test_drops_that_nobody_watches_leave_no_routes_behind() -> None:
+    node = Node(durable=False)
+    publisher, absent = node.connect("publisher"), node.connect("absent")
+    node.subscribe(absent, "#", 0)
+    node.disconnect(absent)
+
+    for number in range(2_000):
+        node.publish(publisher, f"t/{number}")
+
+    # As many wait for the end of the turn at most; their messages would stay as long.
+    assert len(node.broker.account.missed) <= MISSED_MAX + 1
+    node.broker.expire(node.now_ns)
+    assert not [topic for topic in node.broker._index._routes if topic.startswith("$")]

@@ -387,9 +387,13 @@ class Distribution:
     def tell_missed(self, now_ns: int) -> None:
         """Send the notices that were asked for about pairs that were not delivered."""
         missed = self._outbound.account.missed
+        if not missed:
+            return
         self._outbound.account.missed = []
         if not self.is_telling:
             return
+        # Asked first: a route for the drops of each topic would be made in the moment memory is short.
+        is_watched = self._index.has_below(NOTICE_PREFIX[:-1])
         for miss in missed:
             topic = miss.message.topic
             if topic.startswith(NOTICE_PREFIX):
@@ -403,7 +407,7 @@ class Distribution:
                 # On terms of its own: it has no deadline to miss again, and earns nothing.
                 terms = Subscription(miss.client_id, MISSED_PREFIX + "#")
                 self._outbound.offer(session, notice, 0, False, (), terms, NO_OTHERS, now_ns)
-            if self._index.match(DROPS_PREFIX + topic).has_any():
+            if is_watched and self._index.match(DROPS_PREFIX + topic).has_any():
                 self.route(_notice(DROPS_PREFIX, miss, now_ns), now_ns)
 
 

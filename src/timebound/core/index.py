@@ -218,6 +218,10 @@ class SubscriptionIndex:
         leaf = node.rest if plain_filter.endswith("#") else node.leaf
         return None if leaf is None else leaf.groups.get(group_name)
 
+    def has_below(self, level: str) -> bool:
+        """Whether any filter begins with this level, which for one that begins with `$` no wildcard matches."""
+        return level in self._root.children
+
     def match(self, topic: str) -> Route:
         """The route of a topic, from the cache or found now."""
         route = self._routes.get(topic)
