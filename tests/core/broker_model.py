@@ -47,6 +47,8 @@ class Copy:
     state: str = QUEUED
     packet_id: int = 0
     arrivals: int = 0  # how often the receiving application got it
+    message: Message | None = None
+    group: str = ""  # the shared filter that it came by
 
     def is_expired(self, now_ns: int) -> bool:
         return 0 < self.expires_ns <= now_ns
@@ -96,6 +98,7 @@ class BrokerModel:
         self.wills: dict[str, PendingWill] = {}
         self.matched = 0
         self.choose = choose
+        self.orphans: list[Copy] = []  # of members of groups that left
 
     # Sessions.
 
@@ -107,6 +110,7 @@ class BrokerModel:
         old = self.sessions.get(client_id)
         if old is not None and old.is_connected:
             due += self._lose(old, True, now_ns)
+            self.pass_on()
             self.publish_wills(due, now_ns)
             due = []
             old = self.sessions.get(client_id)
@@ -123,6 +127,7 @@ class BrokerModel:
         if will is not None:
             self.wills[client_id] = PendingWill(will, session.promise)
         self._resume(session, now_ns)
+        self.pass_on()
         self.publish_wills(due, now_ns)
         return old is not None
 
@@ -142,13 +147,15 @@ class BrokerModel:
         session = self.sessions[client_id]
         if expiry_s is not None:
             session.expiry_s = expiry_s
-        self.publish_wills(self._lose(session, keep_will, now_ns), now_ns)
+        due = self._lose(session, keep_will, now_ns)
+        self.pass_on()
+        self.publish_wills(due, now_ns)
 
     def _lose(self, session: ModelSession, keep_will: bool, now_ns: int) -> list[Will]:
         session.is_connected = False
         for copy in session.in_state(QUEUED):
             if copy.qos == 0:
-                copy.state = GONE
+                self._give_up(copy)
         pending = self.wills.get(session.client_id)
         due: list[Will] = []
         if pending is not None:
@@ -171,10 +178,37 @@ class BrokerModel:
         del self.sessions[session.client_id]
         if session.is_durable:
             self.generations[session.client_id] = session.generation + 1
+        started = [copy for copy in session.in_state(STARTED) if copy.qos == 1]
+        for copy in sorted(started, key=sequence_of) + sorted(session.in_state(QUEUED), key=sequence_of):
+            self._give_up(copy)
         for copy in session.copies.values():
             copy.state = GONE
         pending = self.wills.pop(session.client_id, None)
         return [pending.will] if pending is not None else []
+
+    def _give_up(self, copy: Copy) -> None:
+        copy.state = GONE
+        if copy.group:
+            self.orphans.append(copy)
+
+    def pass_on(self) -> None:
+        """What a member of a group left behind goes to another, if there is one (4.8.2)."""
+        orphans, self.orphans = self.orphans, []
+        for copy in orphans:
+            if candidates := self._members(copy.group):
+                assert copy.message is not None
+                self.matched -= 1
+                # Until it is stored again, a crash brings back the old one.
+                self._share(candidates, copy.message, Promise())
+
+    def _members(self, group: str) -> list[Subscription]:
+        entries = [session.subscriptions.get(group) for session in self.sessions.values()]
+        return [entry[0] for entry in entries if entry is not None]
+
+    def _share(self, candidates: list[Subscription], message: Message, promise: Promise) -> None:
+        chosen = self.choose(self._able(candidates, message), message)
+        retain = message.retain and chosen.retain_as_published
+        self._offer(self.sessions[chosen.client_id], message, [chosen], retain, promise)
 
     # Time.
 
@@ -197,6 +231,7 @@ class BrokerModel:
             session = self.sessions.get(name)
             if session is not None and 0 < session.expires_ns <= now_ns:
                 due += self._end(session)
+        self.pass_on()
         self.publish_wills(due, now_ns)
 
     def publish_wills(self, wills: list[Will], now_ns: int) -> None:
@@ -237,7 +272,12 @@ class BrokerModel:
     def unsubscribe(self, client_id: str, topic_filter: str, promise: Promise) -> bool:
         session = self.sessions[client_id]
         session.removed[topic_filter] = promise
-        return session.subscriptions.pop(topic_filter, None) is not None
+        existed = session.subscriptions.pop(topic_filter, None) is not None
+        if existed and split_share(topic_filter)[0] and self._members(topic_filter):
+            for copy in sorted(session.in_state(QUEUED), key=sequence_of):
+                if copy.group == topic_filter:
+                    self._give_up(copy)
+        return existed
 
     def route(self, message: Message, promise: Promise) -> None:
         if message.retain:
@@ -261,9 +301,7 @@ class BrokerModel:
                 retain = message.retain and any(one.retain_as_published for one in wanted)
                 self._offer(session, message, wanted, retain, promise)
         for candidates in shared.values():
-            chosen = self.choose(self._able(candidates, message), message)
-            retain = message.retain and chosen.retain_as_published
-            self._offer(self.sessions[chosen.client_id], message, [chosen], retain, promise)
+            self._share(candidates, message, promise)
 
     def _able(self, candidates: list[Subscription], message: Message) -> list[Subscription]:
         """The members of a group that are asked first: who can take it now, then who can keep it."""
@@ -289,9 +327,16 @@ class BrokerModel:
             return
         ids = tuple(one.identifier for one in wanted if one.identifier)
         copy = Copy(message.properties, qos, retain, ids, message.expires_ns, promise, len(wanted))
+        copy.message = message
+        if split_share(wanted[0].topic_filter)[0]:
+            copy.group = wanted[0].topic_filter
         session.coming.append(copy)
 
     def refuses(self, session: ModelSession, qos: int) -> bool:
         """Whether a copy would be dropped at once."""
         queued = len(session.in_state(QUEUED)) + len(session.coming)
         return (qos == 0 and not session.is_connected) or queued >= self.queue_messages_max
+
+
+def sequence_of(copy: Copy) -> int:
+    return copy.sequence

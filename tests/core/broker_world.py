@@ -15,6 +15,7 @@ from timebound.core.message import RELEASED as DELIVERY_RELEASED
 from timebound.core.message import Delivery, Message
 from timebound.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL, Session
 from timebound.core.subscription import Subscription
+from timebound.core.topic import split_share
 from timebound.units import SECOND
 
 from .broker_doubles import BYTES_MAX, Node, Packet, Peer
@@ -29,6 +30,7 @@ from .broker_model import (
     PendingWill,
     Promise,
 )
+from .topic_strategies import selects
 
 QUEUE_MESSAGES_MAX = 6
 
@@ -163,6 +165,8 @@ class World:
         existed = self.model.unsubscribe(client.name, topic_filter, promise)
         assert self.node.unsubscribe(peer, topic_filter) == (0x00 if existed else 0x11)
         client.expected.append(("UNSUBACK", 0, promise))
+        self.model.pass_on()
+        self.observe()
 
     def publish(self, client: Client, sent: Sent) -> None:
         packet_id = 0
@@ -544,8 +548,19 @@ class World:
                 copy.packet_id = row.packet_id
                 copy.state = (QUEUED, STARTED, RELEASED)[row.state]
                 copy.pairs = 1
+                copy.group = self.restored_group(known, copy)
                 known.copies[sequence] = copy
                 self.model.matched += 1
+
+    @staticmethod
+    def restored_group(known: ModelSession, copy: Copy) -> str:
+        """The shared filter of a stored copy; none where it may be for another subscription."""
+        assert copy.message is not None
+        found = [split_share(name) for name in known.subscriptions]
+        found = [one for one in found if selects(one[1], copy.message.topic)]
+        if not found or not all(group for group, _ in found):
+            return ""
+        return f"$share/{found[0][0]}/{found[0][1]}"
 
     def restore_wills(self) -> None:
         model, now_ns = self.model, self.node.now_ns

@@ -219,7 +219,7 @@ class SubscriptionIndex:
         return None if leaf is None else leaf.groups.get(group_name)
 
     def has_below(self, level: str) -> bool:
-        """Whether any filter begins with this level, which for one that begins with `$` no wildcard matches."""
+        """Whether a filter begins with this level; wildcards in front match none with a `$` (4.7.2)."""
         return level in self._root.children
 
     def match(self, topic: str) -> Route:

@@ -298,9 +298,16 @@ class Lifecycle:
 
 
 def _subscription_for(session: Session, topic: str) -> Subscription | None:
-    """The subscription that a stored message was for, as far as it still stands."""
+    """The subscription that a stored message was for, as far as it still stands.
+
+    Where a shared one may be meant and another as well it is the other: what others of its group have
+    got already must not be passed on to them.
+    """
+    shared: Subscription | None = None
     for subscription in session.subscriptions.values():
-        _, topic_filter = split_share(subscription.topic_filter)
+        group, topic_filter = split_share(subscription.topic_filter)
         if matches(topic_filter, topic):
-            return subscription
-    return None
+            if not group:
+                return subscription
+            shared = shared or subscription
+    return shared
