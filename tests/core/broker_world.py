@@ -188,9 +188,14 @@ class World:
             expiry_s=sent.expiry_s,
             tag=sent.tag,
         )
+        is_new = sent.qos < 2 or packet_id not in session.inbound
+        if is_new:
+            sent.promise = (
+                Promise()
+            )  # the answer to an earlier transmission says nothing of this one's copies
         if sent.qos:
             client.expected.append(("PUBACK" if sent.qos == 1 else "PUBREC", packet_id, sent.promise))
-        if sent.qos < 2 or packet_id not in session.inbound:
+        if is_new:
             self.model.route(message, sent.promise)
             if sent.qos == 2:
                 session.inbound.add(packet_id)

@@ -152,14 +152,14 @@ class Broker:
             opened = self._lifecycle.connect(
                 client_id, user, clean_start, expiry_interval_s, receive_maximum, will, connection, now_ns
             )
+            self._distribution.pass_on(now_ns)
+            self._publish_due_wills(now_ns)
+            self._distribution.deliver_ticks(opened[0], now_ns)
         except BaseException:
             half_open = self._sessions.get(client_id)
             if half_open is not None:
                 self.disconnect(half_open, connection, True, now_ns)
             raise
-        self._distribution.pass_on(now_ns)
-        self._publish_due_wills(now_ns)
-        self._distribution.deliver_ticks(opened[0], now_ns)
         self.counters.connections_total += 1
         return opened
 
@@ -175,6 +175,7 @@ class Broker:
         """A connection is gone. One that no longer serves the session changes nothing."""
         if session.connection == connection:
             self._lifecycle.disconnect(session, keep_will, now_ns)
+            self._pressure.forget(session)
             self._distribution.pass_on(now_ns)
             self._publish_due_wills(now_ns)
             self._distribution.tell_missed(now_ns)
@@ -258,7 +259,7 @@ class Broker:
         is_new = subscription.topic_filter not in session.subscriptions
         if is_new and len(session.subscriptions) >= limits.subscriptions_per_client_max:
             return "subscriptions_per_client_max"
-        if subscription.predicate is not None or subscription.ticks_per_hour:
+        if subscription.predicate is not None or subscription.dependency is not None:
             cost, ticks = session.sums_with(subscription)
             if cost > limits.filter_cost_per_client_max:
                 return "filter_cost_per_client_max"

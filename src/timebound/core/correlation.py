@@ -367,9 +367,9 @@ class _Cursor:
 def ticks_per_hour(dependency: Dependency) -> int:
     """How often the timers of a dependency come due, if nothing keeps the watchdogs quiet."""
     if isinstance(dependency, Every):
-        return HOUR // dependency.period_ns
+        return -(-HOUR // dependency.period_ns)
     if isinstance(dependency, Watchdog):
-        return HOUR // dependency.timeout_ns + ticks_per_hour(dependency.part)
+        return -(-HOUR // dependency.timeout_ns) + ticks_per_hour(dependency.part)
     if isinstance(dependency, (AnyOf, AllOf)):
         return sum([ticks_per_hour(part) for part in dependency.parts])
     return 0

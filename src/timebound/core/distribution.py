@@ -110,13 +110,13 @@ class Distribution:
         if self.tap is not None and self.tap.offer(message) and message.qos:
             self._durability.expect_journal()
         count = self.give_out(message, now_ns)
+        if len(self._outbound.account.missed) > MISSED_MAX:
+            self.tell_missed(now_ns)
         if self.mesh is not None:
             try:
                 count += self.mesh.publish(message, now_ns)
             except Exception as error:  # the clients here have it, and its publisher is to be answered
                 self._faults.note(MESH, 0, error)
-        if len(self._outbound.account.missed) > MISSED_MAX:
-            self.tell_missed(now_ns)
         return count
 
     def number(self, message: Message) -> None:
@@ -278,11 +278,16 @@ class Distribution:
             return
         self._outbound.orphans = []
         for orphan in orphans:
-            delivery = orphan.delivery
-            candidates = self._takers(delivery)
-            # The new copy first: storage then keeps the message that both refer to.
-            is_taken = self._route_shared(candidates, delivery.message, now_ns) > 0
+            is_taken = False
+            try:
+                # The new copy first: storage then keeps the message that both refer to.
+                is_taken = self._pass_to_another(orphan.delivery, now_ns)
+            except Exception as error:
+                self._faults.note(orphan.session.client_id, 0, error)
             self._outbound.bury(orphan, is_taken, now_ns)
+
+    def _pass_to_another(self, delivery: Delivery, now_ns: int) -> bool:
+        return self._route_shared(self._takers(delivery), delivery.message, now_ns) > 0
 
     def leave_group(self, session: Session, subscription: Subscription, now_ns: int) -> None:
         """A session has unsubscribed from a shared filter: others get what it was not sent yet.
@@ -343,7 +348,7 @@ class Distribution:
 
     def go_on(self, replay: Replay, steps_max: int, now_ns: int) -> bool:
         """Give out a part of the retained messages; True if that was all."""
-        if replay.session.subscriptions.get(replay.subscription.topic_filter) is not replay.subscription:
+        if not _stands(replay):
             self.stop_replay(replay)
             return True
         for message in replay.walk.take(steps_max):
@@ -363,8 +368,14 @@ class Distribution:
         if message is None:
             return
         for replay in list(self._replays):
-            if matches(replay.subscription.topic_filter, topic):
-                self._replay(replay, message, now_ns)
+            if not _stands(replay):
+                self.stop_replay(replay)
+            elif matches(replay.subscription.topic_filter, topic):
+                try:
+                    self._replay(replay, message, now_ns)
+                except Exception as error:  # not the publisher's, who is being served
+                    self._note(replay.subscription, error)
+                    self.stop_replay(replay)
 
     def _replay(self, replay: Replay, message: Message, now_ns: int) -> None:
         """Give a new subscription a retained message, unless it had it or gets it as a new one."""
@@ -427,3 +438,8 @@ def _notice(prefix: str, missed: Missed, now_ns: int) -> Message:
         "age_ms": (now_ns - message.published_ns) / 1_000_000,
     }
     return Message(prefix + message.topic, json.dumps(fields).encode(), 0, False, now_ns)
+
+
+def _stands(replay: Replay) -> bool:
+    """Whether the subscription of a replay is still its session's; else nothing is owed to it."""
+    return replay.session.subscriptions.get(replay.subscription.topic_filter) is replay.subscription

@@ -75,6 +75,8 @@ class Durability:
 
         A mark is good for the batch in which it was taken; ALL_SO_FAR stands for one of an earlier batch.
         """
+        if not session.connection:
+            return  # its messages still waited when it was closed; the next connection knows nothing of them
         is_free = self.is_settled() if mark == ALL_SO_FAR else self.mark() == mark
         if session.held == 0 and is_free:
             session.replies.append(reply)

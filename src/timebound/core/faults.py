@@ -27,14 +27,12 @@ class Fault:
 class Faults:
     """What went wrong since the shell asked the last time."""
 
-    __slots__ = ("_faults", "count")
+    __slots__ = ("_faults",)
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
-        self.count = 0  # since start
 
     def note(self, client_id: str, connection: int, error: Exception) -> None:
-        self.count += 1
         if len(self._faults) < FAULTS_MAX:
             self._faults.append(Fault(client_id, connection, error))
 

@@ -157,9 +157,10 @@ class Lifecycle:
     def end(self, session: Session, reason: Reason, now_ns: int) -> None:
         """Forget the session; a will that still waits is due now."""
         for subscription in list(session.subscriptions.values()):
-            session.remove_subscription(subscription.topic_filter)
+            # Out of the session last: what an error leaves there is found again by `_forget`.
             self._index.remove(subscription)
             self._waits.stop(subscription)
+            session.remove_subscription(subscription.topic_filter)
         self._outbound.discard(session, reason, now_ns)
         session.inbound.clear()
         del self.sessions[session.client_id]
@@ -173,10 +174,10 @@ class Lifecycle:
         if session.connection:
             session.connection = 0
             self.connected -= 1
-        for subscription in session.subscriptions.values():
+        for subscription in list(session.subscriptions.values()):
             self._index.remove(subscription)
             self._waits.stop(subscription)
-        session.subscriptions.clear()
+            session.remove_subscription(subscription.topic_filter)
         self._outbound.forget(session)
         session.inbound.clear()
         if self.sessions.get(session.client_id) is session:

@@ -153,6 +153,8 @@ class Member:
 
     def publish(self, message: Message, now_ns: int) -> int:
         """A message of this broker's own clients: send it on; gives the subscriptions elsewhere it is for."""
+        if self.pressed:
+            self.pressed = []
         what = MeshMessage(message, self.name, message.size() + COPY_BYTES, self.replica.started_ns())
         count = 0
         for group in what.groups(self.table):
@@ -160,8 +162,6 @@ class Member:
         if count:
             self.broker.publish(what, now_ns)
         levels = self.broker.levels()
-        if self.pressed:
-            self.pressed = []
         if levels and not message.promised_ns and not message.lifetime_ns():
             for group in what.groups(self.table):
                 if not group.deadline_ns and group.home in levels:

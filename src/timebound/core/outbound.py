@@ -25,6 +25,7 @@ from timebound.core.effects import DropDelivery, DropMessage, PutDelivery, PutMe
 from timebound.core.faults import Faults
 from timebound.core.limits import BrokerLimits
 from timebound.core.message import ENTRY_COST, QUEUED, RELEASED, SENT, Delivery, Message, copy_cost
+from timebound.core.orphan import Orphan, is_for
 from timebound.core.queue import LinkQueue
 from timebound.core.scheduling import Scheduling
 from timebound.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL, ReadyList, Reply, Session
@@ -41,21 +42,10 @@ LINK_TIME_SLIP_NS: Final = 20_000_000
 # A queue full of what waits for answers takes so much more of QoS 0: a sixteenth of its limits. All queues
 # together take as much more for sessions in which less than this waits.
 SPARE_PART: Final = 16
+SMALL_QUEUE_BYTES: Final = 64 * 1024
 # What is known of the way behind the link changes all drop times only when it has moved by this part.
 MARGIN_MOVE: Final = 0.25
 MARGIN_MOVE_NS: Final = 10_000_000
-SMALL_QUEUE_BYTES: Final = 64 * 1024
-
-
-class Orphan:
-    """A copy that a member of a shared group leaves behind; nobody has it, another member may get it."""
-
-    __slots__ = ("delivery", "reason", "session")
-
-    def __init__(self, session: Session, delivery: Delivery, reason: Reason) -> None:
-        self.session = session
-        self.delivery = delivery
-        self.reason = reason  # it is dropped for, if nobody takes it
 
 
 class Outbound:
@@ -259,7 +249,7 @@ class Outbound:
         if start_ns < session.link_ns - LINK_TIME_SLIP_NS:
             # The link is faster than it seemed, so it is earlier: all that is known of the queue changes.
             session.link_ns = start_ns
-            link.set_link(_slower(session), start_ns)
+            link.set_link(session.link_delay(), start_ns)
         self._learn_way(session, link, start_ns)
         self._compete(session, link, start_ns)
         while budget > 0:
@@ -327,7 +317,7 @@ class Outbound:
         session.delay = delay
         if session.link is not None:
             session.link_ns = now_ns
-            session.link.set_link(_slower(session), now_ns)
+            session.link.set_link(session.link_delay(), now_ns)
             self._collect_dropped(session, session.link, now_ns)
 
     def set_scheduling(self, session: Session, scheduling: Scheduling, now_ns: int) -> None:
@@ -439,7 +429,7 @@ class Outbound:
         """
         self._return_to_queue(session)
         for delivery in session.inflight.values():
-            if delivery.qos == 1:
+            if delivery.qos == 1 and not delivery.is_settled:
                 self._give_up(session, delivery, reason, now_ns)
             else:
                 self._settle(session, delivery, reason, now_ns)
@@ -483,7 +473,7 @@ class Outbound:
         found = list(session.waiting) + list(session.queue)
         if session.link is not None:
             found += [cast(Delivery, entry.item) for entry in session.link.entries()]
-        found = [delivery for delivery in found if _is_for(delivery, subscription.topic_filter)]
+        found = [delivery for delivery in found if is_for(delivery, subscription.topic_filter)]
         found.sort(key=sequence_of)
         return found
 
@@ -617,7 +607,10 @@ class Outbound:
     def _make_link(self, session: Session, now_ns: int) -> None:
         limits = self._limits
         session.link = session.scheduling.make_queue(
-            _slower(session), limits.queue_messages_per_client_max, limits.queue_bytes_per_client_max, now_ns
+            session.link_delay(),
+            limits.queue_messages_per_client_max,
+            limits.queue_bytes_per_client_max,
+            now_ns,
         )
         session.link_ns = now_ns
         session.audiences.clear()
@@ -635,7 +628,7 @@ class Outbound:
         delay = transit.take_delay()
         if delay is not None:
             session.way = delay
-            link.set_link(_slower(session), now_ns)
+            link.set_link(session.link_delay(), now_ns)
         margin_ns = max(transit.delay_ns(), session.scheduling.margin_ns)
         moved_ns = abs(margin_ns - link.link.margin)
         if moved_ns > MARGIN_MOVE_NS and moved_ns > MARGIN_MOVE * link.link.margin:
@@ -800,20 +793,6 @@ class Outbound:
         delivery.message.stored_copies -= 1
         if delivery.message.stored_copies == 0:
             self._durability.add(DropMessage(delivery.message.sequence))
-
-
-def _is_for(delivery: Delivery, topic_filter: str) -> bool:
-    """Whether a copy came by this filter; of the broker's own there are none, as nobody else gets them."""
-    subscription = delivery.subscription
-    return subscription is not None and subscription.topic_filter == topic_filter and not subscription.is_free
-
-
-def _slower(session: Session) -> LinkDelay:
-    """What the session's link carries: the slower of what its socket and its answers say."""
-    way = session.way
-    if way is None or way.mean_s_per_kb <= session.delay.mean_s_per_kb:
-        return session.delay
-    return LinkDelay(way.mean_s_per_kb, way.variance, session.delay.jitter_s)
 
 
 def _is_unanswered(session: Session, delivery: Delivery) -> bool:

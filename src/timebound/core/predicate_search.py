@@ -58,6 +58,8 @@ class Piece:
 
     def find(self, text: str, start: int, end: int) -> int:
         """The first place from `start` where the piece stands before `end`, or -1."""
+        if end - start < len(self.characters):
+            return -1
         if not self.wild and (not self._is_repeating or end - start < EXPRESSION_LENGTH_MIN):
             return text.find(self.characters, start, end)
         if end - start < EXPRESSION_LENGTH_MIN:

@@ -44,6 +44,11 @@ class Pressure:
                 session.slowed_by[home] = None
             self._add(session)
 
+    def forget(self, session: Session) -> None:
+        """The session's connection is gone, and with it whatever waited."""
+        if self._sessions.get(session.client_id) is session:
+            del self._sessions[session.client_id]
+
     def relieve(self, levels: dict[str, int]) -> None:
         """Let go of what waits for brokers that are no longer among the full ones."""
         for client_id, session in list(self._sessions.items()):

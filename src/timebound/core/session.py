@@ -197,6 +197,13 @@ class Session:
         if before == 0 or before + change == 0:
             self.filter_cost += change * cost.shared
 
+    def link_delay(self) -> LinkDelay:
+        """What its link carries: the slower of what its socket and its answers say."""
+        way = self.way
+        if way is None or way.mean_s_per_kb <= self.delay.mean_s_per_kb:
+            return self.delay
+        return LinkDelay(way.mean_s_per_kb, way.variance, self.delay.jitter_s)
+
     def next_packet_id(self) -> int:
         """A packet id that no delivery in flight uses; there is one while the quota is kept."""
         packet_id = self.last_packet_id

@@ -111,7 +111,9 @@ class Transit:
         self._sent_bytes += size_bytes
         if packet_id:
             if not self._sent:
+                # What needed no answer before says nothing of the way, and must not count as on it.
                 self._answered_ns = now_ns
+                self._answered_bytes = self._sent_bytes - size_bytes
             self._sent[packet_id] = Sent(self._sent_bytes, now_ns, start_ns)
 
     def forget(self, packet_id: int) -> None:
@@ -133,7 +135,8 @@ class Transit:
         new_bytes = max(sent.end_bytes - self._answered_bytes, 0)
         self._answered_bytes += new_bytes
         self._measure(new_bytes, now_ns)
-        if not self._sent:
+        if self._answered_bytes >= self._sent_bytes or not self._sent:
+            # An answer says that all that was sent before has arrived, whatever is still unanswered.
             self._is_draining = False
         limit_ns = self.base_ns() + TARGET_NS
         self._count_recent(new_bytes, limit_ns, now_ns)
@@ -172,6 +175,7 @@ class Transit:
         wait_ns = max(SILENCE_NS, SILENCE_DELAYS * self.delay_ns())
         if self._sent and now_ns - self._answered_ns > wait_ns:
             self._is_silent = True
+            self._is_draining = False
 
     def base_ns(self) -> int:
         """The quickest answer of late: nothing waited on the way."""

@@ -425,10 +425,11 @@ class Attachment(Publisher):
     def _vanish(self) -> None:
         """The transport is gone, and all it brought is taken in."""
         self._is_lost = False
-        if self.state == OPEN:
-            logger.info("%s disconnected without DISCONNECT: %s", self._described(), self._lost_reason)
         self.driver.remove(self.number)
         if self.peer:
             self.door.leave(self.peer)
+        who = self._described() if self.state == OPEN else ""
         self._leave(keep_will=True)
         self.state = CLOSED
+        if who:
+            logger.info("%s disconnected without DISCONNECT: %s", who, self._lost_reason)

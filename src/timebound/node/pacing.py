@@ -115,7 +115,7 @@ class Pacing:
 
     def written(self, count: int, wanted: int, now_ns: int) -> bool:
         """Count what was just written; whether more may follow at once. Else not before `wake_ns`."""
-        if self.waiting == 0 and self._probe_acked == 0 and self.rate:
+        if count and self.waiting == 0 and self._probe_acked == 0 and self.rate:
             self._probe_acked = self._acked + count
             self._probe_bytes = count
             self._probe_ns = now_ns
@@ -208,7 +208,11 @@ class Pacing:
             self._window_end_ns = now_ns + WAY_WINDOW_NS
         if self._probe_acked and reading.bytes_acked >= self._probe_acked:
             sending_ns = int(self._probe_bytes * SECOND / self.rate)
-            took_ns = max(now_ns - self._probe_ns - sending_ns, reading.rtt_min_ns)
+            took_ns = now_ns - self._probe_ns - sending_ns
+            if reading.rtt_ns:
+                # The next look may have come long after the answer; the kernel has timed it.
+                took_ns = min(took_ns, reading.rtt_ns)
+            took_ns = max(took_ns, reading.rtt_min_ns)
             self._way_ns = took_ns if self._way_ns < 0 else min(self._way_ns, took_ns)
             self._probe_acked = 0
 
