@@ -85,6 +85,7 @@ GUARDS = {
     "connection_lost",
     "connection_made",
     "data_received",
+    "go_on",
     "offer",
     "pass_through",
     "pause_writing",

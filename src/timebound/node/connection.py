@@ -338,6 +338,15 @@ class Connection(Attachment):
             self.input.defer(self)
 
     def go_on(self, until_ns: int) -> bool:
+        try:
+            return self._go_on(until_ns)
+        except Exception as error:
+            self.failed(error)
+            self._request = None
+            self._held_turns = 0
+            return True
+
+    def _go_on(self, until_ns: int) -> bool:
         request = self._request
         if request is not None and not request.go_on(until_ns):
             return False
