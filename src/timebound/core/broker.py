@@ -520,7 +520,7 @@ class Broker:
         self.account.reconcile(self._pairs_owed())
 
     def _pairs_owed(self) -> int:
-        return sum([self._outbound.pairs_owed(session) for session in self._sessions.values()])
+        return sum([session.pairs_owed() for session in self._sessions.values()])
 
     def expire(self, now_ns: int) -> None:
         """Drop what waits in vain, also for links that take nothing; about once a second."""

@@ -62,6 +62,7 @@ class Distribution:
     """Gives messages to sessions."""
 
     __slots__ = (
+        "_account",
         "_counters",
         "_durability",
         "_faults",
@@ -94,6 +95,7 @@ class Distribution:
         self._index = index
         self._retained = retained
         self._outbound = outbound
+        self._account = outbound.account
         self._durability = durability
         self._waits = waits
         self._counters = counters
@@ -110,7 +112,7 @@ class Distribution:
         if self.tap is not None and self.tap.offer(message) and message.qos:
             self._durability.expect_journal()
         count = self.give_out(message, now_ns)
-        if len(self._outbound.account.missed) > MISSED_MAX:
+        if len(self._account.missed) > MISSED_MAX:
             self.tell_missed(now_ns)
         if self.mesh is not None:
             try:
@@ -397,10 +399,10 @@ class Distribution:
 
     def tell_missed(self, now_ns: int) -> None:
         """Send the notices that were asked for about pairs that were not delivered."""
-        missed = self._outbound.account.missed
+        missed = self._account.missed
         if not missed:
             return
-        self._outbound.account.missed = []
+        self._account.missed = []
         if not self.is_telling:
             return
         # Asked first: a route for the drops of each topic would be made in the moment memory is short.

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from mypy_extensions import i64
+
 from timebound.core.subscription import NO_USER_PROPERTIES, Subscription, UserProperties
 from timebound.core.trace_kind import TraceHint
 
@@ -170,7 +172,7 @@ class Delivery:
         self.sent_ns = 0  # when it was handed to the connection; 0 = not yet
 
 
-def copy_cost(size: int) -> int:
+def copy_cost(size: i64) -> i64:
     """Bytes that a copy of a message of this size counts for in limits: about the memory it takes."""
     # Half of it for the encoded packet, which not every message has, and which all copies share.
-    return size + size // 2 + COPY_COST if size <= FRAME_KEPT_MAX else size + COPY_COST
+    return size + (size >> 1) + COPY_COST if size <= FRAME_KEPT_MAX else size + COPY_COST

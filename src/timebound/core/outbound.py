@@ -208,6 +208,8 @@ class Outbound:
         queue = session.queue
         first = len(taken)
         is_timed = session.link is not None
+        entry = ENTRY_COST if is_timed else 0
+        left_bytes = left_cost = 0  # added up first: most take many at once
         while queue and budget > 0:
             delivery = queue.popleft()
             if delivery.qos and (session.send_quota <= 0 or session.waiting):
@@ -216,7 +218,10 @@ class Outbound:
                     break
                 session.waiting.append(delivery)
                 continue
-            budget -= self._leave_queue(session, delivery)
+            size = delivery.message.size()
+            budget -= size
+            left_bytes += size
+            left_cost += copy_cost(size) + entry
             if (is_timed or delivery.message.expires_ns) and self._drop_if_late(session, delivery, start_ns):
                 continue
             if delivery.qos:
@@ -224,6 +229,8 @@ class Outbound:
             else:
                 delivery.sent_ns = start_ns
                 taken.append(delivery)
+        session.queue_bytes -= left_bytes
+        self._charge(session, -left_cost)
         self.account.delivered_now(session.client_id, taken, first, start_ns)
         return budget
 
@@ -454,19 +461,6 @@ class Outbound:
         """Put a session right after an error: what is left waits by arrival, and the sums follow it."""
         self._return_to_queue(session)
         self._recount(session)
-
-    def pairs_owed(self, session: Session) -> int:
-        """Pairs of message and subscription whose outcome is not known yet."""
-        count = 0
-        for delivery in [*session.queue, *session.waiting]:
-            count += 1 + len(delivery.others)
-        if session.link is not None:
-            for entry in session.link.entries():
-                count += 1 + len(cast(Delivery, entry.item).others)
-        for delivery in session.inflight.values():
-            if not delivery.is_settled:
-                count += 1 + len(delivery.others)
-        return count
 
     def unsent(self, session: Session, subscription: Subscription) -> list[Delivery]:
         """The copies for a subscription that its session has not been sent yet, in order."""

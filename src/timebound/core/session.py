@@ -231,6 +231,19 @@ class Session:
         competing = len(self.link) if self.link is not None else 0
         return len(self.queue) + len(self.waiting) + competing
 
+    def pairs_owed(self) -> int:
+        """Pairs of message and subscription whose outcome is not known yet."""
+        count = 0
+        for delivery in [*self.queue, *self.waiting]:
+            count += 1 + len(delivery.others)
+        if self.link is not None:
+            for entry in self.link.entries():
+                count += 1 + len(cast(Delivery, entry.item).others)
+        for delivery in self.inflight.values():
+            if not delivery.is_settled:
+                count += 1 + len(delivery.others)
+        return count
+
     def _check(self) -> None:
         """Raise AssertionError where the session contradicts itself."""
         waiting = list(self.queue) + list(self.waiting)

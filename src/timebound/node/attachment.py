@@ -115,9 +115,10 @@ class Attachment(Publisher):
     def _flush_parts(self, session: Session, frames: list[bytes], now_ns: int) -> None:
         """Write what the transport takes without keeping it, part by part.
 
-        What is handed over beyond that is out of hand, and takes memory until the client reads it.
+        What is handed over beyond that is out of hand, and takes memory until the client reads it. A part is
+        twice what the transport may hold: all that came in one read of a publisher goes out in one write.
         """
-        bytes_max = self.driver.limits.write_buffer_bytes
+        bytes_max = 2 * self.driver.limits.write_buffer_bytes
         for _ in range(max(FLUSH_BYTES_MAX // bytes_max, 1)):
             self._encode(session, frames, bytes_max, now_ns, 0)
             self._write_frames(frames)
