@@ -26,9 +26,16 @@ class TimeboundError(Exception):
 
 
 class ProtocolError(TimeboundError):
-    """A peer broke the protocol; `reason_code` is what MQTT 5 answers with."""
+    """A peer broke the protocol; `reason_code` is what MQTT 5 answers with.
+
+    The message may quote what the peer sent, so it is cut: it becomes a Reason String and a log line.
+    """
+
+    MESSAGE_LENGTH_MAX = 1_000
 
     def __init__(self, reason_code: int, message: str) -> None:
+        if len(message) > self.MESSAGE_LENGTH_MAX:
+            message = message[: self.MESSAGE_LENGTH_MAX] + "…"
         super().__init__(message)
         self.reason_code = reason_code
 

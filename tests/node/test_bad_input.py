@@ -243,3 +243,18 @@ def test_mistake_in_a_large_segment_is_answered(broker: BrokerProcess, bystander
             peer.send_bytes(encode(Publish("a", b"x" * 300_000), 5) + b"\x00" * 300_000)
 
         peer.expect_disconnect(MALFORMED)
+
+
+@pytest.mark.parametrize(
+    "topic", ["$timebound/control/strategy", "$timebound/control/weight", "$timebound/link/x"]
+)
+def test_refusal_of_a_long_request_fits_into_its_answer(broker: BrokerProcess, topic: str) -> None:
+    """A Reason String is at most 65,535 bytes (MQTT 5, 1.5.4), whatever it quotes."""
+    with join(broker.port) as peer:
+        peer.publish(topic, b"x" * 70_000, 1)
+
+        answer = peer.expect(Ack)
+        assert answer.reason_code >= 0x80
+        assert 0 < len(answer.reason_string) <= 1_100
+        peer.send(Pingreq())
+        assert peer.receive() is not None

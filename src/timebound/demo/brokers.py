@@ -170,6 +170,9 @@ def _wait_listening(
             return
         except OSError as error:
             if process.poll() is not None or time.monotonic() > end_s:
-                said = log.read_text(errors="replace")[-2_000:]
-                raise TimeboundError(f"{contender.label} did not start; it said:\n{said}") from error
+                said = log.read_text(errors="replace")[-2_000:] or "(nothing)"
+                how = (
+                    f"did not listen within {START_S_MAX:g} s" if process.poll() is None else "ended at once"
+                )
+                raise TimeboundError(f"{contender.label} {how}; it said:\n{said}") from error
             time.sleep(0.05)

@@ -173,6 +173,8 @@ class Dialled(asyncio.Protocol):
         logger.info("closing the connection to broker %r: %s", self._config.name, reason)
         properties = Properties()
         properties.reason_string = reason
+        if reason_code == ReasonCode.SERVER_SHUTTING_DOWN:
+            reason_code = ReasonCode.NORMAL_DISCONNECTION  # this side is the client (MQTT 5, 3.14.2.1)
         self._transport.write(encode(Disconnect(reason_code, properties), 5))
         self._transport.close()
 
