@@ -15,7 +15,7 @@ from tests.conftest import BrokerProcess, StartBroker
 from tests.peer import Peer, join, props
 
 from timebound.core.session import PUBACK
-from timebound.node.memory import RELEASE_BYTES_MIN, MemoryKeeper
+from timebound.node.memory import RELEASE_AFTER, RELEASE_BYTES_MIN, MemoryKeeper
 from timebound.wire.codec import encode
 from timebound.wire.packets import Ack, Publish, Suback, Subscribe, SubscribeEntry, make_publish
 
@@ -171,11 +171,17 @@ def test_memory_is_given_back_once_queues_have_emptied_by_much() -> None:
     keeper = MemoryKeeper()
     trimmed: list[int] = []
     keeper._trim = lambda pad: trimmed.append(pad) or 1
-    for queued_bytes in (0, 10 * RELEASE_BYTES_MIN, 10 * RELEASE_BYTES_MIN - 1):
-        keeper.patrol(queued_bytes, 1)
+    peak_bytes = 10 * RELEASE_BYTES_MIN
+    for queued_bytes in (0, peak_bytes, peak_bytes - 1):
+        keeper.patrol(queued_bytes, 1, 0)
+    for _ in range(RELEASE_AFTER - 1):
+        keeper.patrol(peak_bytes - RELEASE_BYTES_MIN, 1, 0)
+    keeper.patrol(peak_bytes, 1, 0)  # full again
+    for _ in range(RELEASE_AFTER - 1):
+        keeper.patrol(0, 1, 0)
     assert trimmed == []
 
-    keeper.patrol(9 * RELEASE_BYTES_MIN, 1)
-    keeper.patrol(9 * RELEASE_BYTES_MIN, 1)
+    for _ in range(RELEASE_AFTER + 1):
+        keeper.patrol(0, 1, 0)
 
     assert trimmed == [0]

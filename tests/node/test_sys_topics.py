@@ -112,3 +112,17 @@ def test_watching_the_broker_earns_nothing(start_broker: StartBroker) -> None:
         assert figures["$SYS/broker/account/paid"] == "0.000000"
         assert figures["$SYS/broker/retained messages/count"] == "1"
         assert figures["$SYS/broker/dropped/quota"] == "0"
+
+
+def test_figures_that_were_withdrawn_are_all_published_again() -> None:
+    broker = Broker(BrokerLimits(), AccessList([]))
+    figures = SysTopics(broker, "plant-7", 0)
+    figures.publish(0)
+    before = broker.retained_payload("$SYS/broker/node")
+
+    figures.withdraw()
+    assert broker.retained_payload("$SYS/broker/node") == b""
+    figures.publish(0)
+
+    assert before == b"plant-7"
+    assert broker.retained_payload("$SYS/broker/node") == before

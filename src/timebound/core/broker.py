@@ -535,6 +535,10 @@ class Broker:
         message = self._retained.get(topic)
         return b"" if message is None else message.payload
 
+    def forget_own(self, topic: str) -> None:
+        """No longer retain a message of the broker's own; nobody is told."""
+        self._retained.remove(topic)
+
     def set_delay(self, session: Session, delay: LinkDelay, now_ns: int) -> None:
         """The speed of the session's link was measured."""
         self._outbound.set_delay(session, delay, now_ns)

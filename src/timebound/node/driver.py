@@ -415,7 +415,7 @@ class Driver:
             logger.warning("%s", alert)
         self.broker.counters.alerts.clear()
         self.notices.patrol(now_ns)
-        self.memory.patrol(self.broker.queued_bytes(), self.broker.session_count())
+        self.memory.patrol(self.broker.queued_bytes(), self.broker.session_count(), now_ns)
         if self.mesh is not None:
             self.mesh.patrol(now_ns)
         self.input.patrol()

@@ -10,13 +10,22 @@ from __future__ import annotations
 import ctypes
 import gc
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 # A full collection empties the interpreter's lists of free objects, each of which may keep an arena. It
 # looks at everything, about 30 objects a session: for this many sessions it takes some 10 ms.
 COLLECT_SESSIONS_MAX: Final = 1_000
-# So much less in the queues than at their last peak is worth a look: it takes some milliseconds.
+# So much less in the queues than at their last peak, for so many seconds, is worth the milliseconds it takes.
 RELEASE_BYTES_MIN: Final = 4 * 1024 * 1024
+RELEASE_AFTER: Final = 5
+
+
+class Renewable(Protocol):
+    """What lasts, but can be made anew: if it was made in a flood, it keeps arenas from being given back."""
+
+    def withdraw(self) -> None: ...
+
+    def publish(self, now_ns: int) -> None: ...
 
 
 class MemoryKeeper:
@@ -25,19 +34,28 @@ class MemoryKeeper:
     def __init__(self) -> None:
         self._trim = _find_trim()
         self._peak_bytes = 0
-        self.released = 0  # times
+        self._seconds_below = 0
+        self.figures: Renewable | None = None
 
-    def patrol(self, queued_bytes: int, sessions: int) -> None:
+    def patrol(self, queued_bytes: int, sessions: int, now_ns: int) -> None:
         """Called about once a second with what the queues of all sessions cost now."""
         if self._peak_bytes - queued_bytes < RELEASE_BYTES_MIN:
             self._peak_bytes = max(self._peak_bytes, queued_bytes)
+            self._seconds_below = 0
             return
+        self._seconds_below += 1
+        if self._seconds_below < RELEASE_AFTER:
+            return
+        self._seconds_below = 0
         self._peak_bytes = queued_bytes
-        self.released += 1
+        if self.figures is not None:
+            self.figures.withdraw()
         if sessions <= COLLECT_SESSIONS_MAX:
             gc.collect()
         if self._trim is not None:
             self._trim(0)
+        if self.figures is not None:
+            self.figures.publish(now_ns)
 
 
 def _find_trim() -> Callable[[int], int] | None:

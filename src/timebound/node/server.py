@@ -354,11 +354,8 @@ class Server:
 
     async def _publish_figures(self, figures: SysTopics) -> None:
         assert self.driver is not None
-        released = 0
+        self.driver.memory.figures = figures
         while True:
-            if self.driver.memory.released != released:
-                released = self.driver.memory.released
-                figures.renew()
             try:
                 figures.publish(self.driver.now_ns())
             except Exception as error:  # the next time they may be published again

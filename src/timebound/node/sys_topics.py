@@ -28,12 +28,11 @@ class SysTopics:
             "$SYS/broker/node": node_name,
         }
 
-    def renew(self) -> None:
-        """Publish every figure next time, changed or not.
-
-        Those that were made while queues were full keep memory from being given back (`memory.py`).
-        """
-        self._last.clear()
+    def withdraw(self) -> None:
+        """Forget what was published, until `publish` is called, which has to be at once."""
+        for topic in self._last:
+            self._broker.forget_own(topic)
+        self._last = {}
 
     def publish(self, now_ns: int) -> None:
         """Publish every figure whose value is new."""
