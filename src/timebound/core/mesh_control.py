@@ -10,6 +10,7 @@ started again owns only what it has announced since: all it had announced before
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Final
 
 from timebound.core.delay import LinkDelay
@@ -73,7 +74,8 @@ class Replica:
         self._starts: dict[str, int] = {name: started_ns}  # by owner, the latest known
         self._count = 0
         self._known: dict[Key, Announcement] = {}
-        self._withdrawn: dict[Key, None] = {}  # in order of withdrawal
+        # In order of withdrawal; of a dict, the search for the oldest grows with all that were taken out.
+        self._withdrawn: OrderedDict[Key, None] = OrderedDict()
 
     def set_link(self, target: str, delay: LinkDelay | None) -> Announcement:
         """Announce the delay of one of this broker's own links, or None: it has gone."""
@@ -161,6 +163,5 @@ class Replica:
         self._withdrawn.pop(key, None)
         self._withdrawn[key] = None
         if len(self._withdrawn) > WITHDRAWN_MAX:
-            oldest = next(iter(self._withdrawn))
-            del self._withdrawn[oldest]
+            oldest, _ = self._withdrawn.popitem(last=False)
             del self._known[oldest]
