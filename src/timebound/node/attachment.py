@@ -1,7 +1,7 @@
 """A client's transport, and what this side says on it: deliveries, answers, and the last words.
 
 The half of a connection that writes and ends; `connection.py` has the half that reads. They are one object,
-since a call inside one compiled class is a jump, and nothing here calls what is there.
+since a call inside one compiled class is a jump, and of what is there only `_leave` is called from here.
 """
 
 from __future__ import annotations
