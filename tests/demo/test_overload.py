@@ -127,7 +127,7 @@ def test_the_picture_is_written(outcome: Outcome, tmp_path: Path) -> None:
 def test_a_broker_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(brokers, "_TIMEBOUND_CONFIG", "nonsense = 1\n")
 
-    with pytest.raises(TimeboundError, match=r"(?s)did not start.*nonsense"), brokers.running(ours("fifo")):
+    with pytest.raises(TimeboundError, match=r"(?s)ended at once.*nonsense"), brokers.running(ours("fifo")):
         pass
 
 
