@@ -138,7 +138,9 @@ def test_a_crash_before_the_count_is_written_is_no_loss(tmp_path: Path) -> None:
     assert topics(left) == ["a", "b"]
 
 
-@pytest.mark.parametrize("content", [b"", bytes(100), b"timebound-commits-1 5 1 - 9 00000000\n", b"\xff"])
+@pytest.mark.parametrize(
+    "content", [b"", bytes(160), b"timebound-commits-1 5 1 - 00000000".ljust(160), b"\xff"]
+)
 def test_a_count_that_cannot_be_read_keeps_nobody_down(left: Path, content: bytes) -> None:
     (left / COMMITS_NAME).write_bytes(content)
 
@@ -208,20 +210,28 @@ def test_a_power_cut_may_take_commits_only_without_fsync(
         assert "or the power failed, which data.fsync = false allows for" in caplog.text
 
 
-def test_a_count_that_cannot_be_written_fails_no_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def full(descriptor: int, data: bytes, offset: int) -> int:
-        raise OSError(28, "no space left on device")
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_a_count_that_a_crash_cut_short_leaves_the_other(left: Path, damaged: int) -> None:
+    known = read_known(left)
+    assert known is not None
+    content = bytearray((left / COMMITS_NAME).read_bytes())
+    content[-16 if damaged else -32] ^= 0xFF
+    (left / COMMITS_NAME).write_bytes(content)
 
-    with open_storage(tmp_path) as storage:
-        with monkeypatch.context() as patched:
-            patched.setattr(storage_commits.os, "pwrite", full)
-            put(storage, "a", "b")
-        put(storage, "c")
+    remaining = read_known(left)
+    assert remaining is not None
+    assert known.commits - 1 <= remaining.commits <= known.commits
+    assert topics(left) == ["a", "b", "c", "d", "e"]
 
-    assert caplog.text.count("cannot be written, a loss may go unnoticed") == 1
-    assert topics(tmp_path) == ["a", "b", "c"]
+
+def test_both_counts_damaged_are_not_believed(left: Path, caplog: pytest.LogCaptureFixture) -> None:
+    content = bytearray((left / COMMITS_NAME).read_bytes())
+    content[-16] ^= 0xFF
+    content[-32] ^= 0xFF
+    (left / COMMITS_NAME).write_bytes(content)
+
+    assert read_known(left) is None
+    assert "a loss before this start would go unnoticed" in caplog.text
 
 
 def test_broker_refuses_a_damaged_log_until_told_to_go_on(start_broker: StartBroker, tmp_path: Path) -> None:

@@ -2,8 +2,12 @@
 
 SQLite reads its write-ahead log up to the first damaged frame and takes the rest for a commit that a
 crash cut short. Acknowledged commits behind the damage would be gone without a word. So commits are
-counted: the number is a row of each transaction, and is written to a second file after it. A crash between
+counted: the number is a row of each transaction, and is noted in a second file after it. A crash between
 the two leaves the file behind; a database behind the file has lost commits.
+
+The file is mapped into memory, as SQLite maps the index of its log: a write costs no system call, and the
+kernel keeps it when the process is killed. The number stands there twice and is written in turns, so that
+one of the two is always whole.
 
 With `fsync` the file cannot be ahead: a commit is on the device before its number is written. Without,
 a power cut may take the last commits and keep the number, as was agreed; so the file says which start of
@@ -13,8 +17,10 @@ the machine it belongs to, and after another one a loss is reported, not refused
 from __future__ import annotations
 
 import logging
+import mmap
 import os
 import sqlite3
+import struct
 import zlib
 from pathlib import Path
 from typing import Final
@@ -28,35 +34,49 @@ log = logging.getLogger(__name__)
 COMMITS_NAME: Final = "timebound.commits"
 _FORM: Final = "timebound-commits-1"
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")  # Linux; elsewhere no start is known from another
-_BYTES_MAX: Final = 256
+_COUNT: Final = struct.Struct("<qq")  # a number and its inverse, by which half of one is told
+_COUNT_START: Final = 128
+_COUNTS: Final = 2
+_FILE_BYTES: Final = _COUNT_START + _COUNTS * _COUNT.size
 _PUT: Final = "INSERT OR REPLACE INTO counter (name, value) VALUES (?, ?)"
 
 
 class Known:
-    """What the second file says."""
+    """What the second file says: whose commits it counts, in text, and their number, in two places."""
 
-    __slots__ = ("_start", "boot_id", "commits", "identity", "is_synced")
+    __slots__ = ("boot_id", "commits", "identity", "is_synced")
 
     def __init__(self, identity: int, commits: int, is_synced: bool, boot_id: str) -> None:
         self.identity = identity
         self.commits = commits
         self.is_synced = is_synced
         self.boot_id = boot_id
-        self._start = f"{_FORM} {identity} {int(is_synced)} {boot_id or '-'}".encode()
 
     def encode(self) -> bytes:
-        # The number has a fixed width, so that a write replaces the one before entirely.
-        text = b"%b %020d" % (self._start, self.commits)
-        return b"%b %08x\n" % (text, zlib.crc32(text))
+        text = f"{_FORM} {self.identity} {int(self.is_synced)} {self.boot_id or '-'}".encode()
+        line = b"%b %08x" % (text, zlib.crc32(text))
+        return line.ljust(_COUNT_START - 1) + b"\n" + _COUNT.pack(self.commits, ~self.commits) * _COUNTS
+
+    @classmethod
+    def decode(cls, content: bytes) -> Known | None:
+        line = content[:_COUNT_START].decode("ascii", "replace").rstrip()
+        text, _, checksum = line.rpartition(" ")
+        fields = text.split(" ")
+        pairs = _COUNT.iter_unpack(content[_COUNT_START:])
+        counts = [commits for commits, inverse in pairs if inverse == ~commits]
+        is_whole = checksum == f"{zlib.crc32(text.encode()):08x}" and counts
+        if not is_whole or len(fields) != 4 or fields[0] != _FORM:
+            return None
+        _, identity, is_synced, boot_id = fields
+        return cls(int(identity), max(counts), is_synced == "1", "" if boot_id == "-" else boot_id)
 
 
 class Commits:
     """The count of commits of an open database: each transaction writes `next`, and `settle` follows it."""
 
-    def __init__(self, descriptor: int, known: Known) -> None:
-        self._descriptor = descriptor
+    def __init__(self, file: mmap.mmap, known: Known) -> None:
+        self._file = file
         self._known = known
-        self._is_failing = False
 
     @classmethod
     def open(cls, directory: Path, connection: sqlite3.Connection, *, fsync: bool) -> Commits:
@@ -69,38 +89,25 @@ class Commits:
         if known is not None and known.identity == identity:
             commits = max(commits, known.commits)
         opened = Known(identity or new_identity(), commits, fsync, _boot_id())
-        descriptor = os.open(directory / COMMITS_NAME, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            made = cls(descriptor, opened)
-            # This commit forces those of an earlier run without `fsync` to the device as well.
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute(_PUT, (IDENTITY, opened.identity))
-            connection.execute(_PUT, (COMMITS, made.next()))
-            connection.execute("COMMIT")
-            os.ftruncate(descriptor, len(opened.encode()))
-            made.settle()
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return made
+        # This commit forces those of an earlier run without `fsync` to the device as well.
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(_PUT, (IDENTITY, opened.identity))
+        connection.execute(_PUT, (COMMITS, commits + 1))
+        connection.execute("COMMIT")
+        opened.commits = commits + 1
+        return cls(_map_file(directory / COMMITS_NAME, opened.encode()), opened)
 
     def next(self) -> int:
         """The number that the next transaction has to write into the table `counter`."""
         return self._known.commits + 1
 
     def settle(self) -> None:
-        """Note that the transaction is committed. A failure is logged: the file then stays behind."""
-        self._known.commits += 1
-        try:
-            os.pwrite(self._descriptor, self._known.encode(), 0)
-            self._is_failing = False
-        except OSError as exc:
-            if not self._is_failing:
-                log.warning("'%s' cannot be written, a loss may go unnoticed: %s", COMMITS_NAME, exc)
-            self._is_failing = True
+        """Note that the transaction is committed."""
+        commits = self._known.commits = self._known.commits + 1
+        _COUNT.pack_into(self._file, _COUNT_START + commits % _COUNTS * _COUNT.size, commits, ~commits)
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        self._file.close()
 
 
 def check_loss(directory: Path, *, is_accepted: bool) -> None:
@@ -138,18 +145,30 @@ def check_loss(directory: Path, *, is_accepted: bool) -> None:
 def read_known(directory: Path) -> Known | None:
     """Read the second file; None if there is none, or none that can be read."""
     file = directory / COMMITS_NAME
+    known = None
     try:
         with file.open("rb") as stream:
-            text, _, checksum = stream.read(_BYTES_MAX).decode("ascii").strip().rpartition(" ")
+            content = stream.read(_FILE_BYTES)
+        if len(content) == _FILE_BYTES:
+            known = Known.decode(content)
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError):
-        text = checksum = ""
-    fields = text.split(" ")
-    if checksum != f"{zlib.crc32(text.encode()):08x}" or len(fields) != 5 or fields[0] != _FORM:
+    except OSError as exc:
+        log.debug("'%s': %s", file, exc)
+    if known is None:
         log.warning("'%s' cannot be read, so a loss before this start would go unnoticed", file)
-        return None
-    return Known(int(fields[1]), int(fields[4]), fields[2] == "1", "" if fields[3] == "-" else fields[3])
+    return known
+
+
+def _map_file(file: Path, content: bytes) -> mmap.mmap:
+    """Write a file in place of what it held and map it; its space is taken now, not at a later write."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        os.pwrite(descriptor, content, 0)
+        os.ftruncate(descriptor, len(content))
+        return mmap.mmap(descriptor, len(content))
+    finally:
+        os.close(descriptor)
 
 
 def _read_counters(connection: sqlite3.Connection) -> tuple[int, int]:
