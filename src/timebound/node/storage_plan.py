@@ -135,28 +135,10 @@ class WritePlan:
         self._nested: dict[Table, dict[str, Changes]] = {
             table: {} for table in (SUBSCRIPTION, DELIVERY, INBOUND)
         }
-        self._adders: dict[type[StoreOrder], Callable[[Any], None]] = {
-            PutSession: self._put_session,
-            DropSession: self._drop_session,
-            PutSubscription: self._put_subscription,
-            DropSubscription: self._drop_subscription,
-            PutMessage: self._put_message,
-            DropMessage: self._drop_message,
-            PutDelivery: self._put_delivery,
-            DropDelivery: self._drop_delivery,
-            PutInbound: self._put_inbound,
-            DropInbound: self._drop_inbound,
-            PutOffset: self._put_offset,
-            PutRetained: self._put_retained,
-            DropRetained: self._drop_retained,
-            PutWill: self._put_will,
-            DropWill: self._drop_will,
-        }
 
     def add(self, orders: Iterable[StoreOrder]) -> None:
-        adders = self._adders
         for order in orders:
-            adders[type(order)](order)
+            _ADDERS[type(order)](self, order)
 
     def is_empty(self) -> bool:
         """Whether there is no row to write; a moved mark alone waits for the next write."""
@@ -168,13 +150,18 @@ class WritePlan:
 
     def execute(self, connection: sqlite3.Connection, commit: int) -> None:
         """Write all changes and the number of the commit, inside a transaction of the caller."""
-        clients = list(self._dropped_sessions)
-        for table in (SESSION, SUBSCRIPTION, DELIVERY, INBOUND):
-            _delete(connection, table.name, "client_id", clients)
+        if self._dropped_sessions:
+            clients = list(self._dropped_sessions)
+            for table in (SESSION, SUBSCRIPTION, DELIVERY, INBOUND):
+                _delete(connection, table.name, "client_id", clients)
         for table, changes in self._flat.items():
+            if not changes:
+                continue
             _delete(connection, table.name, table.key, [key for key, row in changes.items() if row is None])
             _insert(connection, table, [row for row in changes.values() if row is not None])
         for table, by_client in self._nested.items():
+            if not by_client:
+                continue
             rows: list[Row] = []
             for client_id, changes in by_client.items():
                 drops = [key for key, row in changes.items() if row is None]
@@ -298,6 +285,25 @@ class WritePlan:
     def _raise_mark(self, sequence: int) -> None:
         if sequence > self._message_mark:
             self._message_mark = sequence
+
+
+_ADDERS: Final[dict[type[StoreOrder], Callable[[WritePlan, Any], None]]] = {
+    PutSession: WritePlan._put_session,
+    DropSession: WritePlan._drop_session,
+    PutSubscription: WritePlan._put_subscription,
+    DropSubscription: WritePlan._drop_subscription,
+    PutMessage: WritePlan._put_message,
+    DropMessage: WritePlan._drop_message,
+    PutDelivery: WritePlan._put_delivery,
+    DropDelivery: WritePlan._drop_delivery,
+    PutInbound: WritePlan._put_inbound,
+    DropInbound: WritePlan._drop_inbound,
+    PutOffset: WritePlan._put_offset,
+    PutRetained: WritePlan._put_retained,
+    DropRetained: WritePlan._drop_retained,
+    PutWill: WritePlan._put_will,
+    DropWill: WritePlan._drop_will,
+}
 
 
 def message_row(message: Message) -> Row:
