@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -86,6 +87,24 @@ def test_an_answer_for_an_old_connection_does_not_reach_the_new_one() -> None:
     assert fixture.answered() == []
     assert fixture.session.held == 0
     assert fixture.ready.is_empty()
+
+
+@pytest.mark.parametrize("with_order", [False, True])
+def test_an_answer_for_a_session_without_connection_reaches_nobody(with_order: bool) -> None:
+    fixture = Fixture()
+    fixture.session.connection = 0
+
+    fixture.answer(1, with_order=with_order)
+    batch = fixture.durability.take()
+    fixture.session.connection = 2
+    fixture.answer(2, with_order=False)
+    if batch is not None:
+        fixture.durability.committed(batch)
+
+    # What was ordered is stored all the same, and nothing is kept waiting for it.
+    assert (len(batch.orders) if batch is not None else 0) == int(with_order)
+    assert fixture.answered() == [2]
+    assert fixture.session.held == 0
 
 
 def test_a_delivery_waits_for_everything_ordered_before_it() -> None:

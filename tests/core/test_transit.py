@@ -16,11 +16,15 @@ BACK_NS = 5 * MILLISECOND
 class Way:
     """A receiver behind a buffer without end and a link; answers come in batches if asked for."""
 
-    def __init__(self, rate_bytes_per_s: float, *, back_ns: int = BACK_NS, batch_ns: int = 0) -> None:
+    def __init__(
+        self, rate_bytes_per_s: float, *, back_ns: int = BACK_NS, batch_ns: int = 0, plain: bool = False
+    ) -> None:
         self.transit = Transit()
         self.rate = rate_bytes_per_s
         self.back_ns = back_ns
         self.batch_ns = batch_ns
+        self.plain = plain  # after each delivery that is answered goes one that needs no answer
+        self.lost: set[int] = set()  # packet ids that are never answered
         self.now_ns = SECOND
         self.free_ns = self.now_ns
         self.packet_id = 0
@@ -52,7 +56,11 @@ class Way:
         if self.batch_ns:
             answer_ns = -(-answer_ns // self.batch_ns) * self.batch_ns
         self.transit.give(self.packet_id, SIZE, self.now_ns, self.now_ns)
-        self.answers.append((answer_ns, self.packet_id))
+        if self.packet_id not in self.lost:
+            self.answers.append((answer_ns, self.packet_id))
+        if self.plain:
+            self.free_ns += int(SIZE / self.rate * SECOND)
+            self.transit.give(0, SIZE, self.now_ns, self.now_ns)
 
 
 @pytest.mark.parametrize("rate", [32_000.0, 125_000.0, 1_250_000.0])
@@ -150,6 +158,66 @@ def test_a_receiver_that_does_not_answer_holds_nothing_back() -> None:
 
     assert transit.has_room()
     assert transit.delay_ns() == 0
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_one_answer_that_never_comes_holds_nothing_back(plain: bool) -> None:
+    # Every ten rounds all is waited for, to see the quickest answer. The one that is missing is not.
+    way = Way(125_000.0, plain=plain)
+    way.lost = {7}
+
+    answered = way.run(4.0 * BASE_ROUNDS)
+
+    share = 0.5 if plain else 1.0
+    assert answered >= 0.95 * share * 4.0 * BASE_ROUNDS * way.rate
+
+
+def test_a_last_answer_that_never_comes_is_waited_for_until_the_receiver_counts_as_silent() -> None:
+    transit = Transit()
+    packet_id = answered = 0
+    now_ns = SECOND
+    for _ in range(BASE_ROUNDS):
+        now_ns += SECOND
+        while transit.has_room():
+            packet_id += 1
+            transit.give(packet_id, SIZE, now_ns, now_ns)
+        while answered < packet_id - 1:
+            answered += 1
+            transit.answer(answered, now_ns + BACK_NS)
+    assert not transit.has_room()  # all but the last was answered, and nothing more may follow
+
+    transit.watch(now_ns + 3 * SECOND)
+    assert transit.has_room()
+    for number in (1, 2):
+        transit.give(packet_id + number, SIZE, now_ns + 3 * SECOND, now_ns + 3 * SECOND)
+    transit.answer(packet_id + 1, now_ns + 3 * SECOND + BACK_NS)
+
+    assert transit.has_room()
+
+
+def test_what_needed_no_answer_before_is_not_on_the_way() -> None:
+    transit = Transit()
+    transit.give(0, 10 * START_BYTES, SECOND, SECOND)
+    transit.give(1, SIZE, 2 * SECOND, 2 * SECOND)
+    assert transit.has_room()
+
+    transit.answer(1, 2 * SECOND + BACK_NS)
+    transit.give(2, SIZE, 3 * SECOND, 3 * SECOND)
+
+    # Nor has it shown how much the way carries.
+    assert transit.room_bytes(10 * START_BYTES) == START_BYTES - SIZE
+
+
+def test_what_needs_no_answer_counts_behind_what_does() -> None:
+    transit = Transit()
+    transit.give(1, SIZE, SECOND, SECOND)
+    transit.give(0, START_BYTES, SECOND, SECOND)
+    transit.give(2, SIZE, SECOND, SECOND)
+    assert not transit.has_room()
+
+    transit.answer(2, SECOND + BACK_NS)
+
+    assert transit.has_room()  # it was sent last, so all before it has arrived
 
 
 def test_what_needs_no_answer_is_not_waited_for() -> None:

@@ -23,8 +23,8 @@ ANY_BYTES = 1 << 20
 class Scene:
     """A broker with one subscriber and one publisher, and a clock to move."""
 
-    def __init__(self, expiry_s: int = 0) -> None:
-        self.broker = Broker(BrokerLimits(), AccessList([]))
+    def __init__(self, expiry_s: int = 0, limits: BrokerLimits | None = None) -> None:
+        self.broker = Broker(limits or BrokerLimits(), AccessList([]))
         self.now_ns = SECOND
         self.expiry_s = expiry_s
         self.subscriber = self._connect("subscriber", 1)
@@ -202,13 +202,26 @@ def test_a_changed_subscription_starts_its_wait_anew() -> None:
     assert scene.publish("b") == []
 
 
-def test_too_many_timers_are_refused_and_nothing_changes() -> None:
+@pytest.mark.parametrize("period", ["1h", "2h"])
+def test_too_many_timers_are_refused_and_nothing_changes(period: str) -> None:
     scene = Scene()
     for number in range(TIMERS_MAX // 2):
-        assert scene.subscribe(f"t/{number}", ("every", "1h"), ("watchdog", "1h")) == 1
+        assert scene.subscribe(f"t/{number}", ("every", period), ("watchdog", period)) == 1
 
-    assert scene.subscribe("one/more", ("every", "1h")) == QUOTA_EXCEEDED
+    assert scene.subscribe("one/more", ("every", period)) == QUOTA_EXCEEDED
     assert topics(scene.publish("one/more")) == []
+    scene.broker._check()
+
+
+@pytest.mark.parametrize("term", ["every", "watchdog"])
+def test_a_timer_of_more_than_an_hour_counts_as_one_tick_an_hour(term: str) -> None:
+    scene = Scene(limits=BrokerLimits(ticks_per_second_max=1))
+    for number in range(3_600):
+        assert scene.subscribe(f"t/{number}", (term, "25h")) == 1
+
+    assert scene.subscribe("one/more", (term, "25h")) == QUOTA_EXCEEDED
+    assert scene.subscribe("t/0") == 1  # instead of one with a timer
+    assert scene.subscribe("one/more", (term, "25h")) == 1
     scene.broker._check()
 
 

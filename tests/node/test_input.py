@@ -6,8 +6,11 @@ turn first: what is read after it waits for that turn, as it does when many sock
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.node.doubles import Build, House, RecordingTransport
+from tests.peer import props
 
 from timebound.core.offers import Contract
 from timebound.node.config_values import InputConfig
@@ -64,6 +67,13 @@ def finish(house: House) -> None:
             house.driver.input.scheduler._check()
             return
     pytest.fail(f"the input is not empty after {TURNS_MAX} turns")
+
+
+async def store(house: House) -> None:
+    """Have all orders written that there are, and those that follow from them."""
+    while house.storage.waiting:
+        house.storage.finish()
+        await asyncio.sleep(0)
 
 
 def pair(house: House) -> tuple[Connection, Connection]:
@@ -255,6 +265,37 @@ async def test_client_that_comes_back_does_not_overtake_itself(build: Build) -> 
     assert seen_on_t[-1] == b"new"
     assert len(seen_on_t) > 1
     assert seen_on_t[:-1] == [f"old{number}".encode() for number in range(len(seen_on_t) - 1)]
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_what_a_closed_client_had_said_counts_and_its_answers_reach_nobody(
+    build: Build, qos: int, is_durable: bool
+) -> None:
+    house = build(is_durable=is_durable)
+    house.driver.input.turn_ns = 1
+    seen = watch(house)
+    a, _ = house.open(Connect("a", properties=props(session_expiry_interval=60)))
+    b, _ = house.open(Connect("b"))
+    await store(house)
+    contend(house)
+    house.send(b, *numbered("b", "other", 500))
+    house.send(a, *numbered("a", "t", 60, qos))
+    house.driver.turn()
+    waiting = a.client_input.waiting
+    session = a.session
+    a.close(0x98, "by the operator")
+    finish(house)
+    await store(house)
+
+    assert 0 < waiting < 60
+    assert payloads(seen, "t") == [f"a{number}".encode() for number in range(60)]
+    assert session is not None
+    assert (session.replies, session.held) == ([], 0)
+    house.broker._check()
+    _, again = house.open(Connect("a", clean_start=False, properties=props(session_expiry_interval=60)))
+    await store(house)
+    assert [type(packet) for packet in again.packets()] == [Connack]
 
 
 async def test_new_weight_lets_no_message_overtake_another_of_its_topic(build: Build) -> None:

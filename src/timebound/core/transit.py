@@ -55,6 +55,7 @@ class Transit:
     __slots__ = (
         "_answered_bytes",
         "_answered_ns",
+        "_asking_bytes",
         "_base_before_ns",
         "_base_ns",
         "_base_rounds",
@@ -81,6 +82,7 @@ class Transit:
     def __init__(self) -> None:
         self._sent: dict[int, Sent] = {}  # by packet id, in order
         self._sent_bytes = 0
+        self._asking_bytes = 0  # where the last one ends that will be answered
         self._answered_bytes = 0
         self._answered_ns = 0
         self._window_bytes = float(START_BYTES)
@@ -114,6 +116,7 @@ class Transit:
                 # What needed no answer before says nothing of the way, and must not count as on it.
                 self._answered_ns = now_ns
                 self._answered_bytes = self._sent_bytes - size_bytes
+            self._asking_bytes = self._sent_bytes
             self._sent[packet_id] = Sent(self._sent_bytes, now_ns, start_ns)
 
     def forget(self, packet_id: int) -> None:
@@ -135,7 +138,7 @@ class Transit:
         new_bytes = max(sent.end_bytes - self._answered_bytes, 0)
         self._answered_bytes += new_bytes
         self._measure(new_bytes, now_ns)
-        if self._answered_bytes >= self._sent_bytes or not self._sent:
+        if self._answered_bytes >= self._asking_bytes or not self._sent:
             # An answer says that all that was sent before has arrived, whatever is still unanswered.
             self._is_draining = False
         limit_ns = self.base_ns() + TARGET_NS
