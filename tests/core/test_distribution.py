@@ -194,6 +194,88 @@ def test_unsubscribing_alone_leaves_what_was_not_sent_owed() -> None:
     assert_account_is_even(node)
 
 
+@pytest.mark.parametrize("durable", [False, True])
+def test_an_error_with_one_copy_that_is_left_keeps_no_other_from_being_handed_on(durable: bool) -> None:
+    node = Node(durable=durable)
+    publisher = node.connect("publisher")
+    leaving = node.connect("leaving", expiry_s=60)
+    for topic_filter in (GROUP, "$share/g/u"):
+        node.subscribe(leaving, topic_filter, 1)
+    for topic in ("t", "u", "t", "u"):
+        node.publish(publisher, topic, topic.encode(), 1)
+    node.settle()
+    staying = node.connect("staying", expiry_s=60)
+    node.subscribe(staying, "$share/g/u", 1)
+    stranger = Subscription("stranger", GROUP, 1)
+    node.broker._index.insert(stranger)  # of no session: whoever chooses it raises
+
+    node.disconnect(leaving, expiry_s=0)
+    node.broker._index.remove(stranger)
+    node.settle()
+
+    assert [fault.client_id for fault in node.broker.take_faults()] == ["leaving"] * 2
+    assert staying.payloads() == [b"u", b"u"]
+    assert {client_id for client_id, _ in node.storage.deliveries} <= {"staying"}
+    answer_all(node, staying)
+    node.settle()
+    assert not node.storage.messages
+    node.broker.counters.faults += 2  # as the shell counts them
+    node.broker.reconcile()
+    assert dropped(node) == {Reason.FAULT.value: 2}
+    assert_account_is_even(node)
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_what_was_left_before_an_error_is_handed_on_after_it(durable: bool) -> None:
+    node = Node(durable=durable)
+    publisher = node.connect("publisher")
+    leaving = node.connect("leaving", expiry_s=60)
+    node.subscribe(leaving, GROUP, 2)
+    publish(node, publisher, b"1", qos=1)
+    publish(node, publisher, b"2", qos=2)
+    node.settle()
+    staying = node.connect("staying", expiry_s=60)
+    node.subscribe(staying, GROUP, 1)
+    # The session cannot end in order: what it was sent with QoS 2 has no place in the account.
+    counts = node.broker.account.dropped
+    del counts[Reason.SESSION_EXPIRED.value]
+
+    node.disconnect(leaving, expiry_s=0)
+    counts[Reason.SESSION_EXPIRED.value] = 0
+    node.settle()
+
+    assert [fault.client_id for fault in node.broker.take_faults()] == ["leaving"]
+    assert staying.payloads() == [b"1"]
+    answer_all(node, staying)
+    node.settle()
+    assert not node.storage.deliveries
+    assert not node.storage.messages
+    node.broker.counters.faults += 1
+    node.broker.reconcile()
+    assert dropped(node) == {Reason.FAULT.value: 1}
+    assert_account_is_even(node)
+
+
+def test_what_was_acknowledged_before_an_error_is_not_handed_on() -> None:
+    node = Node(durable=False)
+    publisher = node.connect("publisher")
+    leaving = node.connect("leaving", expiry_s=0)
+    node.subscribe(leaving, GROUP, 1)
+    publish(node, publisher, b"1", qos=1)
+    node.settle()
+    staying = node.connect("staying")
+    node.subscribe(staying, GROUP, 1)
+    # Between the two steps of an acknowledgement: it is accounted for, and not yet taken out.
+    node.broker._outbound._settle(leaving.session, leaving.session.inflight[1], None, node.now_ns)
+
+    node.disconnect(leaving)
+    node.settle()
+
+    assert staying.payloads() == []
+    assert node.broker.account.in_time == 1
+    assert_account_is_even(node)
+
+
 def test_drops_that_nobody_watches_leave_no_routes_behind() -> None:
     node = Node(durable=False)
     publisher, absent = node.connect("publisher"), node.connect("absent")

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from timebound.core.broker import Broker
 from timebound.core.distribution import Replay
+from timebound.core.message import Message
+from timebound.core.predicate import parse
 from timebound.core.subscription import Subscription
 
 from .broker_doubles import Node, Peer
+
+# User properties that nobody can publish: a content filter that asks for one raises.
+BROKEN: Any = (("a",),)
 
 
 def retain(node: Node, *topics: str) -> None:
@@ -15,7 +22,7 @@ def retain(node: Node, *topics: str) -> None:
         node.publish(publisher, topic, f"old {topic}".encode(), retain=True)
 
 
-def begin(node: Node, peer: Peer, topic_filter: str = "#", **terms: bool) -> Replay:
+def begin(node: Node, peer: Peer, topic_filter: str = "#", **terms: object) -> Replay:
     wanted = Subscription(peer.client_id, topic_filter, **terms)  # type: ignore[arg-type]  # as they are
     code, replay = node.broker.begin_subscribe(peer.session, wanted, node.now_ns)
     assert code == 0
@@ -147,6 +154,42 @@ def test_a_session_that_ends_ends_it() -> None:
     assert node.broker.go_on(replay, 1, node.now_ns)
     assert under_way(node.broker) == 0
     node.check()
+
+
+def test_an_ended_subscription_is_given_nothing_before_a_new_message() -> None:
+    node = Node(durable=False)
+    retain(node, "a")
+    unsubscribed, gone, back = node.connect("u"), node.connect("g", expiry_s=0), node.connect("b")
+    for peer in (unsubscribed, gone, back):
+        begin(node, peer)
+    node.unsubscribe(unsubscribed, "#")
+    node.disconnect(gone)
+    assert node.broker.go_on(begin(node, back), 100, node.now_ns)
+
+    node.publish(node.connect("other"), "a", b"new a")
+
+    assert under_way(node.broker) == 0
+    assert payloads(node, unsubscribed) == []
+    assert payloads(node, back) == ["old a", "new a"]
+    assert node.broker.account.matched == 2
+
+
+def test_a_filter_that_fails_before_a_new_message_harms_only_its_client() -> None:
+    node = Node(durable=False)
+    publisher = node.connect("publisher")
+    failing = Message("a", b"old a", 0, True, node.now_ns, user_properties=BROKEN)
+    node.broker.route(failing, node.now_ns)
+    picky, plain = node.connect("picky"), node.connect("plain")
+    begin(node, picky, predicate=parse("b > 1"))
+    begin(node, plain)
+
+    node.publish(publisher, "a", b"new a", qos=1)
+
+    [fault] = node.broker.take_faults()
+    assert (fault.client_id, fault.connection) == ("picky", picky.number)
+    assert under_way(node.broker) == 1
+    assert payloads(node, plain) == ["old a", "new a"]
+    assert [packet.kind for packet in publisher.packets] == ["CONNACK", "PUBACK"]
 
 
 def test_what_is_given_keeps_to_the_terms_of_the_subscription() -> None:

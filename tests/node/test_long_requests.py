@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import pytest
 from tests.node.doubles import Build, House, RecordingTransport
+from tests.peer import props
 
+from timebound.core.message import Message
 from timebound.node.connection import Connection
+from timebound.units import SECOND
 from timebound.wire.codec import encode
 from timebound.wire.packets import (
+    Ack,
     Connect,
     Packet,
     Pingreq,
@@ -176,3 +182,29 @@ async def test_the_answer_of_a_stored_session_waits_for_all_that_was_ordered(bui
     assert kinds(transport) == []  # nothing retained of these, and no SUBACK
     await store(house)
     assert kinds(transport) == [Suback]
+
+
+@pytest.mark.parametrize("turn_ns", [1, SECOND])
+async def test_a_filter_that_fails_ends_its_client_and_leaves_nothing_under_way(
+    build: Build, turn_ns: int
+) -> None:
+    house = build()
+    retained(house, 10)
+    broken: Any = (("a",),)  # nobody can publish that: a content filter that asks for it raises
+    now_ns = house.driver.now_ns()
+    house.broker.route(Message("u", b"u", 0, True, now_ns, user_properties=broken), now_ns)
+    house.driver.input.turn_ns = turn_ns
+    other, answers = house.open(Connect("other"))
+    picky, transport = house.open(Connect("picky", properties=props(session_expiry_interval=60)))
+
+    wanted = props(user_properties=[("where", "b > 1")])
+    house.send(picky, Subscribe(1, [SubscribeEntry("#")], wanted))
+    house.send(other, Subscribe(1, [SubscribeEntry("#")]), make_publish("t/0", b"new", 1, False, 7))
+    finish(house)
+
+    assert house.broker.counters.faults == 1
+    assert transport.is_closed
+    assert not any(isinstance(packet, Suback) for packet in transport.packets())
+    assert [packet.packet_id for packet in answers.packets() if isinstance(packet, Ack)] == [7]
+    payloads = [packet.payload for packet in answers.packets() if isinstance(packet, Publish)]
+    assert sorted(payloads) == [b"new", *[b"old"] * 10, b"u"]

@@ -280,13 +280,13 @@ class Distribution:
             return
         self._outbound.orphans = []
         for orphan in orphans:
-            is_taken = False
             try:
                 # The new copy first: storage then keeps the message that both refer to.
                 is_taken = self._pass_to_another(orphan.delivery, now_ns)
-            except Exception as error:
+                self._outbound.bury(orphan, is_taken, now_ns)
+            except Exception as error:  # the others are passed on all the same
                 self._faults.note(orphan.session.client_id, 0, error)
-            self._outbound.bury(orphan, is_taken, now_ns)
+                self._outbound.lose(orphan)
 
     def _pass_to_another(self, delivery: Delivery, now_ns: int) -> bool:
         return self._route_shared(self._takers(delivery), delivery.message, now_ns) > 0

@@ -497,6 +497,10 @@ class Outbound:
         else:
             self._drop(orphan.session, orphan.delivery, orphan.reason, now_ns)
 
+    def lose(self, orphan: Orphan) -> None:
+        """An error struck while an orphan was passed on: nobody gets it, and storage forgets it."""
+        self._forget(orphan.session, orphan.delivery)
+
     def restore(self, session: Session, delivery: Delivery) -> None:
         """Put back a delivery read from storage."""
         session.last_sequence = max(session.last_sequence, delivery.sequence)

@@ -331,9 +331,11 @@ class Connection(Attachment):
 
     def _begin_request(self, session: Session, packet: Subscribe | Unsubscribe, until_ns: int) -> None:
         """Do a first part of a request; it stays in `_request` if that was not all."""
-        request = requests.Request(self, session, packet)
-        if not request.go_on(until_ns):
-            self._request = request
+        # Kept from its beginning: what an error leaves of it ends with the client.
+        self._request = requests.Request(self, session, packet)
+        if self._request.go_on(until_ns):
+            self._request = None
+        else:
             self._held_turns = HELD_TURNS_MAX
             self.input.defer(self)
 
