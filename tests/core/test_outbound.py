@@ -9,6 +9,7 @@ import pytest
 from timebound.core.limits import BrokerLimits
 from timebound.core.message import RELEASED, Message, copy_cost
 from timebound.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL
+from timebound.core.subscription import Subscription
 from timebound.records import Reason
 from timebound.units import SECOND
 
@@ -553,3 +554,43 @@ def test_a_message_stays_stored_while_anybody_is_owed_a_copy() -> None:
     node.settle()
 
     assert not node.storage.messages
+
+
+@DURABLE
+@pytest.mark.parametrize("way", ["take", "expire", "offer"])
+def test_an_error_between_a_drop_and_its_account_leaves_nothing_in_storage(way: str, durable: bool) -> None:
+    pair = Pair(durable=durable, queue_messages_per_client_max=3)
+    node, session = pair.node, pair.receiver.session
+    broker = node.broker
+    broker.subscribe(session, Subscription("receiver", "t", 1, keep_last=True), node.now_ns)
+    pair.publish(b"1", b"2", b"3", qos=1)
+    # Only the last is wanted. The two before it are dropped at once, and cannot be accounted for.
+    del broker.counters.dropped[Reason.REPLACED.value]
+
+    if way == "take":
+        with pytest.raises(KeyError):
+            broker.take_deliveries(session, 1, node.now_ns)
+        pair.reconnect()
+    else:
+        if way == "expire":
+            broker.expire(node.now_ns)
+        else:
+            pair.publish(b"4", qos=1)  # there is room only for three
+        assert [fault.client_id for fault in broker.take_faults()] == ["receiver"]
+    broker.counters.dropped[Reason.REPLACED.value] = 0
+    node.take_batch()
+    while node.pending:
+        node.commit()  # which checks that every message in storage is owed to somebody
+
+    assert len(node.storage.deliveries) == (1 if durable else 0)
+    broker.counters.faults += 1  # as the shell does
+    broker.reconcile()
+    node.check()
+    [last] = pair.received()[-1:]
+    assert last.payload == b"3"
+    node.acknowledge(pair.receiver, PUBACK, last.packet_id)
+    node.settle()
+    assert not node.storage.deliveries
+    assert session.cost_bytes == broker.queued_bytes() == 0
+    account = broker.account
+    assert (account.in_time, account.outstanding()) == (1, 0)

@@ -671,6 +671,9 @@ class Outbound:
         link = session.link
         if link is None:
             return
+        for entry in link.take_dropped():
+            # Only an error leaves any, between a drop and its account, which `reconcile` completes.
+            self._forget(session, cast(Delivery, entry.item))
         self._charge(session, -ENTRY_COST * session.queued_messages())
         waiting = [cast(Delivery, entry.item) for entry in link.entries()]
         waiting.sort(key=sequence_of)
@@ -716,9 +719,10 @@ class Outbound:
 
     def _drop(self, session: Session, delivery: Delivery, reason: Reason, now_ns: int) -> None:
         """Account for a copy that is in no queue any more and will never be sent."""
+        # Out of storage first: what an error leaves out of the account, `reconcile` adds.
+        self._forget(session, delivery)
         self._counters.drop(reason)
         self.account.drop(session.client_id, delivery, reason, now_ns)
-        self._forget(session, delivery)
 
     def _give_up(self, session: Session, delivery: Delivery, reason: Reason, now_ns: int) -> None:
         """Drop a copy that its session will not get, unless others share its subscription."""

@@ -218,6 +218,12 @@ class LinkQueue:
         self._expire(now_ns)
         return self._dropped.popleft() if self._dropped else None
 
+    def take_dropped(self) -> list[Entry]:
+        """Take all dropped entries that `pop_dropped` has not given yet; nothing else is dropped for it."""
+        dropped = list(self._dropped)
+        self._dropped.clear()
+        return dropped
+
     def next_wakeup_ns(self) -> int | None:
         """When the next waiting entry has to be dropped if nothing else happens, or None."""
         single = self._single
