@@ -6,6 +6,7 @@ import tracemalloc
 
 import pytest
 
+from timebound.core.access import AccessList, AccessRule
 from timebound.core.limits import BrokerLimits
 from timebound.core.message import RELEASED, Message, copy_cost
 from timebound.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL
@@ -594,3 +595,91 @@ def test_an_error_between_a_drop_and_its_account_leaves_nothing_in_storage(way: 
     assert session.cost_bytes == broker.queued_bytes() == 0
     account = broker.account
     assert (account.in_time, account.outstanding()) == (1, 0)
+
+
+# --- without time limits again -----------------------------------------------------------------
+
+
+def timed_pair() -> Pair:
+    """A receiver of `t`, with a deadline, and of `u`; it has one message to acknowledge at a time."""
+    pair = Pair(1, receive_maximum=1)
+    wanted = Subscription("receiver", "t", 1, deadline_ns=5 * SECOND)
+    pair.node.broker.subscribe(pair.receiver.session, wanted, pair.node.now_ns)
+    pair.node.subscribe(pair.receiver, "u", 1)
+    pair.received()
+    assert pair.receiver.session.link is not None
+    return pair
+
+
+def test_what_waits_without_a_limit_goes_back_to_order_of_arrival_with_the_last_timed_subscription() -> None:
+    pair = timed_pair()
+    node, session = pair.node, pair.receiver.session
+    for payload in (b"1", b"2", b"3"):
+        node.publish(pair.publisher, "u", payload, 1)
+    assert pair.payloads() == [b"1"]
+
+    node.unsubscribe(pair.receiver, "t")
+
+    assert (session.link, session.transit, session.way) == (None, None, None)
+    node.check()
+    for packet_id, payload in ((1, b"2"), (2, b"3")):
+        node.acknowledge(pair.receiver, PUBACK, packet_id)
+        assert pair.payloads() == [payload]
+
+
+def test_what_waits_with_a_limit_keeps_it_after_its_subscription() -> None:
+    pair = timed_pair()
+    node, session = pair.node, pair.receiver.session
+    pair.publish(b"1", b"2", b"3", qos=1)
+    assert pair.payloads() == [b"1"]
+
+    node.unsubscribe(pair.receiver, "t")
+    node.broker.expire(node.now_ns)
+    assert session.link is not None
+    node.advance(5)
+    node.broker.expire(node.now_ns)
+
+    assert pair.dropped(Reason.TIMED_OUT) + pair.dropped(Reason.HOPELESS) == 2
+    assert (session.link, session.is_relaxing) == (None, False)
+    node.check()
+
+
+def test_a_new_time_limit_keeps_the_queue_by_worth() -> None:
+    pair = timed_pair()
+    node, session = pair.node, pair.receiver.session
+    pair.publish(b"1", b"2", qos=1)
+    pair.received()
+    node.unsubscribe(pair.receiver, "t")
+    again = Subscription("receiver", "v", 1, deadline_ns=SECOND)
+    node.broker.subscribe(session, again, node.now_ns)
+
+    node.advance(5)
+    node.broker.expire(node.now_ns)
+
+    assert (session.link is None, session.is_relaxing) == (False, False)
+
+
+def test_a_link_that_messages_with_a_limit_need_stays_when_other_subscriptions_go() -> None:
+    pair = Pair(1)
+    node, session = pair.node, pair.receiver.session
+    node.subscribe(pair.receiver, "u", 1)
+    message = Message("t", b"x", 0, False, node.now_ns, timeout_ns=SECOND)
+    node.broker.route(message, node.now_ns)
+    pair.received()
+    link = session.link
+    assert link is not None
+
+    node.unsubscribe(pair.receiver, "u")
+    node.broker.expire(node.now_ns)
+
+    assert session.link is link
+
+
+def test_a_timed_subscription_that_is_no_longer_allowed_takes_the_queue_by_worth_along() -> None:
+    pair = timed_pair()
+
+    pair.node.broker.set_access(AccessList([AccessRule("*", "all", "u", True)]))
+
+    assert list(pair.receiver.session.subscriptions) == ["u"]
+    assert pair.receiver.session.link is None
+    pair.node.check()

@@ -230,6 +230,8 @@ class Broker:
             session.add_subscription(subscription)
             self._index.insert(subscription)
             self._outbound.prepare(session, subscription, now_ns)
+            if old is not None and old.is_timed():
+                self._outbound.relax(session)
             if session.is_durable:
                 self._durability.add(PutSubscription(subscription))
         except BaseException:
@@ -279,7 +281,8 @@ class Broker:
             self._distribution.leave_group(session, subscription, now_ns)
         if session.is_durable:
             self._durability.add(DropSubscription(session.client_id, topic_filter))
-        self._outbound.relax(session)
+        if subscription.is_timed():
+            self._outbound.relax(session)
         return SUCCESS
 
     def _withdraw(self, session: Session, subscription: Subscription) -> None:

@@ -6,6 +6,8 @@ for; equal subscriptions of a session share one audience, so that it is worked o
 
 from __future__ import annotations
 
+from typing import cast
+
 from timebound.core.account import pairs
 from timebound.core.message import ENTRY_COST, Delivery, Message, copy_cost
 from timebound.core.session import Session
@@ -23,6 +25,20 @@ def needs_choice(
         return True
     for one in others:
         if one.deadline_ns or one.keep_last:
+            return True
+    return False
+
+
+def has_choice(session: Session) -> bool:
+    """Whether anything that waits needs to be chosen by worth; O(n)."""
+    waiting = [*session.queue, *session.waiting]
+    if session.link is not None:
+        waiting += [cast(Delivery, entry.item) for entry in session.link.entries()]
+    for delivery in waiting:
+        subscription = delivery.subscription
+        if subscription is not None and needs_choice(
+            session, delivery.message, subscription, delivery.others
+        ):
             return True
     return False
 

@@ -227,6 +227,7 @@ class Lifecycle:
         self._access = access
         for session in self.sessions.values():
             session.access = access.for_client(session.user, session.client_id)
+            was_timed = session.timed_subscriptions > 0
             for topic_filter in list(session.subscriptions):
                 if session.access.may_subscribe(topic_filter):
                     continue
@@ -236,6 +237,8 @@ class Lifecycle:
                 self._waits.stop(subscription)
                 if session.is_durable:
                     self._durability.add(DropSubscription(session.client_id, topic_filter))
+            if was_timed:
+                self._outbound.relax(session)
 
     def may_publish(self, will: Will) -> bool:
         """Whether its client may publish the will by the rules of this moment."""

@@ -18,7 +18,7 @@ import math
 from typing import Final, cast
 
 from timebound.core.account import Account, pairs
-from timebound.core.competing import entry_cost, make_entry, needs_choice, sequence_of
+from timebound.core.competing import entry_cost, has_choice, make_entry, needs_choice, sequence_of
 from timebound.core.delay import LinkDelay
 from timebound.core.durability import Durability
 from timebound.core.effects import DropDelivery, DropMessage, PutDelivery, PutMessage
@@ -297,13 +297,14 @@ class Outbound:
             if session.has_work():
                 self._ready.add(session)
         link = session.link
-        if link is None or not session.queue_bytes:
-            return
-        self._compete(session, link, now_ns)
-        for delivery in [one for one in session.waiting if self._is_late(session, one, now_ns)]:
-            session.waiting.remove(delivery)
-            self._leave_queue(session, delivery)
-            self._drop_if_late(session, delivery, now_ns)
+        if link is not None and session.queue_bytes:
+            self._compete(session, link, now_ns)
+            for delivery in [one for one in session.waiting if self._is_late(session, one, now_ns)]:
+                session.waiting.remove(delivery)
+                self._leave_queue(session, delivery)
+                self._drop_if_late(session, delivery, now_ns)
+        if session.is_relaxing:
+            self._relax(session)
 
     def prepare(self, session: Session, subscription: Subscription, now_ns: int) -> None:
         """Have a queue by worth, before anything waits, where a new subscription asks for it.
@@ -315,9 +316,23 @@ class Outbound:
             self._make_link(session, now_ns)
 
     def relax(self, session: Session) -> None:
-        """Go back to order of arrival where no subscription of the session asks for more any longer."""
-        if session.link is not None and not len(session.link) and not session.timed_subscriptions:
+        """Go back to order of arrival where no subscription of the session asks for more any longer.
+
+        What waits and has a time limit keeps it: while there is any, `expire` asks again.
+        """
+        if session.link is not None and not session.timed_subscriptions and not session.is_relaxing:
+            session.is_relaxing = True
+            self._relax(session)
+
+    def _relax(self, session: Session) -> None:
+        if session.timed_subscriptions:
+            session.is_relaxing = False
+        elif not has_choice(session):
             self._return_to_queue(session)
+            session.is_relaxing = False
+            session.transit = None
+            session.way = None
+            self._ready.add(session)  # its connection may write as much as it likes again
 
     def set_delay(self, session: Session, delay: LinkDelay, now_ns: int) -> None:
         """The session's link was measured: drop times and ranks follow."""
@@ -417,6 +432,7 @@ class Outbound:
         session.held = 0
         session.transit = None
         session.way = None
+        session.is_relaxing = False
         self._return_to_queue(session)
         kept = [delivery for delivery in session.queue if delivery.qos]
         for delivery in session.queue:

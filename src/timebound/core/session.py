@@ -84,6 +84,7 @@ class Session:
         "is_full",
         "is_pressed",
         "is_ready",
+        "is_relaxing",
         "last_packet_id",
         "last_sequence",
         "link",
@@ -146,6 +147,7 @@ class Session:
         self.scheduling = DEFAULT_SCHEDULING
         self.delay = START_DELAY  # what is known of its link's speed
         self.link: LinkQueue | None = None  # made when something with a time limit waits
+        self.is_relaxing = False  # `link` goes as soon as nothing waits that needs it
         self.link_ns = 0  # the last time that `link` was told: when what leaves it would begin to be sent
         self.link_unconfirmed = 0  # messages with QoS 0 in `link`: they need no answer of the client
         self.audiences: dict[str, Audience] = {}  # by topic filter; they belong to `link`

@@ -104,6 +104,8 @@ class Attachment(Publisher):
         if self._held_turns > 0:
             self._held_turns -= 1
         elif session.link is None:
+            if self._meter is not None:
+                self._end_pacing(self._meter)
             self._flush_parts(session, frames, now_ns)
         else:
             is_free = self._flush_paced(session, frames, now_ns)
@@ -169,6 +171,11 @@ class Attachment(Publisher):
         if self.session is not None:
             self.broker.put_ready(self.session)
             self.driver.schedule()
+
+    def _end_pacing(self, meter: LinkMeter) -> None:
+        """Nothing has a time limit any more: write as before the first that had one."""
+        meter.release(self.driver.limits.write_buffer_bytes)
+        self._meter = None
 
     def _link_meter(self, session: Session) -> LinkMeter:
         if self._meter is None:

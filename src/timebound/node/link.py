@@ -107,6 +107,11 @@ class LinkMeter:
         """Count what was just written; whether more of what waits may follow at once."""
         return self._pacing.written(count, wanted, now_ns)
 
+    def release(self, buffer_bytes: int) -> None:
+        """Leave the transport as it is without a meter: it may hold this much, and the kernel decides."""
+        self._transport.set_write_buffer_limits(buffer_bytes)
+        self._set_lowat(0)
+
     def ahead_ns(self) -> int:
         """How long the link is busy with what it was given, as of the last look."""
         return int(self._time_for_s(self._pacing.waiting) * SECOND)
@@ -192,9 +197,13 @@ class LinkMeter:
 
     def _limit_unsent(self) -> None:
         lowat = self.budget()
-        if self._socket is None or (self._lowat and lowat <= 2 * self._lowat <= 4 * lowat):
-            return
+        if not self._lowat or not lowat <= 2 * self._lowat <= 4 * lowat:
+            self._set_lowat(lowat)
+
+    def _set_lowat(self, lowat: int) -> None:
         self._lowat = lowat
+        if self._socket is None:
+            return
         # Not every socket knows the option; then the kernel decides. One that was closed has no descriptor.
         with contextlib.suppress(OSError, ValueError):
             self._socket.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, lowat)
