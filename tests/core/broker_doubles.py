@@ -395,6 +395,40 @@ class Node:
         self.broker._check()
 
 
+class Pair:
+    """A publisher and one subscriber to `t`."""
+
+    def __init__(
+        self, qos: int = 2, *, receive_maximum: int = 65_535, durable: bool = False, **limits: int
+    ) -> None:
+        self.node = Node(BrokerLimits(**limits), durable=durable)
+        self.publisher = self.node.connect("publisher")
+        self.receiver = self.node.connect("receiver", receive_maximum=receive_maximum)
+        self.node.subscribe(self.receiver, "t", qos)
+        self.node.settle()
+        self.receiver.take()
+
+    def publish(self, *payloads: bytes, qos: int = 2, expiry_s: int | None = None) -> None:
+        for payload in payloads:
+            self.node.publish(self.publisher, "t", payload, qos, expiry_s=expiry_s)
+            self.node.acknowledge(self.publisher, PUBREL, 1)
+
+    def received(self) -> list[Packet]:
+        self.node.settle()
+        return self.receiver.take()
+
+    def payloads(self) -> list[bytes]:
+        return [packet.payload for packet in self.received() if packet.kind == "PUBLISH"]
+
+    def reconnect(self, *, receive_maximum: int = 65_535) -> Peer:
+        self.node.disconnect(self.receiver)
+        self.receiver = self.node.connect("receiver", receive_maximum=receive_maximum)
+        return self.receiver
+
+    def dropped(self, reason: Reason) -> int:
+        return self.node.broker.counters.dropped[reason.value]
+
+
 def _greet(session: Session) -> bool:
     """Put CONNACK first; False while it waits for storage, and then nothing may be written (3.2)."""
     for reply in session.replies:

@@ -28,6 +28,7 @@ from timebound.core.index import SubscriptionIndex
 from timebound.core.lifecycle import Lifecycle
 from timebound.core.message import Delivery, Message
 from timebound.core.outbound import Outbound
+from timebound.core.owed import Owed
 from timebound.core.queue import LinkQueue
 from timebound.core.session import Session
 from timebound.core.strategy.entry import Entry
@@ -77,6 +78,7 @@ TARGETS: list[type[Any]] = [
     LinkQueue,
     Outbound,
     Outgoing,
+    Owed,
     SubscriptionIndex,
     Waits,
 ]
