@@ -161,6 +161,8 @@ class Outbound(Owed):
             for delivery in taken:
                 size = delivery.message.size()
                 transit.give(delivery.packet_id, size, now_ns, max(delivery.sent_ns, now_ns))
+            if not session.queue_bytes:
+                transit.run_dry()
         return taken
 
     def _take_in_order(self, session: Session, budget: int, start_ns: int, taken: list[Delivery]) -> int:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from timebound.core.delay import DelayEstimator, LinkDelay
+from timebound.core.delay import NS_PER_S, DelayEstimator, LinkDelay
 
 # What may be on the way before anything is known: as much as a transport protocol begins with.
 START_BYTES: Final = 16_384
@@ -33,6 +33,10 @@ SILENCE_NS: Final = 1_000_000_000
 SILENCE_DELAYS: Final = 4
 # A speed is measured over at least this time, in which there always was more to send.
 BUSY_NS: Final = 100_000_000
+# An answer that takes so much longer than the quickest has waited on the way.
+QUEUED_NS: Final = 5_000_000
+# A speed counts for this time after the last answer.
+SPEED_NS_MAX: Final = 10_000_000_000
 # Weights of a new answer in the mean and in its deviation, as transport protocols have them.
 MEAN_STEP: Final = 0.125
 DEVIATION_STEP: Final = 0.25
@@ -55,6 +59,7 @@ class Transit:
     __slots__ = (
         "_answered_bytes",
         "_answered_ns",
+        "_arrived_bytes",
         "_asking_bytes",
         "_base_before_ns",
         "_base_ns",
@@ -62,6 +67,7 @@ class Transit:
         "_best_before_bytes",
         "_best_bytes",
         "_busy_bytes",
+        "_busy_is_queued",
         "_busy_ns",
         "_deviation_ns",
         "_estimator",
@@ -83,8 +89,9 @@ class Transit:
         self._sent: dict[int, Sent] = {}  # by packet id, in order
         self._sent_bytes = 0
         self._asking_bytes = 0  # where the last one ends that will be answered
-        self._answered_bytes = 0
+        self._answered_bytes = 0  # where the last one ends that was answered
         self._answered_ns = 0
+        self._arrived_bytes = 0  # so much is taken to have arrived: what was answered, or has had its time
         self._window_bytes = float(START_BYTES)
         self._has_slowed = False  # answers have been slow: how much is right is known
         self._is_full = False  # the window keeps something back
@@ -102,8 +109,9 @@ class Transit:
         self._round_ns = 0
         self._estimator = DelayEstimator()
         self._given: LinkDelay | None = None
-        self._busy_ns = 0  # since when there was always more to send; 0 = there was not
-        self._busy_bytes = 0
+        self._busy_ns = 0  # an answer since which there was always more to send; 0 = there was not
+        self._busy_bytes = 0  # what was answered by then
+        self._busy_is_queued = False  # whether it had waited on the way
 
     def give(self, packet_id: int, size_bytes: int, now_ns: int, start_ns: int) -> None:
         """Count a delivery that is handed over now and believed to leave at `start_ns`.
@@ -113,15 +121,18 @@ class Transit:
         self._sent_bytes += size_bytes
         if packet_id:
             if not self._sent:
-                # What needed no answer before says nothing of the way, and must not count as on it.
+                self._arrived_bytes += self._carried_bytes(self._sent_bytes - size_bytes, now_ns)
                 self._answered_ns = now_ns
-                self._answered_bytes = self._sent_bytes - size_bytes
             self._asking_bytes = self._sent_bytes
             self._sent[packet_id] = Sent(self._sent_bytes, now_ns, start_ns)
 
     def forget(self, packet_id: int) -> None:
         """A delivery was not sent after all."""
         self._sent.pop(packet_id, None)
+
+    def run_dry(self) -> None:
+        """Nothing more is waiting to be sent: the way may be idle from now on."""
+        self._busy_ns = 0
 
     def answer(self, packet_id: int, now_ns: int) -> None:
         """Take the first acknowledgement of a delivery."""
@@ -135,9 +146,10 @@ class Transit:
         self._start_round(now_ns)
         if self._base_ns < 0 or took_ns < self._base_ns:
             self._base_ns = took_ns
-        new_bytes = max(sent.end_bytes - self._answered_bytes, 0)
-        self._answered_bytes += new_bytes
-        self._measure(new_bytes, now_ns)
+        self._answered_bytes = max(self._answered_bytes, sent.end_bytes)
+        new_bytes = max(sent.end_bytes - self._arrived_bytes, 0)
+        self._arrived_bytes += new_bytes
+        self._measure(took_ns > self.base_ns() + QUEUED_NS, now_ns)
         if self._answered_bytes >= self._asking_bytes or not self._sent:
             # An answer says that all that was sent before has arrived, whatever is still unanswered.
             self._is_draining = False
@@ -154,7 +166,7 @@ class Transit:
         """Whether more may be on the way than is."""
         if not self._sent or self._is_silent:
             return True
-        if self._is_draining or self._sent_bytes - self._answered_bytes >= self._window_bytes:
+        if self._is_draining or self._sent_bytes - self._arrived_bytes >= self._window_bytes:
             self._is_full = True
             return False
         return True
@@ -165,7 +177,7 @@ class Transit:
             return 0
         if self._is_silent or (self._sent_bytes and not self._answered_ns):
             return bytes_max  # nothing it was sent so far needed an answer, or it gives none
-        on_the_way = self._sent_bytes - self._answered_bytes if self._sent else 0
+        on_the_way = self._sent_bytes - self._arrived_bytes if self._sent else 0
         room = int(self._window_bytes) - on_the_way
         if room < bytes_max:
             self._is_full = True
@@ -173,8 +185,17 @@ class Transit:
         self._is_full = False
         return bytes_max
 
+    def pace(self) -> float:
+        """Bytes per second at which to send what needs no answer; 0: as fast as it goes."""
+        if self._sent_bytes <= self._asking_bytes or not self._estimator.samples or self._is_silent:
+            return 0.0
+        return GAIN * self._estimator.rate_bytes_per_s()
+
     def watch(self, now_ns: int) -> None:
         """Called about once a second: does the receiver answer at all?"""
+        if now_ns - self._answered_ns > SPEED_NS_MAX:
+            self._estimator = DelayEstimator()
+            self._given = None
         wait_ns = max(SILENCE_NS, SILENCE_DELAYS * self.delay_ns())
         if self._sent and now_ns - self._answered_ns > wait_ns:
             self._is_silent = True
@@ -205,22 +226,31 @@ class Transit:
         self._given = self._estimator.link_delay()
         return self._given
 
-    def _measure(self, new_bytes: int, now_ns: int) -> None:
-        """Measure the speed while the window keeps something back: the way is never idle then."""
-        if not self._sent or not (self._is_full or self._busy_ns):
-            self._busy_ns = 0
-            return
-        if not self._busy_ns:
-            self._busy_ns = now_ns
-            self._busy_bytes = 0
-            return
-        self._busy_bytes += new_bytes
-        took_ns = now_ns - self._busy_ns
-        if took_ns < BUSY_NS:
-            return
-        self._estimator.add(self._busy_bytes, took_ns)
-        self._busy_ns = now_ns if self._is_full else 0
-        self._busy_bytes = 0
+    def _carried_bytes(self, until_bytes: int, now_ns: int) -> int:
+        """What has arrived since the last answer of what needed none, as far as the speed tells."""
+        unanswered = until_bytes - self._arrived_bytes
+        if not self._estimator.samples:
+            return unanswered
+        elapsed_s = (now_ns - self._answered_ns) / NS_PER_S
+        return min(unanswered, int(elapsed_s * self._estimator.rate_bytes_per_s()))
+
+    def _measure(self, is_queued: bool, now_ns: int) -> None:
+        """Measure the speed between answers that had to wait on the way: it was busy all the time.
+
+        Else it is at least as fast as it was used.
+        """
+        if self._busy_ns:
+            count = self._answered_bytes - self._busy_bytes
+            took_ns = now_ns - self._busy_ns
+            if took_ns < BUSY_NS:
+                return
+            usual_ns = count * NS_PER_S / self._estimator.rate_bytes_per_s()
+            is_faster = self._estimator.samples > 0 and took_ns < usual_ns
+            if is_faster or (is_queued and self._busy_is_queued):
+                self._estimator.add(count, took_ns)
+        self._busy_ns = now_ns
+        self._busy_bytes = self._answered_bytes
+        self._busy_is_queued = is_queued
 
     def _learn_delay(self, took_ns: float) -> None:
         if self._mean_ns < 0.0:

@@ -151,6 +151,8 @@ class Attachment(Publisher):
         if not session.has_work() or self._pace_timer is not None:
             return False
         meter = self._link_meter(session)
+        if session.transit is not None:
+            meter.limit_pace(session.transit.pace())
         allowed = meter.allow(session.queue_bytes, now_ns)
         delay = meter.take_delay()
         if delay is not None:

@@ -68,6 +68,7 @@ class Pacing:
         "_way_before_ns",
         "_way_ns",
         "_window_end_ns",
+        "pace_max",
         "rate",
         "waiting",
         "wake_ns",
@@ -76,6 +77,7 @@ class Pacing:
     def __init__(self, ceiling: float = 0.0) -> None:
         self._ceiling = ceiling  # bytes per second that are never exceeded; 0: none is set
         self.rate = 0.0
+        self.pace_max = 0.0  # bytes per second, where more is known of the way than the link shows; 0: none
         self.waiting = 0  # written and not acknowledged, all buffers together
         self.wake_ns = 0  # nothing may be written before; 0: now
         self._unsent = 0
@@ -168,6 +170,8 @@ class Pacing:
     def _pace(self) -> float:
         """Bytes per second at which to write; 0: as they come."""
         pace = GAIN * self.rate
+        if self.pace_max and (self.pace_max < pace or not pace):
+            pace = self.pace_max
         if self._ceiling and (self._ceiling < pace or not pace):
             return self._ceiling
         return pace if pace * QUANTUM_NS < BUDGET_BYTES_MAX * SECOND else 0.0
