@@ -179,11 +179,63 @@ def test_both_versions_work(run: Run, broker: BrokerProcess, version: str) -> No
     assert done.stdout == f"pubsub/v{version} x\n".encode()
 
 
-def test_nothing_received_within_wait_is_a_failure(run: Run, broker: BrokerProcess) -> None:
-    done = run("sub", "pubsub/silence", "--wait", "50ms", "-p", str(broker.port))
+def test_fewer_messages_than_asked_for_within_wait_are_a_failure_that_says_how_many(
+    run: Run, broker: BrokerProcess
+) -> None:
+    port = str(broker.port)
+    run("pub", "pubsub/few", "x", "-r", "-q", "1", "-p", port)
+
+    done = run("sub", "pubsub/few", "--count", "2", "--wait", "50ms", "-p", port)
 
     assert done.returncode == 1
-    assert (done.stdout, done.stderr) == (b"", b"")
+    assert done.stdout == b"pubsub/few x\n"
+    assert done.stderr == b"error: 1 of 2 messages came within 50ms\n"
+
+
+@pytest.mark.parametrize("words", [("--wait", "50ms"), ("--wait", "50ms", "--retained-only")])
+def test_wait_without_a_count_is_how_long_to_listen(
+    run: Run, broker: BrokerProcess, words: tuple[str, ...]
+) -> None:
+    done = run("sub", "pubsub/silence", *words, "-p", str(broker.port))
+
+    assert done == Done(0, b"", b"")
+
+
+def test_sub_warns_of_what_the_server_says_about_a_granted_subscription(
+    run: Run, broker: BrokerProcess
+) -> None:
+    words = ["sub", "pubsub/hint", "--wait", "50ms", "--property", "deadlin=1s", "-p", str(broker.port)]
+
+    assert run(*words) == Done(
+        0,
+        b"",
+        b"warning: subscription to pubsub/hint: unknown property 'deadlin'; did you mean 'deadline'?\n",
+    )
+
+
+@pytest.mark.parametrize(("version", "reason_code"), [("4", 0), ("5", 0x90)])
+def test_qos_0_message_over_which_the_server_closes_is_a_failure(
+    run: Run, start_broker: StartBroker, version: str, reason_code: int
+) -> None:
+    broker = start_broker("[limits]\ntopic_length_max = 16\n")
+    words = ["pub", "t" * 17, "x", "--json", "--version", version, "-p", str(broker.port)]
+
+    done = run(*words)
+
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["reason_code"] == reason_code
+    assert b"messages with QoS 0 may be lost" in done.stderr
+
+
+def test_qos_0_message_with_an_unreadable_property_is_a_failure_with_the_servers_reason(
+    run: Run, broker: BrokerProcess
+) -> None:
+    words = ["pub", "pubsub/soon", "x", "--property", "timeout=soon", "-p", str(broker.port)]
+
+    done = run(*words)
+
+    assert done.returncode == 1
+    assert b"(0x83 implementation specific error: property 'timeout' is 'soon'" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """What `timebound pub` and `timebound sub` do.
 
-Both return the exit code: 0 done, 1 the server refused or nothing came, 2 the call is wrong.
+Both return the exit code: 0 done, 1 the server refused or too few messages came, 2 the call is wrong.
 Messages go to standard output, everything else to standard error. A closed pipe is the
 reader's way of saying that it has enough, and no error.
 """
@@ -10,19 +10,21 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import logging
 import os
 import ssl
 import stat
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from timebound.client import Client, Message, Subscription
 from timebound.client.values import to_ns, to_positive_ns
-from timebound.errors import ClientError, TimeboundError
+from timebound.errors import ClientError, PublishError, TimeboundError
 from timebound.standard_input import read_all, read_lines
 from timebound.terminal import safe, safe_bytes
 from timebound.units import SECOND
@@ -178,7 +180,8 @@ def run_sub(connecting: Connecting, subscribing: Subscribing) -> int:
 
 def _run(command: Coroutine[Any, Any, int], *, as_json: bool) -> int:
     try:
-        return asyncio.run(command)
+        with _warnings_shown():
+            return asyncio.run(command)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -191,6 +194,24 @@ def _run(command: Coroutine[Any, Any, int], *, as_json: bool) -> int:
         return _fail(str(error), WRONG, 0, as_json)
     except (TimeboundError, OSError) as error:
         return _fail(str(error), FAILED, 0, as_json)
+
+
+class _Warnings(logging.Handler):
+    """Writes what the client warns of, the server's own words among it, to standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"warning: {safe(record.getMessage())}", file=sys.stderr)
+
+
+@contextmanager
+def _warnings_shown() -> Iterator[None]:
+    logger = logging.getLogger("timebound.client")
+    handler = _Warnings(logging.WARNING)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def _fail(message: str, code: int, reason_code: int, as_json: bool) -> int:
@@ -228,6 +249,8 @@ async def _publish(connecting: Connecting, publishing: Publishing, as_json: bool
     started = time.monotonic()
     async with connecting.client() as client:
         await _publish_all(client, publishing, properties, interval_s, tally)
+        if publishing.qos == 0:
+            await _wait_read(client)
     if as_json:
         summary = {
             "ok": True,
@@ -241,6 +264,24 @@ async def _publish(connecting: Connecting, publishing: Publishing, as_json: bool
     elif tally.reason_code == _NO_MATCHING_SUBSCRIBERS:
         print(f"note: nobody is subscribed to {publishing.topic!r}", file=sys.stderr)
     return OK
+
+
+async def _wait_read(client: Client) -> None:
+    """Wait until the server has read what was sent with QoS 0, which it does not acknowledge.
+
+    Raises:
+        PublishError: it ended the connection in between, perhaps over one of the messages.
+    """
+    try:
+        if client.last_failure is None:
+            await client.ping()
+        failure = client.last_failure
+    except ClientError as error:
+        failure = error
+    if failure is not None:
+        raise PublishError(
+            f"{failure}; messages with QoS 0 may be lost", reason_code=failure.reason_code
+        ) from failure
 
 
 async def _request(connecting: Connecting, request: str, payload: str) -> int:
@@ -317,8 +358,10 @@ async def _subscribe(connecting: Connecting, subscribing: Subscribing) -> int:
             printer.flush()
     if subscription.dropped:
         print(f"note: {subscription.dropped} messages came faster than they were printed", file=sys.stderr)
-    is_enough = printer.is_closed or printer.printed >= max(subscribing.count, 1)
-    return OK if is_enough else FAILED
+    if printer.is_closed or printer.printed >= subscribing.count:
+        return OK
+    within = "" if subscribing.wait is None else f" within {subscribing.wait}"
+    return _fail(f"{printer.printed} of {subscribing.count} messages came{within}", FAILED, 0, as_json=False)
 
 
 async def _print_messages(subscription: Subscription, subscribing: Subscribing, printer: _Printer) -> None:

@@ -53,6 +53,47 @@ async def lost(client: Client) -> NotConnected:
     return caught.value
 
 
+async def test_ping_ends_with_the_answer_to_its_own_question() -> None:
+    async with ScriptedServer() as server, lone_client(server) as (client, peer):
+        pings = [asyncio.create_task(client.ping()) for _ in range(2)]
+        for _ in pings:
+            await peer.expect(Pingreq)
+        peer.send(Pingresp())
+        first = await pings[0]
+
+        assert first > 0
+        assert not pings[1].done()
+
+        peer.send(Pingresp(), Pingresp())  # one more than was asked for
+        await pings[1]
+
+
+async def test_ping_raises_the_reason_for_which_the_server_ended_the_connection() -> None:
+    properties = Properties()
+    properties.reason_string = "no such topic"
+    async with ScriptedServer() as server, lone_client(server) as (client, peer):
+        await client.publish("a")
+        ping = asyncio.create_task(client.ping())
+        await peer.expect(Publish)
+        await peer.expect(Pingreq)
+        peer.send(Disconnect(0x90, properties))
+
+        with pytest.raises(NotConnected, match="0x90 topic name invalid: no such topic") as caught:
+            await ping
+
+    assert caught.value.reason_code == 0x90
+
+
+async def test_ping_without_an_answer_ends_with_the_operation_timeout() -> None:
+    async with ScriptedServer() as server:
+        client = Client(port=server.port, operation_timeout="20ms")
+        await server.connect(client)
+
+        with pytest.raises(NotConnected, match="did not answer PINGREQ within"):
+            await client.ping()
+        await client.disconnect()
+
+
 async def test_server_of_mqtt_311_alone_is_named_as_such() -> None:
     """[MQTT-3.1.2-2] of 3.1.1: such a server answers MQTT 5 in the form of 3.1.1."""
     async with ScriptedServer() as server:

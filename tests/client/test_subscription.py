@@ -50,6 +50,48 @@ async def test_subscriptions_are_made_again_when_the_session_is_lost_and_iterati
         await client.disconnect()
 
 
+async def test_words_of_the_server_about_a_granted_subscription_are_kept_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    words = Properties()
+    words.reason_string = "did you mean 'deadline'?"
+    async with ScriptedServer() as server:
+        client = Client(port=server.port)
+        peer = await server.connect(client)
+        subscription = client.subscribe("a", "b")
+
+        async def grant() -> None:
+            packet = await peer.expect(Subscribe)
+            peer.send(Suback(packet.packet_id, [0, 0], words))
+
+        await asyncio.gather(grant(), subscription)
+
+        assert subscription.reason_string == "did you mean 'deadline'?"
+        assert caplog.messages == ["subscription to a, b: did you mean 'deadline'?"]
+        await client.disconnect()
+
+
+async def test_words_of_the_server_when_connecting_and_unsubscribing_are_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    words = Properties()
+    words.reason_string = "nothing was sent to it"
+    async with ScriptedServer() as server:
+        client = Client(port=server.port)
+        peer = await server.connect(client, limits(reason_string="moving at noon"))
+        subscription = client.subscribe("a")
+        await asyncio.gather(peer.grant(), subscription)
+
+        async def answer() -> None:
+            packet = await peer.expect(Unsubscribe)
+            peer.send(Unsuback(packet.packet_id, [0], words))
+
+        await asyncio.gather(answer(), subscription.unsubscribe())
+
+        assert caplog.messages == ["connected: moving at noon", "unsubscribing: nothing was sent to it"]
+        await client.disconnect()
+
+
 async def test_subscriptions_are_not_made_again_when_the_session_is_present() -> None:
     async with ScriptedServer() as server:
         client = durable(server)

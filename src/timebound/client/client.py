@@ -181,6 +181,18 @@ class Client:
         await self._keeper.close(packet)
         self._requests.fail_all()
 
+    async def ping(self) -> float:
+        """Ask the server for a sign of life; return how many seconds the answer took.
+
+        A server answers in order: it has then read everything that was sent before. Messages with
+        QoS 0 have no acknowledgement, but a server that ends the connection over one shows here.
+
+        Raises:
+            NotConnected: the connection ended before the answer, with the server's reason if it gave
+                one, or there is none and none came back in time.
+        """
+        return await self._session.ping()
+
     # Publishing
 
     async def publish(

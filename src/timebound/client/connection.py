@@ -8,6 +8,7 @@ together, so a single message is not delayed and a burst does not cost a system 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Final, Protocol, cast
 
 from timebound.client.refusals import explain
@@ -68,7 +69,8 @@ class Connection(asyncio.Protocol):
         self._has_written = False  # in this loop turn
         self._sent_at = 0.0
         self._received_at = 0.0
-        self._pinged_at = 0.0  # 0 = no PINGREQ is unanswered
+        self._pinged_at = 0.0  # 0 = no PINGREQ of the keep-alive is unanswered
+        self._pings: deque[asyncio.Future[None]] = deque()  # PINGREQs without an answer, in their order
         self._keep_alive_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -111,6 +113,7 @@ class Connection(asyncio.Protocol):
             self.connack.set_exception(ConnectError(str(self.failure), reason_code=self.failure.reason_code))
         if not self.closed.done():
             self.closed.set_result(None)
+        self._fail_pings(self.failure)
         self._receiver.lost(self)
 
     # What the client calls
@@ -132,6 +135,13 @@ class Connection(asyncio.Protocol):
         self._loop.call_soon(self._end_turn)
         self._sent_at = self._loop.time()
         self._transport.write(data)
+
+    def ping(self) -> asyncio.Future[None]:
+        """Send a PINGREQ; the future ends with the server's answer to it, or with the connection."""
+        answered: asyncio.Future[None] = self._loop.create_future()
+        self._pings.append(answered)
+        self.send(Pingreq())
+        return answered
 
     def start_keep_alive(self, keep_alive_s: int) -> None:
         """Ask the server for a sign of life whenever nothing went both ways for most of this time."""
@@ -193,6 +203,9 @@ class Connection(asyncio.Protocol):
             self._receiver.connected(self, packet)
         elif isinstance(packet, Pingresp):
             self._pinged_at = 0.0
+            # A server answers in order, so the oldest question is the one that is answered.
+            if self._pings and not (answered := self._pings.popleft()).done():
+                answered.set_result(None)
         elif isinstance(packet, Disconnect):
             self._handle_disconnect(packet)
         elif isinstance(packet, Auth):
@@ -237,6 +250,13 @@ class Connection(asyncio.Protocol):
             self.close(Disconnect(error.reason_code, properties), reason)
         self.abort(reason)
 
+    def _fail_pings(self, reason: ClientError) -> None:
+        while self._pings:
+            if not (unanswered := self._pings.popleft()).done():
+                unanswered.set_exception(NotConnected(str(reason), reason_code=reason.reason_code))
+                # The keep-alive looks at no answer; without this asyncio would complain about its PINGREQ.
+                unanswered.exception()
+
     def _arm(self, delay_s: float) -> None:
         self._timer = self._loop.call_later(delay_s, self._check_keep_alive)
 
@@ -258,7 +278,7 @@ class Connection(asyncio.Protocol):
             self._arm(max(self._pinged_at + timeout_s - now, 0.001))
         elif now >= due_at:
             self._pinged_at = now
-            self.send(Pingreq())
+            self.ping()
             self._arm(timeout_s)
         else:
             self._arm(due_at - now)

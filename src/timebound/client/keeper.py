@@ -179,6 +179,8 @@ class Keeper:
         if connack.reason_code >= FAILURE_FROM:
             return
         self.connack = connack
+        if connack.properties.reason_string:
+            logger.warning("connected: %s", connack.properties.reason_string)
         self.client_id = connack.properties.assigned_client_identifier or self.client_id
         keep_alive = connack.properties.server_keep_alive
         connection.start_keep_alive(self._options.keep_alive if keep_alive is None else keep_alive)

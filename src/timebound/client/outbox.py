@@ -7,6 +7,7 @@ the session: then what is unacknowledged is sent again as a duplicate, else as n
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from typing import Final
@@ -25,6 +26,8 @@ from timebound.wire.codec import (
     with_user_property,
 )
 from timebound.wire.packets import Ack
+
+logger = logging.getLogger("timebound.client")
 
 PACKET_ID_MAX: Final = 65_535
 _NOT_FOUND: Final = 0x92
@@ -230,6 +233,9 @@ class Outbox:
             outgoing.fail(PublishRefused(outgoing.topic, ack.reason_code, ack.reason_string))
         elif outgoing.future is not None and not outgoing.future.done():
             outgoing.answer = ack.reason_string
+            if ack.reason_string:
+                # Not a warning: some servers have words for every message.
+                logger.info("message on %r: %s", outgoing.topic, ack.reason_string)
             outgoing.future.set_result(0 if ack.kind == types.PUBCOMP else ack.reason_code)
         self.pump()
 

@@ -138,6 +138,23 @@ class Session:
         except TimeoutError:
             raise NotConnected(f"no connection within {limit_s:g}s") from None
 
+    async def ping(self) -> float:
+        """Wait for the server's answer to a PINGREQ; return how many seconds it took.
+
+        Raises:
+            NotConnected: the connection ended before the answer, with the server's reason if it gave one.
+        """
+        connection = await self.wait_online(self._operation_timeout_s)
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(self._operation_timeout_s):
+                await connection.ping()
+        except TimeoutError:
+            raise NotConnected(
+                f"server did not answer PINGREQ within {self._operation_timeout_s:g}s"
+            ) from None
+        return time.monotonic() - began
+
     # What the connection reports
 
     def handle(self, packet: Packet) -> None:
@@ -189,11 +206,15 @@ class Session:
                 f"SUBACK has {len(packet.reason_codes)} reason codes "
                 f"for {len(subscription.topic_filters)} topic filters",
             )
+        subscription.reason_string = packet.properties.reason_string or ""
         for topic_filter, code in zip(subscription.topic_filters, packet.reason_codes, strict=True):
             if code >= FAILURE_FROM:
-                reason = packet.properties.reason_string or ""
-                self.forget(subscription, SubscribeRefused(topic_filter, code, reason))
+                self.forget(subscription, SubscribeRefused(topic_filter, code, subscription.reason_string))
                 return
+        if subscription.reason_string:
+            logger.warning(
+                "subscription to %s: %s", ", ".join(subscription.topic_filters), subscription.reason_string
+            )
         subscription.granted_qos = tuple(packet.reason_codes)
         subscription.state = State.ACTIVE
         subscription.settled.set()
@@ -201,10 +222,12 @@ class Session:
     def _handle_unsuback(self, packet: Unsuback) -> None:
         future = self._unsubscribing.pop(packet.packet_id, None)
         self._ids.free(packet.packet_id)
-        for code in packet.reason_codes:
-            if code >= FAILURE_FROM:
-                reason = explain(code, packet.properties.reason_string or "")
-                logger.warning("server refused to unsubscribe (%s)", reason)
+        reason_string = packet.properties.reason_string or ""
+        refusals = [code for code in packet.reason_codes if code >= FAILURE_FROM]
+        for code in refusals:
+            logger.warning("server refused to unsubscribe (%s)", explain(code, reason_string))
+        if reason_string and not refusals:
+            logger.warning("unsubscribing: %s", reason_string)
         if future is not None and not future.done():
             future.set_result(None)
 

@@ -66,6 +66,7 @@ class Subscription:
     ) -> None:
         self.topic_filters: Final = tuple(entry.topic_filter for entry in entries)
         self.granted_qos: tuple[int, ...] = ()
+        self.reason_string = ""  # the server's words in its last SUBACK, such as about a misspelt property
         self.dropped = 0  # QoS 0 messages that a slow reader lost
         self.state = State.NEW
         self.failure: ClientError | None = None

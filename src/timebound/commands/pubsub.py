@@ -42,7 +42,11 @@ def pub(
     client_id: given.ClientId = "",
     version: given.Version = 5,
 ) -> None:
-    """Publish a message, or several; exit code 1 if the server refuses."""
+    """Publish a message, or several; exit code 1 if the server refuses.
+
+    With QoS 0 a server acknowledges nothing: exit code 0 then says that it read everything and kept the
+    connection. Only with --qos 1 or 2 it says whether it accepted a message.
+    """
     from timebound.pubsub import Publishing, run_pub
 
     connecting = replace(connecting, client_id=client_id, version=version)
@@ -84,7 +88,11 @@ def sub(
     session_expiry: given.SessionExpiry = "0s",
     version: given.Version = 5,
 ) -> None:
-    """Print messages as they come; exit code 1 if refused, or fewer than --count came within --wait."""
+    """Print messages as they come, until Ctrl-C, --count messages, or the end of --wait.
+
+    Exit code 1 if the server refuses, or if fewer than --count messages came. Without --count, --wait is how
+    long to listen, and whatever came is enough.
+    """
     from timebound.pubsub import Subscribing, run_sub
 
     connecting = replace(connecting, client_id=client_id, version=version)

@@ -96,7 +96,12 @@ Penalty = Annotated[float | None, typer.Option(min=0, help="What a late message 
 Count = Annotated[
     int, typer.Option("--count", "-n", min=0, help="End after this many messages; 0 = no limit.")
 ]
-Wait = Annotated[str | None, typer.Option(metavar="DURATION", help="End after this time.")]
+Wait = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION", help="End after this time; exit code 1 if --count is not reached by then."
+    ),
+]
 RetainedOnly = Annotated[
     bool, typer.Option("--retained-only", help="Print retained messages, and end when no more come.")
 ]
