@@ -52,8 +52,13 @@ def main() -> None:
 
 
 def fail(message: str, code: int) -> NoReturn:
-    err.print(f"[red]error:[/red] {_escape(message)}")
+    show_error(message)
     sys.exit(code)
+
+
+def show_error(message: str) -> None:
+    # The terminal wraps a line by itself; in a pipe or a file it stays one line.
+    err.print(f"[red]error:[/red] {_escape(message)}", soft_wrap=True)
 
 
 def _escape(text: str) -> str:
@@ -109,9 +114,9 @@ def check(
     file: Annotated[Path, typer.Argument(help="The configuration to check.")], as_json: Json = False
 ) -> None:
     """Check a configuration and explain every mistake in it; exit code 2 if there is one."""
-    from timebound.node.config import check_config
+    from timebound.node.config import read_config
 
-    mistakes = check_config(file)
+    _, mistakes = read_config(file)
     if as_json:
         rows = [
             {"path": error.path, "line": error.line, "key": error.key, "message": str(error)}
@@ -120,7 +125,7 @@ def check(
         typer.echo(json.dumps({"file": str(file), "ok": not mistakes, "mistakes": rows}, indent=2))
     else:
         for error in mistakes:
-            err.print(f"[red]error:[/red] {_escape(str(error))}")
+            show_error(str(error))
         if not mistakes:
             typer.echo(f"{file}: ok")
     if mistakes:

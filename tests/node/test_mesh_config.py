@@ -18,7 +18,7 @@ from timebound.core.mesh_table import MeshSubscription
 from timebound.core.message import Message
 from timebound.core.strategy.entry import Audience, Entry, Term
 from timebound.errors import ConfigError
-from timebound.node.config import check_config, parse_config
+from timebound.node.config import parse_config, read_config
 from timebound.node.config_values import ListenerConfig, NeighbourConfig, NeighbourTlsConfig
 from timebound.node.mesh import Timer, join_mesh
 from timebound.node.neighbour_dial import client_context, read_password
@@ -117,7 +117,7 @@ def test_files_that_are_missing_are_named(tmp_path: Path) -> None:
         "[[neighbour]]\nname = 'b'\nhost = 'h'\nuser = 'u'\npassword_file = 'p'\n[neighbour.tls]\nca = 'c'\n"
     )
 
-    mistakes = [str(mistake) for mistake in check_config(path)]
+    mistakes = [str(mistake) for mistake in read_config(path)[1]]
 
     assert len(mistakes) == 2
     assert "neighbour[0].password_file" in mistakes[0]

@@ -1,7 +1,7 @@
 """The broker's configuration: read it, check it, or take the defaults.
 
-    config = load_config(Path("timebound.toml"))     # raises the first mistake
-    mistakes = check_config(Path("timebound.toml"))  # all of them, for `timebound check`
+    config, mistakes = read_config(Path("timebound.toml"))  # with every mistake
+    config = load_config(Path("timebound.toml"))            # raises the first mistake
 
 The values are described in `config_values.py` and read in `config_reader.py`; here stands what
 concerns the files a configuration names: certificates, passwords, access rules, data.
@@ -41,12 +41,12 @@ __all__ = [
     "LogConfig",
     "SecurityConfig",
     "TlsConfig",
-    "check_config",
     "default_config",
     "is_loopback",
     "load_access_list",
     "load_config",
     "parse_config",
+    "read_config",
 ]
 
 # Configurations are written by hand; a larger file is another one given by mistake.
@@ -77,20 +77,19 @@ def load_config(path: Path) -> Config:
     Raises:
         ConfigError: the first mistake.
     """
-    reader = ConfigReader(_read_text(path), path)
-    _check_files(reader)
-    _raise_first(_in_order(reader.mistakes, path))
-    return reader.config
+    config, mistakes = read_config(path)
+    _raise_first(mistakes)
+    return config
 
 
-def check_config(path: Path) -> list[ConfigError]:
-    """Find every mistake in a configuration file and the files it names; none if it can be used."""
+def read_config(path: Path) -> tuple[Config, list[ConfigError]]:
+    """Read a configuration file and the files it names; it can be used if there is no mistake."""
     try:
         reader = ConfigReader(_read_text(path), path)
     except ConfigError as exc:
-        return [exc]
+        return default_config(), [exc]
     _check_files(reader)
-    return _in_order(reader.mistakes, path)
+    return reader.config, _in_order(reader.mistakes, path)
 
 
 def load_access_list(security: SecurityConfig) -> AccessList:

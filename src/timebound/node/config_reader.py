@@ -21,6 +21,7 @@ from timebound.node.addresses import address_text, hosts_meet
 from timebound.node.config_kinds import WrongValue, read_value, shown
 from timebound.node.config_values import (
     TABLES,
+    TO_LOG_IN,
     AclEntry,
     Config,
     DataConfig,
@@ -396,24 +397,14 @@ class ConfigReader:
                     (*at, "origins"), f'{shown(origin)} is no origin; write it like "https://a.example"'
                 )
         self._check_shares(listener, at)
-        if self._is_login_noted(*at) or self._lets_somebody_in(listener):
+        if self._is_login_noted(*at) or self.config.lets_somebody_in(listener):
             return
-        where = address_text(listener.host, listener.port)
-        self.note(
-            at,
-            f"nobody could log in at {where}: set security.password_file, "
-            'tls.identity = "common_name", or allow_anonymous = true',
-        )
+        self.note(at, f"nobody could log in at {listener.host!r}: {TO_LOG_IN}")
 
     def _is_login_noted(self, *at: str | int) -> bool:
         """Whether something is wrong that decides who may log in at this address."""
         keys = ("host", "allow_anonymous", "tls")
         return self.is_noted("security", "password_file") or any(self.is_noted(*at, key) for key in keys)
-
-    def _lets_somebody_in(self, listener: ListenerConfig) -> bool:
-        if listener.anonymous_allowed or self.config.security.password_file:
-            return True
-        return listener.tls is not None and listener.tls.identity != "none"
 
     def _check_limits(self) -> None:
         limits = self.config.limits

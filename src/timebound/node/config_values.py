@@ -23,6 +23,7 @@ from timebound.core.access import AccessRule
 from timebound.core.cells import EVEN, ORDERS, WEIGHT_MAX
 from timebound.core.mesh_options import MESH_EPSILON, PREFERENCE, THRIFT, WAITING_SHARE
 from timebound.core.offers import EXCESS_MODES, LOWER
+from timebound.core.predicate import LENGTH_MAX
 from timebound.core.queue import EPSILON
 from timebound.core.strategy.registry import DEFAULT_STRATEGY, STRATEGY_NAMES
 
@@ -40,6 +41,8 @@ MQTT_PACKET_BYTES_MAX: Final = 268_435_455 + 5
 # MQTT 5, 3.1.2.11.2: this session expiry interval means "never".
 NEVER_S: Final = 0xFFFF_FFFF
 UNLIMITED: Final = 1 << 53
+# What lets clients in on a listener.
+TO_LOG_IN: Final = 'set security.password_file, tls.identity = "common_name", or allow_anonymous = true'
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,10 +221,11 @@ class SecurityConfig:
     password_file: Path | None = setting(
         "path",
         None,
-        "made by `timebound passwd`; none: who gives a user name is as anonymous as the others",
+        "users and their passwords, made by `timebound passwd`; without it nobody can prove a user name, "
+        "and names that clients give are ignored",
     )
     acl_file: Path | None = setting(
-        "path", None, "access rules, one a line; instead of `[[acl]]`, not besides"
+        "path", None, "a file of access rules, one a line; use either this or `[[acl]]`, not both"
     )
     anonymous_user: str = setting("text", "", "the user name that access rules see for clients without one")
     take_over_from_others: bool = setting(
@@ -432,7 +436,8 @@ class NeighbourConfig:
     accept_user: str = setting(
         "text",
         "",
-        "the user it must log in as here; empty: its name, or nobody where clients need no name either",
+        "the user name that the neighbour must log in with here; empty: its `name`, or none on a listener "
+        "where clients need none either",
     )
     rate: int = setting(
         "size",
@@ -573,10 +578,11 @@ class Limits:
         minimum=1,
     )
     filter_length_max: int = setting(
-        "size",
-        4 * KIBIBYTE,
-        "of a content filter (`where`), in characters; bounds what one filter costs to parse",
+        "count",
+        LENGTH_MAX,
+        "characters of a content filter (`where`); bounds what one filter costs to parse",
         minimum=1,
+        maximum=LENGTH_MAX,
     )
     filter_cost_per_client_max: int = setting(
         "count",
@@ -706,6 +712,12 @@ class Config:
     def flight_enabled(self) -> bool:
         """Whether journals are served, with the default resolved."""
         return bool(self.journals) if self.flight.enabled is None else self.flight.enabled
+
+    def lets_somebody_in(self, listener: ListenerConfig) -> bool:
+        """Whether any client could log in there."""
+        if listener.anonymous_allowed or self.security.password_file is not None:
+            return True
+        return listener.tls is not None and listener.tls.identity != "none"
 
 
 # Tables of the file by their TOML name.

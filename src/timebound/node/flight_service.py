@@ -25,6 +25,7 @@ from timebound.core.access import AccessList, ClientAccess, covers
 from timebound.core.predicate import Predicate, parse
 from timebound.core.topic import check_filter
 from timebound.errors import ConfigError
+from timebound.node.addresses import address_text
 from timebound.node.config_values import Config, FlightConfig
 from timebound.node.flight_answers import Answers, Note, entries, number, text
 from timebound.node.flight_publish import Publishing
@@ -88,7 +89,8 @@ class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
                 **_tls(flight),
             )
         except pa.ArrowException as error:
-            raise OSError(f"cannot listen on {flight.host}:{flight.port}: {error}") from error
+            where = address_text(flight.host, flight.port)
+            raise OSError(f"cannot listen on {where}: {error}; flight.port chooses another port") from error
 
     def stop(self) -> None:
         """Stop listening; calls that are still running are given some time, then abandoned."""

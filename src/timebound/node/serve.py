@@ -15,8 +15,8 @@ from pathlib import Path
 import uvloop
 
 from timebound.errors import ConfigError, StorageError
-from timebound.node.config import Config, ListenerConfig, default_config, load_config
-from timebound.node.config_values import LogConfig
+from timebound.node.config import Config, ListenerConfig, default_config, read_config
+from timebound.node.config_values import TO_LOG_IN, LogConfig
 from timebound.node.server import Server
 from timebound.terminal import LINES, safe
 from timebound.version import VERSION, is_compiled
@@ -39,11 +39,13 @@ def run(
     accept_loss: bool = False,
 ) -> int:
     """Serve until SIGINT or SIGTERM; gives the exit code."""
-    try:
-        config = load_config(config_path) if config_path is not None else default_config()
-        config = _override(config, host, port, data)
-    except ConfigError as error:
-        print(f"error: {safe(str(error), keep=LINES)}", file=sys.stderr)
+    config, mistakes = read_config(config_path) if config_path is not None else (default_config(), [])
+    config = _override(config, host, port, data)
+    if not mistakes and host is not None and not config.lets_somebody_in(config.listeners[0]):
+        mistakes.append(ConfigError(f"nobody could log in at {host!r}: {TO_LOG_IN}", key="--host"))
+    for mistake in mistakes:
+        print(f"error: {safe(str(mistake), keep=LINES)}", file=sys.stderr)
+    if mistakes:
         return WRONG
     _set_up_log(config.log)
     try:

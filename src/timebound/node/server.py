@@ -24,6 +24,7 @@ from timebound.core.broker import Broker
 from timebound.core.limits import BrokerLimits
 from timebound.core.mesh_interest import WatchedIndex
 from timebound.errors import ConfigError
+from timebound.node.addresses import cannot_listen
 from timebound.node.calibrate import start_quantum_ns
 from timebound.node.config import Config, ListenerConfig, load_access_list
 from timebound.node.config_values import Limits, TlsConfig
@@ -59,6 +60,8 @@ BACKLOG: Final = 4_096
 STOP_TIMEOUT_S: Final = 2.0
 # How long stop ends sessions in order. Full queues of many may take longer; the rest just ends.
 STOP_CLOSING_NS_MAX: Final = 2 * SECOND
+# Open files besides connections: listeners, database, journals, trace.
+SPARE_FILES: Final = 256
 
 
 class Server:
@@ -161,7 +164,10 @@ class Server:
         if metrics.port:
             assert self.driver is not None
             self._metrics = MetricsServer(broker, self._trace, self.driver.input)
-            await self._metrics.start(metrics.host, metrics.port)
+            try:
+                await self._metrics.start(metrics.host, metrics.port)
+            except OSError as error:
+                raise cannot_listen(error, metrics.host, metrics.port, "metrics.port") from error
 
     def _open_journals(self, broker: Broker, driver: Driver) -> None:
         """Keep messages of some topics on disk; before the first message, wills included."""
@@ -287,9 +293,9 @@ class Server:
                 family=socket.AF_UNSPEC,
             )
         except OSError as error:
-            raise OSError(
-                error.errno, f"cannot listen on {listener.host}:{listener.port}: {error.strerror}"
-            ) from error
+            index = len(self._listeners)
+            change = f"{'--port, or ' if index == 0 else ''}listeners[{index}].port"
+            raise cannot_listen(error, listener.host, listener.port, change) from error
         self._listeners.append((listener, server))
 
     def _factory(
@@ -401,7 +407,7 @@ def _tls_context(tls: TlsConfig | None) -> ssl.SSLContext | None:
 
 def _raise_file_limit(connections_max: int) -> None:
     """Allow as many open files as there may be connections, and say so where that is not possible."""
-    wanted = connections_max + 256
+    wanted = connections_max + SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= wanted or soft == resource.RLIM_INFINITY:
         return
@@ -409,8 +415,12 @@ def _raise_file_limit(connections_max: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     if allowed < wanted:
         logger.info(
-            "connections_max (%d) needs %d open files, this process may have %d (ulimit -n)",
+            "connections_max (%d) needs %d open files, this process may have %d: raise the limit with "
+            "`ulimit -n %d` or LimitNOFILE=%d in a systemd unit, or lower limits.connections_max to %d",
             connections_max,
             wanted,
             allowed,
+            wanted,
+            wanted,
+            max(allowed - SPARE_FILES, 1),
         )
