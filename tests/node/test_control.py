@@ -152,9 +152,37 @@ def test_the_command_says_what_was_wrong(field_and_office: BrokerProcess) -> Non
     assert "choose one of fifo" in done.stderr
 
 
-def test_the_command_lists_every_strategy() -> None:
-    done = strategy("list", "--json")
+def test_the_strategies_in_use_are_told(field_and_office: BrokerProcess, peer: Peer) -> None:
+    for where, payload in (("field", b"ebpc 60"), ("office", b"worth"), ("hill", b"mtep")):
+        assert ask(peer, f"{TOPIC}/{where}", payload).reason_code == 0
+
+    answer = ask(peer, "$timebound/control/strategies", b"")
+
+    assert answer.reason_code == 0
+    assert json.loads(answer.reason_string) == {"field": "ebpc 60", "office": "worth", "hill": "mtep"}
+
+
+def test_the_command_lists_every_strategy_and_who_uses_it(
+    field_and_office: BrokerProcess, peer: Peer
+) -> None:
+    for where, payload in (("field", b"ebpc 60"), ("office", b"worth"), ("hill", b"worth")):
+        assert ask(peer, f"{TOPIC}/{where}", payload).reason_code == 0
+
+    done = strategy("list", "--json", "--port", str(field_and_office.port))
+    shown = strategy("list", "--port", str(field_and_office.port))
 
     rows = json.loads(done.stdout)
     assert [row["name"] for row in rows if row["default"]] == ["worth"]
     assert len(rows) == 8
+    used = {row["name"]: row["used_by"] for row in rows if row["used_by"]}
+    assert used == {"ebpc": ["field (weight 60 %)"], "worth": ["office", "hill"]}
+    assert "office, hill" in shown.stdout
+    assert done.stderr == shown.stderr == ""
+
+
+def test_without_a_broker_the_command_lists_strategies_and_says_so() -> None:
+    done = strategy("list", "--json", "--port", "1")
+
+    assert done.returncode == 0
+    assert done.stderr.startswith("note: which one is in use is not known: 127.0.0.1:1 cannot be reached (")
+    assert {row["used_by"] for row in json.loads(done.stdout)} == {None}

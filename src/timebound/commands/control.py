@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from timebound.commands import pubsub_options as given
+from timebound.commands.input import cell
+from timebound.terminal import safe
 
 if TYPE_CHECKING:
     from timebound.pubsub import Connecting
@@ -29,22 +31,76 @@ _MEANING = {
 }
 
 
-@app.command("list", epilog="Example:  timebound strategy list")
-def list_(as_json: given.Json = False) -> None:
-    """Print the strategies by which a link can choose."""
+@app.command(
+    "list", epilog="Examples:  timebound strategy list  ·  timebound strategy list --port 1884 --json"
+)
+@given.connects
+def list_(
+    *,
+    connecting: Connecting,
+    as_json: given.Json = False,
+) -> None:
+    """Print the strategies by which a link can choose, and which of them a running broker uses where."""
     from timebound.core.scheduling import DEFAULT_SCHEDULING, STRATEGY_NAMES
+    from timebound.errors import ClientError
 
+    in_use: dict[str, str] | None = None
+    try:
+        in_use = _ask_strategies(connecting)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    except ClientError as error:
+        note = f"note: which one is in use is not known: {safe(str(error))}"
+        Console(stderr=True, highlight=False).print(note, markup=False, soft_wrap=True)
     if as_json:
         rows = [
-            {"name": name, "meaning": _MEANING[name], "default": name == DEFAULT_SCHEDULING.name}
+            {
+                "name": name,
+                "meaning": _MEANING[name],
+                "default": name == DEFAULT_SCHEDULING.name,
+                "used_by": None if in_use is None else _users_of(name, in_use),
+            }
             for name in STRATEGY_NAMES
         ]
         typer.echo(json.dumps(rows, indent=2))
         return
-    table = Table("strategy", "what goes next", box=None, pad_edge=False, header_style="bold")
+    columns = ("strategy", "what goes next", *(() if in_use is None else ("in use by",)))
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for name in STRATEGY_NAMES:
-        table.add_row(name, _MEANING[name])
+        cells = [] if in_use is None else [", ".join(_users_of(name, in_use))]
+        table.add_row(name, _MEANING[name], *map(cell, cells), style="bold" if any(cells) else None)
     Console().print(table)
+
+
+def _ask_strategies(connecting: Connecting) -> dict[str, str]:
+    """Ask a running broker for the strategy of each listener and link.
+
+    Raises:
+        ClientError: it cannot be reached, refuses, or is not a Timebound broker.
+    """
+    import asyncio
+
+    from timebound.errors import ClientError
+
+    async def ask() -> str:
+        async with connecting.client() as client:
+            return await client.control("control/strategies")
+
+    answer = asyncio.run(ask())
+    try:
+        return {str(user): str(setting) for user, setting in json.loads(answer).items()}
+    except (ValueError, AttributeError):
+        raise ClientError(f"the server answered {answer!r}, as a Timebound broker does not") from None
+
+
+def _users_of(name: str, in_use: dict[str, str]) -> list[str]:
+    """The listeners and links that use a strategy, with its weight where one was set."""
+    users = []
+    for user, setting in in_use.items():
+        strategy, _, weight = setting.partition(" ")
+        if strategy == name:
+            users.append(f"{user} (weight {weight} %)" if weight else user)
+    return users
 
 
 @app.command(

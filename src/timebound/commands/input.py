@@ -111,6 +111,8 @@ def ask_broker(connecting: Connecting) -> dict[str, Any]:
 
     try:
         return asyncio.run(ask())
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     except TimeoutError:
         raise ClientError("the broker did not publish its bounds within 10s") from None
 

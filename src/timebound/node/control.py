@@ -2,6 +2,7 @@
 
     $timebound/control/strategy/<listener>     payload: the name of a strategy, and its weight in percent
     $timebound/control/strategy                the same for all listeners
+    $timebound/control/strategies              asks for the strategy of each listener, as JSON
     $timebound/link/<client>                   what its link is like: `link_models.py`
     $timebound/advertise/<topic>, $timebound/control/weight, $timebound/control/bounds: `input_requests.py`
 
@@ -13,6 +14,7 @@ Who may ask is decided by the access rules; with any rules at all, only who is a
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +34,7 @@ logger = logging.getLogger("timebound.node")
 
 PREFIX: Final = "$timebound/"
 STRATEGY_TOPIC: Final = "$timebound/control/strategy"
+STRATEGIES_TOPIC: Final = "$timebound/control/strategies"
 # Every accepted request is answered in words: other brokers acknowledge such a message without a word, and a
 # client can tell that nobody acted on it.
 DONE: Final = "done"
@@ -53,6 +56,8 @@ def handle(connection: Connection, session: Session, packet: Publish, topic: str
         answer = input_requests.handle(connection, session, packet, topic, now_ns)
     elif topic.startswith(link_models.LINK_PREFIX):
         link_models.tell(connection.broker, topic, packet.payload, now_ns)
+    elif topic == STRATEGIES_TOPIC:
+        answer = _strategies(connection)
     elif topic == STRATEGY_TOPIC or topic.startswith(STRATEGY_TOPIC + "/"):
         _set_strategy(connection, topic[len(STRATEGY_TOPIC) + 1 :], packet.payload, now_ns)
     else:
@@ -106,6 +111,22 @@ def _set_strategy(connection: Connection, listener: str, payload: bytes, now_ns:
         except ValueError as error:
             raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from error
         logger.info("link to %s: strategy %s", link, name)
+
+
+def _strategies(connection: Connection) -> str:
+    """The strategy of each listener and of each link to a broker, written as it is set: `ebpc 70`."""
+    in_use = {
+        door.listener.label: _written(door.scheduling.name, door.scheduling.weight)
+        for door in connection.driver.doors
+    }
+    if connection.driver.mesh is not None:
+        for link, (name, weight) in connection.driver.mesh.strategies.items():
+            in_use[link] = _written(name, weight)
+    return json.dumps(in_use)
+
+
+def _written(name: str, weight: float) -> str:
+    return name if weight < 0 else f"{name} {weight * 100:.0f}"
 
 
 def _read_strategy(payload: bytes) -> tuple[str, float]:

@@ -69,6 +69,7 @@ class Mesh:
         self.member = member
         self.neighbours = {neighbour.name: neighbour for neighbour in neighbours}
         self.links: dict[str, NeighbourLink] = {}
+        self.strategies: dict[str, tuple[str, float]] = {}  # of the links, with their weights
         self._broker = broker
         self._clock = clock
         self._timers: dict[str, Timer] = {}
@@ -77,7 +78,9 @@ class Mesh:
         self._refused = 0  # announcements that could not be told or read
         self._reported_ns = clock.now_ns()
         for neighbour in neighbours:
-            member.add_neighbour(neighbour.name, _start_delay(neighbour), scheduling_of(neighbour))
+            scheduling = scheduling_of(neighbour)
+            self.strategies[neighbour.name] = scheduling.name, scheduling.weight
+            member.add_neighbour(neighbour.name, _start_delay(neighbour), scheduling)
         broker.join_mesh(member)
 
     def set_strategy(self, name: str, strategy: str, weight: float, now_ns: int) -> None:
@@ -87,6 +90,7 @@ class Mesh:
             ValueError: there is no such strategy.
         """
         self.member.broker.set_strategy(name, strategy_named(strategy, weight=weight), now_ns)
+        self.strategies[name] = strategy, weight
 
     # --- links ------------------------------------------------------------------------
 
