@@ -5,6 +5,7 @@ How much is in time depends on the machine, so only what must hold on any is ass
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -93,6 +94,21 @@ def test_the_table_shows_each_broker_beside_the_best(outcome: Outcome) -> None:
     assert all(word in printed for word in ("timebound worth", "best possible", "Link of 1 Mbit/s", "QoS 1"))
     assert all(name in printed for name in ("alerts", "telemetry", "bulk", "late", "99 %", "account"))
     assert "…" not in printed
+
+
+def test_the_table_fits_80_columns_and_its_rows_add_up(outcome: Outcome) -> None:
+    labelled = dataclasses.replace(outcome, contender=ours("remaining-lifetime"))
+    text = StringIO()
+    Console(file=text, width=80).print(table([labelled]))
+    printed = text.getvalue()
+    rows = [line.split() for line in printed.splitlines()]
+    published = {row[0]: row[1] for row in rows if len(row) > 4 and row[1].isdecimal()}
+    brokers_sum = next(row[1] for row in rows if len(row) > 4 and row[0] == "timebound")
+
+    assert "…" not in printed
+    assert "bulk: no deadline, so in time whenever it arrives" in " ".join(printed.split())
+    classes = [published[name] for name in ("alerts", "telemetry", "bulk")]
+    assert sum(map(int, classes)) == int(brokers_sum) == int(next(r[2] for r in rows if r[:1] == ["best"]))
 
 
 def test_values_for_programs_add_up(outcome: Outcome) -> None:

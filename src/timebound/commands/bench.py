@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 from timebound.packages import FOR_PLOTS, require
+
+if TYPE_CHECKING:
+    from timebound.bench.options import LoadOptions
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -50,10 +53,7 @@ def bench(
     """Measure throughput and latency of any MQTT broker."""
     if context.invoked_subcommand is not None:
         return
-    from timebound.bench.load import run_load
     from timebound.bench.options import LoadOptions
-    from timebound.bench.report import describe, load_json, load_table, warnings
-    from timebound.bench.selftest import self_test as find_ceiling
     from timebound.units import SECOND, parse_duration
 
     try:
@@ -78,6 +78,15 @@ def bench(
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+    _measure(options, self_test=self_test, as_json=as_json)
+
+
+def _measure(options: LoadOptions, *, self_test: bool, as_json: bool) -> None:
+    """Run the load, or the generator alone, and print what was found."""
+    from timebound.bench.load import run_load
+    from timebound.bench.report import describe, load_json, load_table, warnings
+    from timebound.bench.selftest import self_test as find_ceiling
+
     screen = Console(stderr=True)
     with screen.status(f"{'the generator alone: ' if self_test else ''}{describe(options)}"):
         result = find_ceiling(options) if self_test else run_load(options)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from timebound.demo.brokers import Contender
+    from timebound.demo.overload import Outcome, Setting
 
 # Of a table that is written to a file or a pipe.
 FILE_WIDTH = 110
@@ -50,12 +55,9 @@ def overload(
     strategy in turn, and by Mosquitto where it is installed. The link is a real interface between network
     namespaces where this machine permits (as root), else a relay.
     """
-    from rich.progress import Progress
-
     from timebound.demo.options import DEFAULT_STRATEGIES, contenders, parse_buffer, parse_loads, parse_rate
-    from timebound.demo.overload import Setting, run
+    from timebound.demo.overload import Setting
     from timebound.demo.plot import check_drawing, draw
-    from timebound.demo.report import as_values, notes, table, warnings
     from timebound.demo.way import why_no_interface
 
     if plot is not None:
@@ -71,6 +73,20 @@ def overload(
     for each in (note, f"the link is a relay, not a real interface: {missing}" if missing else ""):
         if each:
             screen.print(f"[yellow]note:[/yellow] {each}")
+    outcomes = _run_all(brokers, loads, setting, screen)
+    _print_outcomes(outcomes, screen, as_json=as_json)
+    if plot is not None:
+        screen.print(f"picture: {draw(outcomes, plot)}")
+
+
+def _run_all(
+    brokers: Sequence[Contender], loads: Sequence[float], setting: Setting, screen: Console
+) -> list[Outcome]:
+    """Run every broker under every load, one after the other, and show how far it is."""
+    from rich.progress import Progress
+
+    from timebound.demo.overload import run
+
     outcomes = []
     with Progress(console=screen, transient=True) as progress:
         task = progress.add_task("", total=setting.run_s * len(loads) * len(brokers))
@@ -80,15 +96,19 @@ def overload(
                 outcomes.append(
                     run(broker, times, setting, lambda passed_s: progress.advance(task, passed_s))
                 )
+    return outcomes
+
+
+def _print_outcomes(outcomes: list[Outcome], screen: Console, *, as_json: bool) -> None:
+    from timebound.demo.report import as_values, notes, table, warnings
+
     if as_json:
         typer.echo(json.dumps(as_values(outcomes), indent=2))
-    else:
-        paper = Console()
-        Console(width=None if paper.is_terminal else FILE_WIDTH).print(table(outcomes))
-        for warning in [*notes(outcomes), *warnings(outcomes)]:
-            screen.print(f"[yellow]note:[/yellow] {warning}")
-    if plot is not None:
-        screen.print(f"picture: {draw(outcomes, plot)}")
+        return
+    paper = Console()
+    Console(width=None if paper.is_terminal else FILE_WIDTH).print(table(outcomes))
+    for warning in [*notes(outcomes), *warnings(outcomes)]:
+        screen.print(f"[yellow]note:[/yellow] {warning}")
 
 
 @app.command(epilog="Examples:  timebound demo story  ·  timebound demo story --seconds 60 --strategy fifo")

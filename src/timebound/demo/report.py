@@ -18,94 +18,108 @@ from timebound.units import MILLISECOND, SECOND, format_duration
 BIN_S: Final = 0.5
 # With more offered than it carries a link is always busy, unless somebody did not get a processor.
 LINK_USED_MIN: Final = 0.85
-# Of a class of which the best would send next to nothing, a share of the best says nothing.
-SHARE_SHOWN_MIN: Final = 0.05
+# Of the longest strategy: its label wraps before the name where a terminal has 80 columns.
+LABEL_WIDTH: Final = 18
 
 
 def table(outcomes: Sequence[Outcome]) -> Table:
-    """What came of each class by each broker, beside the best possible and the broker's own account."""
-    setting = outcomes[0].setting
-    way = "interface" if setting.wants_interface else "relay"
+    """What came of each class by each broker, beside the best possible and the broker's own account.
+
+    A broker's row has the sums of the classes below it. It fits 80 columns; only a long label wraps.
+    """
     shown = Table(
-        title=f"Link of {format_rate(setting.rate_bytes_per_s)} ({way}, buffer {setting.buffer_s * 1_000:g} "
-        f"ms), QoS {setting.qos}, {setting.seconds:g} s each; judged by the receiver\n"
-        + "; ".join(_limits(traffic) for traffic in outcomes[0].traffics),
+        title=_title(outcomes[0]),
         title_justify="left",
         box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
+        padding=(0, 0, 0, 0),
     )
-    for heading in ("broker", "class"):
-        shown.add_column(heading, no_wrap=True)
+    shown.add_column("broker\n  class", min_width=LABEL_WIDTH)
     for heading in (
-        "in\ntime",
-        "late",
+        "\npublished",
+        "\nin time",
+        "\n%",
+        "\nlate",
         "age, ms\nmedian",
         "\n99 %",
-        "value",
+        "\nvalue",
         "of the\nbest",
-        "account:\nin time",
-        "late",
     ):
         shown.add_column(heading, justify="right", no_wrap=True)
     for load in sorted({outcome.load for outcome in outcomes}):
         shown.add_row(f"[bold]load {load:g}x[/bold]")
         rows = [outcome for outcome in outcomes if outcome.load == load]
         for outcome in rows:
-            for traffic, best in zip(outcome.traffics, outcome.best, strict=True):
-                shown.add_row(outcome.contender.label, *_class_cells(traffic, best))
-            shown.add_row(outcome.contender.label, *_sum_cells(outcome), style="bold")
-            shown.add_section()
-        for traffic, best in zip(rows[0].traffics, rows[0].best, strict=True):
-            share = best.messages / max(len(traffic.fates), 1)
-            value = f"{best.value:,.0f}"
-            shown.add_row("best possible", traffic.kind.name, f"{share:.1%}", "", "", "", value, style="dim")
-        shown.add_section()
+            _add_broker(shown, outcome)
+        _add_best(shown, rows[0])
     return shown
 
 
+def _title(outcome: Outcome) -> str:
+    setting = outcome.setting
+    way = "interface" if setting.wants_interface else "relay"
+    return (
+        f"Link of {format_rate(setting.rate_bytes_per_s)} ({way}, buffer {setting.buffer_s * 1_000:g} ms), "
+        f"QoS {setting.qos}, {setting.seconds:g} s each; judged by the receiver\n"
+        + "; ".join(_limits(traffic) for traffic in outcome.traffics)
+    )
+
+
+def _add_broker(shown: Table, outcome: Outcome) -> None:
+    published = sum(len(traffic.fates) for traffic in outcome.traffics)
+    in_time = sum(traffic.in_time() for traffic in outcome.traffics)
+    late = sum(traffic.late() for traffic in outcome.traffics)
+    shown.add_row(
+        outcome.contender.label,
+        *_counts(published, in_time),
+        f"{late:,}",
+        "",
+        "",
+        f"{outcome.value:,.0f}",
+        f"{outcome.share_of_best:.1%}",
+        style="bold",
+    )
+    for traffic in outcome.traffics:
+        shown.add_row(
+            f"  {traffic.kind.name}",
+            *_counts(len(traffic.fates), traffic.in_time()),
+            f"{traffic.late():,}",
+            _age(traffic, 0.5),
+            _age(traffic, 0.99),
+            f"{traffic.in_time() * traffic.kind.price:,.0f}",
+        )
+    account = outcome.account
+    if account is not None:
+        shown.add_row("  its account", "", f"{account.in_time:,}", "", f"{account.late:,}", style="dim")
+    shown.add_section()
+
+
+def _add_best(shown: Table, outcome: Outcome) -> None:
+    published = sum(len(traffic.fates) for traffic in outcome.traffics)
+    messages = sum(best.messages for best in outcome.best)
+    value = f"{outcome.value_best:,.0f}"
+    shown.add_row("best possible", *_counts(published, messages), "", "", "", value, "100.0%", style="bold")
+    for traffic, best in zip(outcome.traffics, outcome.best, strict=True):
+        counts = _counts(len(traffic.fates), best.messages)
+        shown.add_row(f"  {traffic.kind.name}", *counts, "", "", "", f"{best.value:,.0f}")
+    shown.add_section()
+
+
+def _counts(published: int, in_time: float) -> tuple[str, str, str]:
+    return f"{published:,}", f"{in_time:,.0f}", f"{in_time / max(published, 1):.1%}"
+
+
 def notes(outcomes: Sequence[Outcome]) -> list[str]:
-    """How to read the last columns."""
+    """How to read the rows of the account."""
     if not any(outcome.account for outcome in outcomes):
         return []
     if outcomes[0].setting.qos:
         return [
-            "the account counts what was acknowledged, and by when; what was on its way at the end "
-            "is in neither of its columns"
+            "a broker's own account counts what was acknowledged, and by when; what was on its way at the "
+            "end is in neither of its columns"
         ]
     return [
-        "with QoS 0 nothing tells a broker when a message arrives: the account counts what was sent in time"
-    ]
-
-
-def _class_cells(traffic: Traffic, best: Best) -> list[str]:
-    in_time = traffic.in_time()
-    value = in_time * traffic.kind.price
-    return [
-        traffic.kind.name,
-        f"{in_time / max(len(traffic.fates), 1):.1%}",
-        f"{traffic.late():,}",
-        _age(traffic, 0.5),
-        _age(traffic, 0.99),
-        f"{value:,.0f}",
-        f"{value / best.value:.1%}" if best.messages >= SHARE_SHOWN_MIN * len(traffic.fates) > 0 else "",
-    ]
-
-
-def _sum_cells(outcome: Outcome) -> list[str]:
-    in_time = sum(traffic.in_time() for traffic in outcome.traffics)
-    late = sum(traffic.late() for traffic in outcome.traffics)
-    account = outcome.account
-    return [
-        *(
-            "all",
-            f"{in_time:,}",
-            f"{late:,}",
-            "",
-            "",
-            f"{outcome.value:,.0f}",
-            f"{outcome.share_of_best:.1%}",
-        ),
-        *((f"{account.in_time:,}", f"{account.late:,}") if account is not None else ("", "")),
+        "with QoS 0 nothing tells a broker when a message arrives: its own account counts what was sent in "
+        "time"
     ]
 
 
@@ -185,8 +199,9 @@ def format_rate(bytes_per_s: float) -> str:
 
 def _limits(traffic: Traffic) -> str:
     kind = traffic.kind
-    limit = format_duration(kind.deadline_ns) if kind.deadline_ns else "no deadline"
-    return f"{kind.name}: {limit}, worth {kind.price:g}"
+    if not kind.deadline_ns:
+        return f"{kind.name}: no deadline, so in time whenever it arrives, worth {kind.price:g} each"
+    return f"{kind.name}: due within {format_duration(kind.deadline_ns)}, worth {kind.price:g} each"
 
 
 def _class_values(traffic: Traffic, best: Best) -> dict[str, Any]:
