@@ -248,7 +248,11 @@ def test_qos_0_message_with_an_unreadable_property_is_a_failure_with_the_servers
         (["pub", "t", "x", "--timeout", "5"], 2, "'5' is not a duration"),
         (["pub", "t", "x", "--property", "k"], 2, "property 'k' is not written as NAME=VALUE"),
         (["pub", "t", "x", "--qos", "3"], 2, "--qos"),
-        (["pub", "t", "--file", "/does/not/exist"], 1, "No such file"),
+        (["pub", "t", "--file", "/no/file"], 2, "--file /no/file cannot be used: No such file"),
+        (["pub", "t", "x", "--cafile", "/no/ca"], 2, "--cafile /no/ca cannot be used: No such file"),
+        (["pub", "t", "x", "--cafile", __file__], 2, "test_pubsub.py cannot be used: "),
+        (["sub", "a", "--cert", "/no/c", "--key", "/no/k"], 2, "--cert /no/c and /no/k cannot be used"),
+        (["sub", "a", "--user", "u", "--password-file", "/no/p"], 2, "--password-file /no/p cannot be used"),
         (["pub", "t", "x", "--property", "timeout=soon", "-q", "1"], 1, "0x83"),
         (["sub", "a/#/b"], 2, "has '#' elsewhere"),
         (["sub", "a", "--where", "value >> 1"], 1, "at character 8"),
@@ -267,6 +271,13 @@ def test_mistakes_have_their_exit_code_and_say_what_would_be_right(
     assert done.returncode == code
     assert message in done.stderr.decode()
     assert b"Traceback" not in done.stderr
+
+
+def test_duration_that_cannot_be_read_is_a_wrong_call_of_any_command() -> None:
+    done = spawn("calibrate", "--duration", "soon")
+
+    assert done.returncode == 2
+    assert b"'soon' is not a duration" in done.stderr
 
 
 def test_server_that_is_not_there_is_a_failure_for_people_and_programs(run: Run) -> None:

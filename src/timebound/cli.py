@@ -1,6 +1,6 @@
 """The command `timebound`. Each command imports what it needs when it runs.
 
-Exit codes: 0 done, 1 the operation failed or was refused, 2 the call or a file is wrong.
+Exit codes: 0 done, 1 the operation failed or was refused, 2 the call or a file is wrong, 130 Ctrl-C.
 Results go to standard output, everything else to standard error.
 """
 
@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from timebound.commands import bench, bounds, control, demo, input, pipeline, pubsub, report, sim, sweep
-from timebound.errors import ConfigError, TimeboundError
+from timebound.errors import ConfigError, TimeboundError, UnitError
 from timebound.version import VERSION
 
 FAILED = 1
@@ -43,7 +43,7 @@ def main() -> None:
     """Run the command line; errors made on purpose become one line and an exit code."""
     try:
         app()
-    except ConfigError as error:
+    except (ConfigError, UnitError) as error:
         fail(str(error), WRONG)
     except (TimeboundError, OSError) as error:
         fail(str(error), FAILED)

@@ -84,7 +84,8 @@ class Connecting:
     def _password(self) -> str | None:
         if self.password_file is None:
             return self.password
-        lines = self.password_file.read_text().splitlines()
+        with _read("--password-file", self.password_file):
+            lines = self.password_file.read_text().splitlines()
         if not lines:
             raise ValueError(f"password file {str(self.password_file)!r} is empty")
         return lines[0]
@@ -92,10 +93,23 @@ class Connecting:
     def _tls(self) -> bool | ssl.SSLContext:
         if self.cafile is None and self.cert is None:
             return self.tls
-        context = ssl.create_default_context(cafile=self.cafile)
+        with _read("--cafile", self.cafile):
+            context = ssl.create_default_context(cafile=self.cafile)
         if self.cert is not None:
-            context.load_cert_chain(self.cert, self.key)
+            with _read("--cert", self.cert, *(() if self.key is None else (self.key,))):
+                context.load_cert_chain(self.cert, self.key)
         return context
+
+
+@contextmanager
+def _read(option: str, *files: Path | None) -> Iterator[None]:
+    """Make a file that an option names, and that cannot be used, a mistake of the call."""
+    try:
+        yield
+    except (OSError, UnicodeDecodeError) as error:
+        names = " and ".join(str(file) for file in files)
+        reason = error.strerror if isinstance(error, OSError) else error.reason
+        raise ValueError(f"{option} {names} cannot be used: {reason or error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +144,8 @@ class Publishing:
             return
         payload = (self.payload or "").encode("utf-8", "surrogateescape")
         if self.file is not None:
-            payload = self.file.read_bytes()
+            with _read("--file", self.file):
+                payload = self.file.read_bytes()
         elif self.stdin:
             payload = await read_all()
         for _ in range(self.count):
