@@ -36,6 +36,9 @@ YARDSTICK: Final = "mosquitto"
 OURS: Final = "timebound"
 PURE: Final = "timebound-pure"
 LATENCY_RATIO_MAX: Final = 1.3
+TITLE: Final = (
+    "Same work, same machine, medians of all rounds; in parentheses the median of the ratios to Mosquitto"
+)
 FILE_WIDTH: Final = 150  # of the table where no terminal says how wide it is
 
 Show = Callable[[float], str]
@@ -213,7 +216,7 @@ def rotate(brokers: list[RunningBroker], by: int) -> list[RunningBroker]:
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    table = Table(title="Same work, same machine, medians of all rounds", title_justify="left")
+    table = Table(title=TITLE, title_justify="left")
     table.add_column("work", no_wrap=True)
     table.add_column("value", no_wrap=True)
     for kind in comparison.kinds:

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 import timebound
-from tests.conftest import Certificates
 from tests.node.live_mesh import free_ports
 
 ROOT = Path(__file__).parents[1]
@@ -97,20 +96,18 @@ def test_the_first_pair_links_and_passes_messages_on(started: Started) -> None:
         assert started.start(publish).wait(TIMEOUT_S) == 0
 
 
-def test_the_pair_between_machines_links_with_password_and_tls(
-    started: Started, certificates: Certificates
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_the_pair_between_machines_links_with_password_and_the_certificates_of_the_page(
+    started: Started,
 ) -> None:
     folder = started.folder
     [port] = free_ports(1)
     write_pair(folder, 1, {"10.0.0.2": "127.0.0.1", "8883": str(port), "0.0.0.0": "127.0.0.1"})
     with (folder / "plant-1.toml").open("a") as config:
         config.write("[[listeners]]\nport = 0\n")
-    for target, source in (
-        ("ca.pem", certificates.ca),
-        ("plant-2.pem", certificates.certificate),
-        ("plant-2.key", certificates.key),
-    ):
-        shutil.copy(source, folder / target)
+    [script] = re.findall(r"```sh\n(openssl .*?)```", PAGE, re.DOTALL)
+    script = script.replace("10.0.0.2", "127.0.0.1")
+    subprocess.run(["sh", "-ec", script], cwd=folder, check=True, capture_output=True, timeout=TIMEOUT_S)
     (folder / "plant-2.password").write_text("let me in\n")
     [set_password] = re.findall(r"`timebound (passwd users plant-1)`", PAGE)
     command = [sys.executable, "-m", "timebound", *shlex.split(set_password)]
