@@ -12,6 +12,7 @@ import pytest
 import typer
 
 from tests.conftest import BrokerProcess, StartBroker
+from timebound.bounds_report import describe_toml, report
 from timebound.cli import app
 from timebound.core.access import AccessList, AccessRule
 
@@ -109,6 +110,17 @@ def test_a_command_in_the_docs_exists_with_its_options(page: str, line: str) -> 
         command = command.commands[name]
     with command.make_context(line, words, parent=context):
         pass
+
+
+def test_the_description_on_the_page_about_bounds_gives_its_flow_a_bound(tmp_path: Path) -> None:
+    (description,) = re.findall(
+        r"```toml\n# plant\.toml\n(.*?)```", (DOCS / "bounds.md").read_text(), re.DOTALL
+    )
+
+    rows = report(describe_toml(description)).rows
+
+    assert [row.topic for row in rows] == ["alarm", "log"]
+    assert rows[0].bound_ms is not None
 
 
 def test_the_unit_for_systemd_keeps_data_where_it_says() -> None:
