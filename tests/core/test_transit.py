@@ -236,3 +236,95 @@ def test_a_delivery_that_was_not_sent_is_forgotten() -> None:
     transit.forget(1)
 
     assert transit.has_room()
+
+
+class MixedWay:
+    """Bytes without answers, always more of them, and an alert that is answered every 40 ms."""
+
+    def __init__(self, rate_bytes_per_s: float, hidden_bytes: int) -> None:
+        self.transit = Transit()
+        self.rate = rate_bytes_per_s
+        self.hidden_bytes = hidden_bytes
+        self.now_ns = SECOND
+        self.free_ns = self.now_ns  # when the link has sent all that it was given
+        self.next_ns = self.now_ns  # when the pace allows the next
+        self.answers: deque[tuple[int, int]] = deque()
+        self.packet_id = 0
+        self.alert_delays_ns: list[int] = []
+
+    def run(self, seconds: float, *, alerts: bool = True) -> int:
+        """Go on for so long, in steps of a millisecond; the bytes that were sent."""
+        sent = 0
+        for _ in range(int(seconds * 1_000)):
+            self.now_ns += MILLISECOND
+            while self.answers and self.answers[0][0] <= self.now_ns:
+                self.transit.answer(self.answers.popleft()[1], self.now_ns)
+            if alerts and self.now_ns % (40 * MILLISECOND) == 0:
+                self.packet_id += 1
+                self._send(self.packet_id)
+                self.answers.append((self.free_ns + BACK_NS, self.packet_id))
+                self.alert_delays_ns.append(self.free_ns - self.now_ns)
+                sent += SIZE
+            while self._waits_ns() < self.hidden_bytes / self.rate * SECOND and self._may_send():
+                self._send(0)
+                sent += SIZE
+            if self.now_ns % SECOND == 0:
+                self.transit.watch(self.now_ns)
+        return sent
+
+    def _waits_ns(self) -> int:
+        return max(self.free_ns - self.now_ns, 0)
+
+    def _may_send(self) -> bool:
+        return self.next_ns <= self.now_ns and self.transit.room_bytes(SIZE) > 0
+
+    def _send(self, packet_id: int) -> None:
+        self.free_ns = max(self.free_ns, self.now_ns) + int(SIZE / self.rate * SECOND)
+        self.transit.give(packet_id, SIZE, self.now_ns, self.now_ns)
+        pace = self.transit.pace()
+        start_ns = max(self.next_ns, self.now_ns - 5 * MILLISECOND)  # a step that was long may be made up for
+        self.next_ns = start_ns + int(SIZE / pace * SECOND) if pace else self.now_ns
+
+
+@pytest.mark.parametrize("hidden_bytes", [20_000, 100_000, 1_000_000])
+def test_what_needs_no_answer_does_not_fill_the_buffers_before_what_does(hidden_bytes: int) -> None:
+    way = MixedWay(125_000.0, hidden_bytes)
+    way.run(3.0 + 2 * hidden_bytes / way.rate)  # it fills before the first answer, and has to drain once
+    way.alert_delays_ns.clear()
+
+    sent = way.run(10.0)
+
+    assert max(way.alert_delays_ns) < 400 * MILLISECOND
+    assert sent > 0.85 * 125_000.0 * 10.0
+
+
+@pytest.mark.parametrize("factor", [0.25, 4.0])
+def test_a_pace_follows_the_way(factor: float) -> None:
+    way = MixedWay(125_000.0, 100_000)
+    way.run(3.0)
+    way.rate *= factor
+    way.run(6.0)
+    way.alert_delays_ns.clear()
+
+    sent = way.run(5.0)
+
+    assert sent > 0.8 * way.rate * 5.0
+    assert sorted(way.alert_delays_ns)[len(way.alert_delays_ns) // 2] < 400 * MILLISECOND
+
+
+def test_without_answers_there_is_no_pace() -> None:
+    way = MixedWay(125_000.0, 100_000)
+    way.run(3.0)
+    assert way.transit.pace() > 0.0
+
+    way.run(12.0, alerts=False)
+
+    assert way.transit.pace() == 0.0
+
+
+def test_a_receiver_that_answers_all_has_no_pace() -> None:
+    way = Way(125_000.0)
+    way.run(5.0)
+
+    assert way.transit.take_delay() is not None
+    assert way.transit.pace() == 0.0

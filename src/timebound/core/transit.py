@@ -25,6 +25,8 @@ START_BYTES: Final = 16_384
 TARGET_NS: Final = 50_000_000
 # A window is this much larger than what was acknowledged: so the link stays busy, and a faster one shows.
 GAIN: Final = 1.25
+# What needs no answer is sent at this part of the speed while answers are slow, so that the buffers drain.
+SLOW_GAIN: Final = 0.8
 # What was acknowledged at best counts for one to two of these, the quickest answer for ten to twenty.
 ROUND_NS: Final = 1_000_000_000
 BASE_ROUNDS: Final = 10
@@ -35,6 +37,8 @@ SILENCE_DELAYS: Final = 4
 BUSY_NS: Final = 100_000_000
 # An answer that takes so much longer than the quickest has waited on the way.
 QUEUED_NS: Final = 5_000_000
+# Of sending time, after which a measured speed counts 1/e.
+SPEED_MEMORY_NS: Final = 250_000_000
 # A speed counts for this time after the last answer.
 SPEED_NS_MAX: Final = 10_000_000_000
 # Weights of a new answer in the mean and in its deviation, as transport protocols have them.
@@ -76,6 +80,7 @@ class Transit:
         "_is_draining",
         "_is_full",
         "_is_silent",
+        "_is_slow",
         "_mean_ns",
         "_recent",
         "_recent_bytes",
@@ -97,6 +102,7 @@ class Transit:
         self._is_full = False  # the window keeps something back
         self._is_draining = False  # nothing is sent until all is answered, to see the quickest answer
         self._is_silent = False
+        self._is_slow = False  # the last answer took longer than it should: too much waits on the way
         self._mean_ns = -1.0  # of what an answer takes longer than the link alone explains
         self._deviation_ns = 0.0
         self._base_ns = -1  # the quickest answer in this round and in the one before
@@ -107,7 +113,7 @@ class Transit:
         self._best_bytes = 0
         self._best_before_bytes = 0
         self._round_ns = 0
-        self._estimator = DelayEstimator()
+        self._estimator = DelayEstimator(memory_ns=SPEED_MEMORY_NS)
         self._given: LinkDelay | None = None
         self._busy_ns = 0  # an answer since which there was always more to send; 0 = there was not
         self._busy_bytes = 0  # what was answered by then
@@ -156,7 +162,8 @@ class Transit:
         limit_ns = self.base_ns() + TARGET_NS
         self._count_recent(new_bytes, limit_ns, now_ns)
         best = GAIN * max(self._best_bytes, self._best_before_bytes)
-        if took_ns > limit_ns:
+        self._is_slow = took_ns > limit_ns
+        if self._is_slow:
             self._has_slowed = True
             self._window_bytes = min(self._window_bytes, best)
         elif self._is_full and (not self._has_slowed or self._window_bytes < best):
@@ -189,12 +196,13 @@ class Transit:
         """Bytes per second at which to send what needs no answer; 0: as fast as it goes."""
         if self._sent_bytes <= self._asking_bytes or not self._estimator.samples or self._is_silent:
             return 0.0
-        return GAIN * self._estimator.rate_bytes_per_s()
+        gain = SLOW_GAIN if self._is_slow else GAIN
+        return gain * self._estimator.rate_bytes_per_s()
 
     def watch(self, now_ns: int) -> None:
         """Called about once a second: does the receiver answer at all?"""
         if now_ns - self._answered_ns > SPEED_NS_MAX:
-            self._estimator = DelayEstimator()
+            self._estimator = DelayEstimator(memory_ns=SPEED_MEMORY_NS)
             self._given = None
         wait_ns = max(SILENCE_NS, SILENCE_DELAYS * self.delay_ns())
         if self._sent and now_ns - self._answered_ns > wait_ns:
@@ -272,7 +280,7 @@ class Transit:
             self._base_before_ns = self._base_ns
             self._base_ns = -1
             # With always something on the way the quickest answer would grow with what waits there.
-            self._is_draining = self._is_full
+            self._is_draining = self._is_full or self._sent_bytes > self._asking_bytes
 
     def _count_recent(self, new_bytes: int, limit_ns: int, now_ns: int) -> None:
         """Keep the most that was answered within the time that answers may take."""

@@ -33,6 +33,7 @@ host = "{host}"
 port = {port}
 strategy = "{strategy}"
 allow_anonymous = true
+{listener_config}
 [metrics]
 port = {metrics_port}
 [log]
@@ -57,6 +58,7 @@ class Contender:
     label: str
     strategy: str  # "" for a broker that has none
     more_config: str = ""  # tables to add to the configuration of ours
+    listener_config: str = ""  # keys to add to its listener
 
     @property
     def is_ours(self) -> bool:
@@ -138,7 +140,11 @@ def _command(contender: Contender, port: int, folder: Path, host: str) -> tuple[
     environment = os.environ | {"PYTHONPATH": str(Path(timebound.__file__).parent.parent)}
     if contender.is_ours:
         text = _TIMEBOUND_CONFIG.format(
-            host=host, port=port, metrics_port=port + 1, strategy=contender.strategy
+            host=host,
+            port=port,
+            metrics_port=port + 1,
+            strategy=contender.strategy,
+            listener_config=contender.listener_config,
         )
         config.write_text(text + contender.more_config)
         command = [sys.executable, "-m", "timebound", "serve", "--memory", "--config", str(config)]

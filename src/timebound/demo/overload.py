@@ -43,6 +43,9 @@ class Setting:
     wants_interface: bool = False  # a real one, between network namespaces
     classes: tuple[TrafficClass, ...] = CLASSES
 
+    def qos_of(self, kind: TrafficClass) -> int:
+        return max(self.qos, kind.qos_min)
+
     @property
     def run_s(self) -> float:
         return self.seconds + min(max(kind.deadline_ns for kind in self.classes) / SECOND, AFTER_S_MAX)
@@ -104,7 +107,7 @@ async def _drive(
         with way.beside_broker():
             for publisher in publishers:
                 await stack.enter_async_context(publisher)
-        subscriptions = [await _subscribe(subscriber, traffic, setting.qos) for traffic in traffics]
+        subscriptions = [await _subscribe(subscriber, traffic, setting) for traffic in traffics]
         started_ns = time.monotonic_ns()
         async with asyncio.TaskGroup() as tasks:
             readers = [
@@ -114,7 +117,7 @@ async def _drive(
             for client, traffic in zip(publishers, traffics, strict=True):
                 due_s = plan(traffic.kind, load * setting.rate_bytes_per_s, setting.seconds, setting.seed)
                 tasks.create_task(
-                    _publish(client, traffic, due_s, started_ns, setting.qos),
+                    _publish(client, traffic, due_s, started_ns, setting.qos_of(traffic.kind)),
                     name=f"publish {traffic.kind.name}",
                 )
             await _watch(started_ns, setting.run_s, progress)
@@ -128,11 +131,15 @@ async def _drive(
     return Outcome(contender, load, setting, started_ns, traffics, best, arrived / could_carry, account)
 
 
-async def _subscribe(client: Client, traffic: Traffic, qos: int) -> Subscription:
+async def _subscribe(client: Client, traffic: Traffic, setting: Setting) -> Subscription:
     kind = traffic.kind
     deadline = format_duration(kind.deadline_ns) if kind.deadline_ns else None
     return await client.subscribe(
-        kind.topic, qos=qos, deadline=deadline, price=kind.price, queue_size=_QUEUE_SIZE
+        kind.topic,
+        qos=setting.qos_of(kind),
+        deadline=deadline,
+        price=kind.price,
+        queue_size=_QUEUE_SIZE,
     )
 
 

@@ -27,6 +27,7 @@ class TrafficClass:
     deadline_ns: int
     price: float  # earned by a message that is in time
     share: float  # of the bytes offered
+    qos_min: int = 0  # of its messages; an experiment may ask for more
 
     @property
     def topic(self) -> str:
