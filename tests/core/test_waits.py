@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from timebound.core.access import AccessList
-from timebound.core.broker import QUOTA_EXCEEDED, Broker
+from timebound.core.access import AccessList, AccessRule
+from timebound.core.broker import NOT_AUTHORIZED, QUOTA_EXCEEDED, Broker
+from timebound.core.correlation import DEPTH_MAX, SIGNALS_MAX
 from timebound.core.limits import BrokerLimits
 from timebound.core.message import Delivery, Message
 from timebound.core.session import Session
@@ -18,13 +19,18 @@ from timebound.node.translate import to_subscription
 from timebound.units import MILLISECOND, SECOND
 
 ANY_BYTES = 1 << 20
+# As many parts, and as deep, as a correlation may be that has no timers of its own.
+MANY_PARTS = ", ".join([f"t/{number}" for number in range(SIGNALS_MAX)])
+DEEP = "any(" * DEPTH_MAX + "a" + ")" * DEPTH_MAX
 
 
 class Scene:
     """A broker with one subscriber and one publisher, and a clock to move."""
 
-    def __init__(self, expiry_s: int = 0, limits: BrokerLimits | None = None) -> None:
-        self.broker = Broker(limits or BrokerLimits(), AccessList([]))
+    def __init__(
+        self, access: AccessList | None = None, *, expiry_s: int = 0, limits: BrokerLimits | None = None
+    ) -> None:
+        self.broker = Broker(limits or BrokerLimits(), access or AccessList([]))
         self.now_ns = SECOND
         self.expiry_s = expiry_s
         self.subscriber = self._connect("subscriber", 1)
@@ -230,6 +236,10 @@ def test_a_timer_of_more_than_an_hour_counts_as_one_tick_an_hour(term: str) -> N
     [
         ((("correlate", "all(a, b"),), "property 'correlate': "),
         ((("correlate", "all(a/#/b, c)"),), "'#' before its last level"),
+        ((("correlate", "all(a/x+, c)"),), "'+' inside a level"),
+        ((("correlate", f"all({MANY_PARTS})"), ("watchdog", "1s")), "more than 62 leaves and timers"),
+        ((("correlate", f"any({MANY_PARTS})"), ("every", "1s")), "more than 62 leaves and timers"),
+        ((("correlate", DEEP), ("watchdog", "1s")), "nested more than 8 deep"),
         ((("within", "1s"),), "'within' is the window of 'correlate'"),
         ((("every", "1ms"),), "the shortest is 10ms"),
         ((("watchdog", "soon"),), "property 'watchdog'"),
@@ -241,6 +251,25 @@ def test_bad_terms_are_refused_with_what_would_be_right(terms: UserProperties, m
 
     assert caught.value.reason_code == 0x83
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("correlation", [f"any({MANY_PARTS})", DEEP])
+def test_a_correlation_may_be_as_large_as_the_limits(correlation: str) -> None:
+    scene = Scene()
+
+    assert scene.subscribe("#", ("correlate", correlation)) == 1
+    assert topics(scene.publish("t/61")) + topics(scene.publish("a")) in (["t/61"], ["a"])
+
+
+def test_a_part_widens_neither_its_subscription_nor_what_its_client_may_read() -> None:
+    rule = AccessRule("*", "all", "open/#", True)
+    scene = Scene(AccessList([rule]))
+
+    assert scene.subscribe("#", ("correlate", "any(open/a)")) == NOT_AUTHORIZED
+    assert scene.subscribe("open/#", ("correlate", "any(secret, $SYS/#, +/a, #)")) == 1
+    assert topics(scene.publish("secret")) == []
+    assert topics(scene.publish("$SYS/broker/uptime")) == []
+    assert topics(scene.publish("open/a")) == ["open/a"]
 
 
 def test_timers_of_one_client_do_not_delay_those_of_another() -> None:

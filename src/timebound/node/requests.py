@@ -12,7 +12,7 @@ from timebound.core.distribution import Replay
 from timebound.core.durability import ALL_SO_FAR
 from timebound.core.session import Session
 from timebound.core.subscription import Subscription
-from timebound.core.topic import check_filter, check_wildcards, level_count, split_share
+from timebound.core.topic import SHARE_PREFIX, check_filter, check_wildcards, level_count, split_share
 from timebound.errors import FilterError, ProtocolError
 from timebound.node.translate import to_subscription
 from timebound.records import Reason
@@ -31,6 +31,7 @@ from timebound.wire.reasons import ReasonCode
 from timebound.wire.terms import refuse_reserved_terms, subscribe_hints
 
 if TYPE_CHECKING:
+    from timebound.node.config_values import Limits
     from timebound.node.connection import Connection
 
 # Of one packet; enough for the reasons of several filters.
@@ -227,10 +228,7 @@ def _make_subscription(
 ) -> Subscription:
     limits = connection.driver.limits
     check_filter(entry.topic_filter)
-    _, plain_filter = split_share(entry.topic_filter)
-    fault = topic_fault(plain_filter, limits.topic_length_max, limits.topic_levels_max)
-    if fault:
-        raise ProtocolError(ReasonCode.TOPIC_FILTER_INVALID, fault)
+    _check_size(limits, split_share(entry.topic_filter)[1])
     user_properties = tuple(packet.properties.user_properties)
     refuse_reserved_terms(user_properties)
     for name, value in user_properties:
@@ -242,7 +240,7 @@ def _make_subscription(
             )
     identifiers = packet.properties.subscription_identifiers
     try:
-        return to_subscription(
+        subscription = to_subscription(
             session.client_id,
             entry.topic_filter,
             entry.qos,
@@ -255,6 +253,19 @@ def _make_subscription(
     except FilterError as error:
         reason = f"property 'where': {error}"
         raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, reason) from error
+    for part in subscription.parts:
+        _check_size(limits, part, "property 'correlate': ")
+        if part.startswith(SHARE_PREFIX):
+            reason = f"property 'correlate': {part!r} is shared; only the subscription's own filter can be"
+            raise ProtocolError(ReasonCode.TOPIC_FILTER_INVALID, reason)
+    return subscription
+
+
+def _check_size(limits: Limits, topic_filter: str, where: str = "") -> None:
+    """Refuse a filter that is too long or too deep: one of a SUBSCRIBE, or a part of its correlation."""
+    fault = topic_fault(topic_filter, limits.topic_length_max, limits.topic_levels_max)
+    if fault:
+        raise ProtocolError(ReasonCode.TOPIC_FILTER_INVALID, where + fault)
 
 
 def _check_announceable(connection: Connection, session: Session, subscription: Subscription) -> None:

@@ -72,7 +72,6 @@ def to_subscription(
         FilterError: the content filter `where` is wrong; carries the position.
     """
     terms = parse_subscribe_terms(user_properties)
-    correlation = _correlation(terms) if terms.correlate else None
     return Subscription(
         client_id,
         topic_filter,
@@ -89,17 +88,20 @@ def to_subscription(
         terms.keep_last,
         terms.is_ordered,
         terms.notify_missed,
-        dependency_of(topic_filter, correlation, terms.watchdog_ns, terms.every_ns),
+        _dependency(topic_filter, terms),
         terms.watchdog_ns,
     )
 
 
-def _correlation(terms: SubscribeTerms) -> Dependency:
-    """Read `correlate`; its leaves must be filters themselves."""
+def _dependency(topic_filter: str, terms: SubscribeTerms) -> Dependency | None:
+    """What a subscription waits for; the parts of `correlate` must be filters themselves."""
     try:
-        dependency = parse_correlation(terms.correlate, terms.within_ns)
-        for leaf in Correlator(dependency).leaves:
-            check_filter(str(leaf.key))
+        correlation = parse_correlation(terms.correlate, terms.within_ns) if terms.correlate else None
+        dependency = dependency_of(topic_filter, correlation, terms.watchdog_ns, terms.every_ns)
+        if correlation is not None and dependency is not None:
+            # As a whole: `watchdog` and `every` add to what the correlation has of depth and signals.
+            for leaf in Correlator(dependency).leaves:
+                check_filter(str(leaf.key))
     except (FilterError, ValueError) as error:
         raise ProtocolError(
             ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, f"property 'correlate': {error}"
