@@ -131,17 +131,17 @@ def test_the_cost_of_filters_counts_searches_once_for_each_text() -> None:
         return Subscription("c", topic_filter, predicate=parse(where))
 
     session.add_subscription(wanted("a", "x = 1 AND text LIKE '%a%'"))
-    assert session.filter_cost == 2 + 32
-    assert session.sums_with(wanted("b", "x = 1 AND text LIKE '%a%'")) == (4 + 32, 0)
-    assert session.sums_with(wanted("a", "x = 1")) == (1, 0)  # in its place
+    assert session.costs.total == 2 + 32
+    assert session.sums_with(wanted("b", "x = 1 AND text LIKE '%a%'")) == (4 + 32, 4 + 32, 0)
+    assert session.sums_with(wanted("a", "x = 1")) == (1, 1, 0)  # in its place
     session.add_subscription(wanted("b", "x = 1 AND text LIKE '%a%'"))
     session.add_subscription(wanted("c", "y = 1"))
-    assert session.filter_cost == 5 + 32
+    assert session.costs.total == 5 + 32
     session._check()
     session.remove_subscription("a")
-    assert session.filter_cost == 3 + 32
+    assert session.costs.total == 3 + 32
     session.remove_subscription("b")
-    assert session.filter_cost == 1
+    assert session.costs.total == 1
     session.remove_subscription("c")
-    assert (session.filter_cost, session.filters) == (0, {})
+    assert session.costs.total == 0
     session._check()

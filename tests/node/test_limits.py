@@ -154,6 +154,9 @@ def test_topic_too_long_or_too_deep_is_refused(limited: BrokerProcess, topic: st
         suback = peer.subscribe(topic)
         assert suback.reason_codes == [0x8F]
         assert fault in (suback.properties.reason_string or "")
+        correlated = peer.subscribe("#", user_properties=[("correlate", f"any(a, {topic})")])
+        assert correlated.reason_codes == [0x8F]
+        assert f"property 'correlate': topic has {fault}" in (correlated.properties.reason_string or "")
         for qos in (1, 2):
             peer.publish(topic, b"", qos)
             ack = peer.expect(Ack)
@@ -161,6 +164,27 @@ def test_topic_too_long_or_too_deep_is_refused(limited: BrokerProcess, topic: st
             assert fault in ack.reason_string
         peer.publish(topic, b"", 0)
         assert fault in peer.expect_disconnect(0x90)
+
+
+def test_parts_of_a_correlation_are_not_shared(limited: BrokerProcess) -> None:
+    with join(limited.port) as peer:
+        terms = [("correlate", "all(a, $share/g/b)")]
+        suback = peer.subscribe("#", user_properties=terms)
+        assert suback.reason_codes == [0x8F]
+        assert "'$share/g/b' is shared" in (suback.properties.reason_string or "")
+        assert peer.subscribe("$share/g/#", user_properties=[("correlate", "all(a, b)")]).reason_codes == [0]
+
+
+def test_parts_of_correlations_cost_as_content_filters_do(limited: BrokerProcess) -> None:
+    # 25 parts with two levels cost 50, as much as a client may spend.
+    parts = ", ".join([f"{number}/a" for number in range(25)])
+    with join(limited.port) as peer:
+        assert peer.subscribe("#", user_properties=[("correlate", f"any({parts})")]).reason_codes == [0]
+        suback = peer.subscribe("b", user_properties=[("correlate", "any(c)")])
+        assert suback.reason_codes == [0x97]
+        assert "quota: filter_cost_per_client_max is reached at 'b'" in (
+            suback.properties.reason_string or ""
+        )
 
 
 def test_long_content_filter_is_refused(limited: BrokerProcess) -> None:

@@ -89,6 +89,7 @@ def test_every_reason_has_a_figure() -> None:
 def test_the_figures_follow_what_happens(measured: Measured) -> None:
     with join(measured.broker.port) as publisher, join(measured.broker.port) as subscriber:
         subscriber.subscribe("t", user_properties=[("deadline", "10s"), ("price", "2.5"), ("penalty", "0.5")])
+        publisher.subscribe("u", user_properties=[("where", "x = 1 AND text LIKE '%a%'")])
         for number in range(4):
             publisher.publish("t", b"%d" % number)
             subscriber.expect_publish("t", b"%d" % number)
@@ -96,7 +97,8 @@ def test_the_figures_follow_what_happens(measured: Measured) -> None:
         figures = measured.figures()
 
     assert figures["timebound_clients_connected"] == 2
-    assert figures["timebound_subscriptions"] == 1
+    assert figures["timebound_subscriptions"] == 2
+    assert figures["timebound_filter_cost"] == 34
     assert figures["timebound_messages_received_total"] == 4
     assert figures["timebound_matched_total"] == 4
     assert figures['timebound_delivered_total{outcome="in_time"}'] == 4

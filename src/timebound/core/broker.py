@@ -262,9 +262,12 @@ class Broker:
         if is_new and len(session.subscriptions) >= limits.subscriptions_per_client_max:
             return "subscriptions_per_client_max"
         if subscription.predicate is not None or subscription.dependency is not None:
-            cost, ticks = session.sums_with(subscription)
-            if cost > limits.filter_cost_per_client_max:
+            cost, cost_total, ticks = session.sums_with(subscription)
+            # What makes nothing dearer is let in: a client may ask again for what it had before a restart.
+            if cost > max(limits.filter_cost_per_client_max, session.costs.total):
                 return "filter_cost_per_client_max"
+            if cost_total > max(limits.filter_cost_total_max, self._lifecycle.costs.total):
+                return "filter_cost_total_max"
             if ticks > limits.ticks_per_second_max * SECONDS_PER_HOUR:
                 return "ticks_per_second_max"
             if not self._waits.has_timers(subscription):
@@ -582,6 +585,7 @@ class Broker:
         statistics.sessions = len(self._sessions)
         statistics.connected = self._lifecycle.connected
         statistics.subscriptions = len(self._index)
+        statistics.filter_cost = self._lifecycle.costs.total
         statistics.retained_messages = len(self._retained)
         statistics.retained_bytes = self._retained.size_bytes
         statistics.queued_bytes = self._outbound.queued_bytes
@@ -604,6 +608,9 @@ class Broker:
         assert not self._outbound.orphans, "what a member of a group left was not passed on"
         count = sum([len(session.subscriptions) for session in self._sessions.values()])
         assert count == len(self._index), "the index holds a subscription of no session"
+        self._lifecycle.costs._check(
+            [one for session in self._sessions.values() for one in session.subscriptions.values()]
+        )
         assert self._lifecycle.connected == sum(
             [1 for session in self._sessions.values() if session.connection]
         ), "the count of connected sessions is wrong"

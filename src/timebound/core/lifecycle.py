@@ -22,6 +22,7 @@ from timebound.core.effects import (
     Will,
 )
 from timebound.core.faults import Faults
+from timebound.core.filter_costs import FilterCosts
 from timebound.core.index import SubscriptionIndex
 from timebound.core.limits import SESSION_NEVER_EXPIRES_S, BrokerLimits
 from timebound.core.outbound import Outbound
@@ -53,6 +54,7 @@ class Lifecycle:
         "_timers",
         "_waits",
         "connected",
+        "costs",
         "due_wills",
         "sessions",
         "wills",
@@ -80,6 +82,7 @@ class Lifecycle:
         self.wills: dict[str, Will] = {}
         self.due_wills: list[Will] = []
         self.connected = 0
+        self.costs = FilterCosts()  # of the subscriptions of all sessions
 
     def connect(
         self,
@@ -105,7 +108,7 @@ class Lifecycle:
         self._cancel_will(client_id)
         is_present = session is not None
         if session is None:
-            session = Session(client_id, user, self._access.for_client(user, client_id))
+            session = Session(client_id, user, self._access.for_client(user, client_id), self.costs)
             self.sessions[client_id] = session
         session.connection = connection
         self.connected += 1
@@ -191,7 +194,7 @@ class Lifecycle:
         """Take up the sessions and wills of an earlier run; all of them are disconnected."""
         for stored in snapshot.sessions:
             access = self._access.for_client(stored.user, stored.client_id)
-            session = Session(stored.client_id, stored.user, access)
+            session = Session(stored.client_id, stored.user, access, self.costs)
             session.expiry_interval_s = stored.expiry_interval_s
             session.is_durable = True
             self.sessions[stored.client_id] = session

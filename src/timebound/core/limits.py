@@ -12,6 +12,7 @@ class BrokerLimits:
 
     __slots__ = (
         "filter_cost_per_client_max",
+        "filter_cost_total_max",
         "outgoing_inflight_max",
         "queue_bytes_per_client_max",
         "queue_bytes_total_max",
@@ -37,6 +38,7 @@ class BrokerLimits:
         will_delay_max_s: int = SESSION_NEVER_EXPIRES_S,
         filter_cost_per_client_max: int = 1_000_000_000,
         ticks_per_second_max: int = 1_000_000,
+        filter_cost_total_max: int = 1_000_000_000,
     ) -> None:
         self.queue_bytes_per_client_max = queue_bytes_per_client_max
         self.queue_messages_per_client_max = queue_messages_per_client_max
@@ -48,4 +50,5 @@ class BrokerLimits:
         self.session_expiry_max_s = session_expiry_max_s
         self.will_delay_max_s = will_delay_max_s
         self.filter_cost_per_client_max = filter_cost_per_client_max
+        self.filter_cost_total_max = filter_cost_total_max
         self.ticks_per_second_max = ticks_per_second_max  # of one client's timers

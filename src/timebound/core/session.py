@@ -12,6 +12,7 @@ from typing import Final, cast
 
 from timebound.core.access import ClientAccess
 from timebound.core.delay import START_MEAN_S_PER_KB, START_VARIATION, LinkDelay
+from timebound.core.filter_costs import FilterCosts
 from timebound.core.message import ENTRY_COST, Delivery, Message, copy_cost
 from timebound.core.queue import LinkQueue
 from timebound.core.scheduling import DEFAULT_SCHEDULING
@@ -72,11 +73,10 @@ class Session:
         "client_id",
         "connection",
         "cost_bytes",
+        "costs",
         "delay",
         "expires_ns",
         "expiry_interval_s",
-        "filter_cost",
-        "filters",
         "held",
         "inbound",
         "inflight",
@@ -110,7 +110,9 @@ class Session:
         "way",
     )
 
-    def __init__(self, client_id: str, user: str, access: ClientAccess) -> None:
+    def __init__(
+        self, client_id: str, user: str, access: ClientAccess, costs: FilterCosts | None = None
+    ) -> None:
         self.client_id = client_id
         self.user = user
         self.access = access
@@ -121,8 +123,7 @@ class Session:
         self.subscriptions: dict[str, Subscription] = {}  # changed by the two methods below alone
         self.timed_subscriptions = 0  # of them, with a deadline or `keep=last`
         self.ticks_per_hour = 0  # of their timers
-        self.filter_cost = 0  # of their content filters, in plain tests
-        self.filters: dict[str, int] = {}  # texts of content filters, and how many subscriptions have them
+        self.costs = FilterCosts(costs)  # of their filters; `costs` are those of all sessions
         self.inbound: dict[int, bool] = {}  # packet ids of QoS 2 messages not yet released
         self.inflight: dict[int, Delivery] = {}
         self.queue: deque[Delivery] = deque()
@@ -169,13 +170,13 @@ class Session:
             self._count(subscription, -1)
         return subscription
 
-    def sums_with(self, subscription: Subscription) -> tuple[int, int]:
-        """What `filter_cost` and `ticks_per_hour` would be with a subscription, be it new or another."""
+    def sums_with(self, subscription: Subscription) -> tuple[int, int, int]:
+        """What filters cost here and in all, and `ticks_per_hour`, with a subscription in its place."""
         old = self.subscriptions.get(subscription.topic_filter)
         if old is not None:
             self._count(old, -1)
         self._count(subscription, 1)
-        sums = (self.filter_cost, self.ticks_per_hour)
+        sums = (self.costs.total, self.costs.whole_total(), self.ticks_per_hour)
         self._count(subscription, -1)
         if old is not None:
             self._count(old, 1)
@@ -186,18 +187,7 @@ class Session:
         if subscription.is_timed():
             self.timed_subscriptions += change
         self.ticks_per_hour += change * subscription.ticks_per_hour
-        predicate = subscription.predicate
-        if predicate is None:
-            return
-        cost = predicate.cost
-        self.filter_cost += change * cost.each
-        before = self.filters.get(predicate.text, 0)
-        if before + change:
-            self.filters[predicate.text] = before + change
-        else:
-            del self.filters[predicate.text]
-        if before == 0 or before + change == 0:
-            self.filter_cost += change * cost.shared
+        self.costs.count(subscription, change)
 
     def link_delay(self) -> LinkDelay:
         """What its link carries: the slower of what its socket and its answers say."""
@@ -261,10 +251,7 @@ class Session:
         assert self.send_quota <= self.receive_maximum
         assert self.timed_subscriptions == sum(one.is_timed() for one in self.subscriptions.values())
         assert self.ticks_per_hour == sum(one.ticks_per_hour for one in self.subscriptions.values())
-        predicates = [one.predicate for one in self.subscriptions.values() if one.predicate is not None]
-        shared = {predicate.text: predicate.cost.shared for predicate in predicates}
-        assert self.filter_cost == sum(one.cost.each for one in predicates) + sum(shared.values())
-        assert sum(self.filters.values()) == len(predicates)
+        self.costs._check(list(self.subscriptions.values()))
         for packet_id, delivery in self.inflight.items():
             assert delivery.packet_id == packet_id
             assert delivery.qos > 0

@@ -61,6 +61,7 @@ class Statistics:
         "connections_total",
         "dropped",
         "faults",
+        "filter_cost",
         "inflight",
         "messages_received",
         "messages_sent",
@@ -88,6 +89,7 @@ class Statistics:
         self.sessions = 0
         self.connected = 0
         self.subscriptions = 0
+        self.filter_cost = 0
         self.retained_messages = 0
         self.retained_bytes = 0
         self.queued_messages = 0

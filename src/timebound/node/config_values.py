@@ -591,6 +591,13 @@ class Limits:
         "a search of a text (`LIKE`, `CONTAINS`) counts 32 and more",
         minimum=1,
     )
+    filter_cost_total_max: int = setting(
+        "count",
+        1_000_000,
+        "the same for all clients together, equal searches once: many client ids must not stop the broker; "
+        "a message that meets them all takes 0.3 s",
+        minimum=1,
+    )
     ticks_per_second_max: int = setting(
         "count",
         1_000,

@@ -37,6 +37,7 @@ def exposition(broker: Broker, trace: TraceWriter | None, input_: Input | None =
     add("clients_connected", "gauge", "Clients connected now.", {"": now.connected})
     add("sessions", "gauge", "Sessions, connected or not.", {"": now.sessions})
     add("subscriptions", "gauge", "Subscriptions.", {"": now.subscriptions})
+    add("filter_cost", "gauge", "Plain tests a message takes at worst.", {"": now.filter_cost})
     add("retained_messages", "gauge", "Retained messages.", {"": now.retained_messages})
     add("queued_messages", "gauge", "Messages waiting to be sent.", {"": now.queued_messages})
     add("queued_bytes", "gauge", "Bytes waiting to be sent.", {"": now.queued_bytes})

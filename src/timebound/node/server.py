@@ -387,6 +387,7 @@ def _core_limits(limits: Limits) -> BrokerLimits:
         limits.will_delay_max_s,
         limits.filter_cost_per_client_max,
         limits.ticks_per_second_max,
+        limits.filter_cost_total_max,
     )
 
 

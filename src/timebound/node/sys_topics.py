@@ -64,6 +64,7 @@ class SysTopics:
             "bytes/received": now.bytes_received,
             "bytes/sent": now.bytes_sent,
             "subscriptions/count": now.subscriptions,
+            "subscriptions/filter_cost": now.filter_cost,
             "retained messages/count": now.retained_messages,
             "publish/messages/dropped": sum(now.dropped.values()),
             "account/matched": account.matched,
