@@ -1,13 +1,12 @@
 """Durations and numbers as people write them, as integers and floats as the code uses them.
 
 Time inside the package is an `int` of nanoseconds. On the wire and in configuration a
-duration is written `250ms`, `1.5s`, `2m`; this module is the only place that reads it.
+duration is written `250ms`, `1.5s`, `2m`; this module is the only place that reads it, and the numbers
+of clients. A number is ASCII digits, perhaps with a point: no sign, space or exponent, no other script.
 """
 
 from __future__ import annotations
 
-import math
-from decimal import Decimal, InvalidOperation
 from typing import Final
 
 from timebound.errors import UnitError
@@ -32,26 +31,26 @@ _DURATION_UNITS: Final = [
 ]
 # A century: a longer one is a slip of the pen, and it keeps sums inside 64 bits.
 DURATION_NS_MAX: Final = 36_525 * DAY
+# Longer ones would be read, too, in a time that grows with the square of their length.
 _NUMBER_LENGTH_MAX: Final = 40
-_PLAIN_CHARACTERS: Final = frozenset("0123456789.+-")
 
 
 def parse_duration(text: str) -> int:
-    """Read `250ms`, `1.5s`, `2m` as nanoseconds; `0` needs no unit.
+    """Read `250ms`, `1.5s`, `2 m` as nanoseconds, rounded down; `0` needs no unit.
 
     Raises:
-        UnitError: the text is no duration, is negative, or is longer than a century.
+        UnitError: the text is no duration, or longer than a century.
     """
-    stripped = text.strip()
-    if stripped == "0":
+    if text == "0":
         return 0
     for unit, factor in _DURATION_UNITS:
-        if stripped.endswith(unit):
-            number = _decimal(stripped[: -len(unit)].rstrip())
-            if number is None:
+        if text.endswith(unit):
+            number = text[: -len(unit)].rstrip(" ")
+            if not _is_number(number):
                 break
-            duration_ns = int(number * factor)
-            if number < 0 or duration_ns > DURATION_NS_MAX:
+            whole, _, fraction = number.partition(".")
+            duration_ns = int(whole + fraction) * factor // int(10 ** len(fraction))
+            if duration_ns > DURATION_NS_MAX:
                 raise UnitError(f"duration {text!r} is out of range (0 to 100 years)")
             return duration_ns
     raise UnitError(f"{text!r} is not a duration; write it like 250ms, 1.5s or 2m")
@@ -71,23 +70,27 @@ def parse_number(text: str) -> float:
     """Read a decimal number such as `3` or `0.25`.
 
     Raises:
-        UnitError: the text is no finite decimal number.
+        UnitError: the text is no decimal number; one with a sign is none.
     """
-    number = _decimal(text.strip())
-    if number is None:
-        raise UnitError(f"{text!r} is not a decimal number")
-    value = float(number)
-    if not math.isfinite(value):
-        raise UnitError(f"{text!r} is too large")
-    return value
+    if not _is_number(text):
+        raise UnitError(f"{text!r} is not a decimal number; write it like 3 or 0.25")
+    return float(text)
 
 
-def _decimal(text: str) -> Decimal | None:
-    # No exponents: 1e999990 is short to write and takes half a minute to turn into an integer.
-    if not text or len(text) > _NUMBER_LENGTH_MAX or not _PLAIN_CHARACTERS.issuperset(text):
-        return None
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        return None
-    return number if number.is_finite() else None
+def parse_count(text: str, least: int, most: int) -> int:
+    """Read a whole number such as `12`, within limits.
+
+    Raises:
+        UnitError: the text is no whole number, or one out of range.
+    """
+    if text.isascii() and text.isdigit() and len(text) <= _NUMBER_LENGTH_MAX:
+        count = int(text)
+        if least <= count <= most:
+            return count
+    raise UnitError(f"{text!r} is not a whole number from {least} to {most}")
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is digits and perhaps a point: never an exponent, as 1e999990 is short to write."""
+    digits = text.replace(".", "", 1)
+    return digits.isascii() and digits.isdigit() and len(text) <= _NUMBER_LENGTH_MAX

@@ -94,6 +94,7 @@ def test_a_request_with_qos_two_is_completed(peer: Peer) -> None:
         (TOPIC, b"ebpc 7 7", 0x83, "3 words"),
         (TOPIC, b"ebpc 101", 0x83, "weight '101' is not a whole number of percent"),
         (TOPIC, b"ebpc half", 0x83, "weight 'half'"),
+        (TOPIC, "ebpc ٣".encode(), 0x83, "weight '٣' is not a whole number of percent"),
         (TOPIC, b"\xff\xfe", 0x83, "unknown"),
         ("$timebound/control/colour", b"red", 0x90, "is no request"),
     ],

@@ -99,6 +99,27 @@ def test_a_copy_that_cannot_be_read_is_a_mistake_of_the_neighbour(header: str) -
         mesh_codec.decode_copy(packet, 0)
 
 
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        ("+5.1", "9ns", "1", "0"),
+        ("5.1_0", "9ns", "1", "0"),
+        ("5.1", "-9ns", "1", "0"),
+        ("5.1", "٣ns", "1", "0"),
+        ("5.1", "9" * 4_000 + "ns", "1", "0"),
+        ("5.1", "9ns", "-1", "0"),
+        ("5.1", "9ns", "1", "3"),
+    ],
+)
+def test_odd_numbers_are_no_copy(numbers: tuple[str, str, str, str]) -> None:
+    identity, age, hops, qos = numbers
+    packet = Publish("t", b"")
+    packet.user_properties = (("mesh", f"a {identity} {age} {hops} * b {qos} publisher"),)
+
+    with pytest.raises(ProtocolError, match="'mesh'"):
+        mesh_codec.decode_copy(packet, 0)
+
+
 def test_a_message_without_its_way_is_no_copy() -> None:
     with pytest.raises(ProtocolError, match="no property 'mesh'"):
         mesh_codec.decode_copy(Publish("t", b""), 0)

@@ -13,6 +13,7 @@ from timebound.units import format_duration
 from timebound.wire.terms import (
     DEFAULT_PUBLISH_TERMS,
     DEFAULT_SUBSCRIBE_TERMS,
+    WORTH_MAX,
     parse_publish_terms,
     parse_subscribe_terms,
     publish_hint,
@@ -61,12 +62,14 @@ def test_any_duration_above_zero_is_a_timeout(timeout_ns: int) -> None:
         (
             "timeout",
             "soon",
-            "property 'timeout' is 'soon'; it must be a duration above zero like 250ms, 1.5s or 2m",
+            "property 'timeout' is 'soon'; it must be a duration above zero like 250ms, 1.5s or 2m, "
+            "at most 100 years",
         ),
         (
             "timeout",
             "0",
-            "property 'timeout' is '0'; it must be a duration above zero like 250ms, 1.5s or 2m",
+            "property 'timeout' is '0'; it must be a duration above zero like 250ms, 1.5s or 2m, "
+            "at most 100 years",
         ),
         ("timeout", " ", "property 'timeout' is empty; leave it out or give it a value"),
         ("priority", "10", "property 'priority' is '10'; it must be 0 to 9"),
@@ -88,14 +91,28 @@ def test_bad_publish_term_names_property_and_value(name: str, value: str, messag
         (
             "deadline",
             "-5ms",
-            "property 'deadline' is '-5ms'; it must be a duration above zero like 250ms, 1.5s or 2m",
+            "property 'deadline' is '-5ms'; it must be a duration above zero like 250ms, 1.5s or 2m, "
+            "at most 100 years",
         ),
-        ("price", "-1", "property 'price' is '-1'; it must be a decimal number of at least 0 like 2.5"),
-        ("price", "nan", "property 'price' is 'nan'; it must be a decimal number of at least 0 like 2.5"),
+        (
+            "price",
+            "-1",
+            "property 'price' is '-1'; it must be a decimal number from 0 to 1000000000 like 2.5",
+        ),
+        (
+            "price",
+            "nan",
+            "property 'price' is 'nan'; it must be a decimal number from 0 to 1000000000 like 2.5",
+        ),
         (
             "penalty",
             "lots",
-            "property 'penalty' is 'lots'; it must be a decimal number of at least 0 like 2.5",
+            "property 'penalty' is 'lots'; it must be a decimal number from 0 to 1000000000 like 2.5",
+        ),
+        (
+            "price",
+            "1000000001",
+            "property 'price' is '1000000001'; it must be a decimal number from 0 to 1000000000 like 2.5",
         ),
         ("where", "", "property 'where' is empty; leave it out or give it a value"),
     ],
@@ -188,3 +205,25 @@ def test_reserved_terms_are_refused_by_name(name: str) -> None:
         refuse_reserved_terms([("where", "a = 1"), (name, "5")])
 
     assert caught.value.reason_code == 0x83
+
+
+ODD = ["+1", "-1", " 1", "1_0", "1e3", "nan", "inf", "0x10", "٣", "１", "²", "1" * 41, "9" * 10_000]
+
+
+@pytest.mark.parametrize("number", ODD)
+def test_no_term_takes_an_odd_number(number: str) -> None:
+    for name in ("price", "penalty"):
+        with pytest.raises(ProtocolError, match=f"property '{name}' is .*; it must be a decimal number"):
+            parse_subscribe_terms([(name, number)])
+    for name in ("deadline", "within", "watchdog", "every"):
+        for value in (number + "s", number.strip(), f" {number}s"):
+            with pytest.raises(ProtocolError, match=f"property '{name}' is .*; it must be a duration"):
+                parse_subscribe_terms([("correlate", "a"), (name, value)])
+    with pytest.raises(ProtocolError, match=r"property 'timeout' is .*; it must be a duration"):
+        parse_publish_terms([("timeout", number + "s")])
+    with pytest.raises(ProtocolError, match="property 'priority' is"):
+        parse_publish_terms([("priority", number)])
+
+
+def test_the_largest_worth_is_taken() -> None:
+    assert parse_subscribe_terms([("price", str(WORTH_MAX)), ("penalty", "0")]).price == WORTH_MAX

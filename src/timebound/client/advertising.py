@@ -45,8 +45,8 @@ def advertisement(
         terms.append(("rate", number_text(rate, "rate")))
     for name, value in (("burst", burst), ("size", size), ("weight", weight)):
         if value is not None:
-            if value < 0:
-                raise ValueError(f"{name} is {value!r}; it must not be negative")
+            if value < 1:
+                raise ValueError(f"{name} is {value!r}; it must be above zero")
             terms.append((name, str(value)))
     if delay is not None:
         terms.append(("delay", duration_text(delay, "delay")))

@@ -36,7 +36,7 @@ def parse_rate(text: str) -> float:
     for unit, factor in _RATE_UNITS:
         if text.strip().endswith(unit):
             try:
-                rate = parse_number(text.strip().removesuffix(unit)) * factor
+                rate = parse_number(text.strip().removesuffix(unit).rstrip()) * factor
             except UnitError:
                 break
             if not RATE_BYTES_PER_S_MIN <= rate <= RATE_BYTES_PER_S_MAX:
@@ -50,7 +50,7 @@ def parse_loads(text: str) -> list[float]:
     loads = []
     for part in text.split(","):
         try:
-            load = parse_number(part)
+            load = parse_number(part.strip())
         except UnitError as error:
             raise ValueError(f"load {text!r} has {part!r} in it; write it like 1.5,3") from error
         if not 0 < load <= LOAD_MAX:

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Final
 from timebound.core.scheduling import Scheduling
 from timebound.core.session import Session
 from timebound.core.topic import REQUESTS, reserved_fault
-from timebound.errors import ProtocolError
+from timebound.errors import ProtocolError, UnitError
 from timebound.node import input_requests, link_models
 from timebound.records import Reason
+from timebound.units import parse_count
 from timebound.wire.packets import Publish
 from timebound.wire.reasons import ReasonCode
 
@@ -137,7 +138,9 @@ def _read_strategy(payload: bytes) -> tuple[str, float]:
         raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, reason)
     if len(words) == 1:
         return words[0], -1.0
-    if not words[1].isdecimal() or len(words[1]) > 3 or int(words[1]) > 100:
+    try:
+        percent = parse_count(words[1], 0, 100)
+    except UnitError as error:
         reason = f"weight {words[1][:20]!r} is not a whole number of percent from 0 to 100"
-        raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, reason)
-    return words[0], int(words[1]) / 100
+        raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, reason) from error
+    return words[0], percent / 100

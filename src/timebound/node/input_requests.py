@@ -18,14 +18,16 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from timebound.core.bounds import NEVER
+from timebound.core.cells import WEIGHT_MAX
 from timebound.core.message import Message
-from timebound.core.offers import Contract
+from timebound.core.offers import BURST_MAX, Contract
 from timebound.core.session import Session
 from timebound.core.topic import check_filter
 from timebound.errors import FilterError, ProtocolError, UnitError
 from timebound.node.allowance import Allowance
+from timebound.node.config_values import MQTT_PACKET_BYTES_MAX
 from timebound.records import Reason
-from timebound.units import SECOND, parse_duration, parse_number
+from timebound.units import SECOND, parse_count, parse_duration, parse_number
 from timebound.wire.packets import Publish
 from timebound.wire.reasons import ReasonCode
 
@@ -153,9 +155,9 @@ def read_contract(
             client_id,
             topic,
             interval_ns=interval_ns,
-            burst=_count(terms, "burst", 1),
-            size=_count(terms, "size", 1),
-            weight=_count(terms, "weight", weight),
+            burst=_count(terms, "burst", 1, BURST_MAX),
+            size=_count(terms, "size", 1, MQTT_PACKET_BYTES_MAX),
+            weight=_count(terms, "weight", weight, WEIGHT_MAX),
             delay_ns=_duration(terms, "delay") if "delay" in terms else 0,
         )
     except ValueError as error:
@@ -171,7 +173,7 @@ def set_weight(connection: Connection, payload: bytes, now_ns: int) -> None:
     topic_filter, _, text = payload.decode("utf-8", "replace").strip().rpartition(" ")
     input_ = connection.input
     try:
-        if not topic_filter or not (text == REMOVE or (text.isdecimal() and len(text) <= 4)):
+        if not topic_filter:
             raise ValueError(
                 f"{payload[:60]!r} is not a topic filter and a weight, such as 'alarm/# 10', or 'alarm/# -'"
             )
@@ -179,10 +181,11 @@ def set_weight(connection: Connection, payload: bytes, now_ns: int) -> None:
             input_.flows.remove_weight(topic_filter, input_.publishers.values(), now_ns)
             logger.info("weight of %r is removed", topic_filter)
             return
+        weight = parse_count(text[:_SHOWN_VALUE_MAX], 1, WEIGHT_MAX)
         check_filter(topic_filter)
         if topic_filter.startswith("$share/"):
             raise ValueError("messages are published to topics, not to shared subscriptions")
-        decision = input_.flows.set_weight(topic_filter, int(text), now_ns)
+        decision = input_.flows.set_weight(topic_filter, weight, now_ns)
     except (FilterError, ValueError) as error:
         raise _wrong(f"weight: {error}") from error
     if not decision.accepted:
@@ -202,11 +205,12 @@ def publish_bounds(driver: Driver, now_ns: int) -> None:
 def _interval(terms: dict[str, str]) -> int:
     """Read a rate; rounded down, since a flow a little faster than it says makes the bound no shorter."""
     try:
-        rate = Fraction(parse_number(terms["rate"]))
+        parse_number(terms["rate"])
+        rate = Fraction(terms["rate"])  # as it is written: a float of 0.1 is a little more
     except UnitError:
         rate = Fraction(0)
     if not 0 < rate <= SECOND:
-        raise _wrong_value(terms, "rate", "a number above zero, per second")
+        raise _wrong_value(terms, "rate", f"a number above zero and up to {SECOND}, per second")
     return min(int(SECOND / rate), NEVER)
 
 
@@ -216,17 +220,18 @@ def _duration(terms: dict[str, str], name: str) -> int:
     except UnitError:
         duration_ns = 0
     if duration_ns < 1:
-        raise _wrong_value(terms, name, "a duration above zero like 20ms or 1.5s")
+        raise _wrong_value(terms, name, "a duration above zero like 20ms or 1.5s, at most 100 years")
     return duration_ns
 
 
-def _count(terms: dict[str, str], name: str, default: int) -> int:
+def _count(terms: dict[str, str], name: str, default: int, most: int) -> int:
     text = terms.get(name)
     if text is None:
         return default
-    if not text.isdecimal() or len(text) > 12:
-        raise _wrong_value(terms, name, "a whole number")
-    return int(text)
+    try:
+        return parse_count(text, 1, most)
+    except UnitError as error:
+        raise _wrong_value(terms, name, f"a whole number from 1 to {most}") from error
 
 
 def _wrong_value(terms: dict[str, str], name: str, right: str) -> ProtocolError:

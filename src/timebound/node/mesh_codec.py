@@ -26,7 +26,7 @@ from timebound.core.topic import check_filter
 from timebound.errors import FilterError, ProtocolError
 from timebound.node.config_values import MQTT_PACKET_BYTES_MAX, UNLIMITED
 from timebound.node.translate import to_message
-from timebound.units import SECOND
+from timebound.units import DURATION_NS_MAX, SECOND, parse_count
 from timebound.wire.codec import encode_property_prefix, encode_publish, with_user_property
 from timebound.wire.packets import Publish
 from timebound.wire.properties import encode_user_property
@@ -45,6 +45,7 @@ NEWS_BYTES: Final = 64 * 1_024
 # to 65,535 bytes, and its name, lengths and expiry some more. So what a client may publish can pass a link.
 ENVELOPE_BYTES: Final = 65_535 + 64
 _TOPIC_BYTES: Final = 64  # at most, of a control packet: header, topic and lengths
+_NUMBER_MAX: Final = (1 << 63) - 1
 _NOBODY: Final = "*"  # no broker can have this name
 
 
@@ -109,13 +110,19 @@ def decode_copy(packet: Publish, now_ns: int) -> Copy:
     try:
         origin, identity, age, hops, via, targets, qos, publisher = fields
         started, _, number = identity.partition(".")
-        published_ns = now_ns - int(age.removesuffix("ns"))
-        packet.qos = int(qos)
+        published_ns = now_ns - parse_count(age.removesuffix("ns"), 0, DURATION_NS_MAX)
+        packet.qos = parse_count(qos, 0, 2)
         packet.user_properties = tuple(properties[:-1])
         packet.passed_on = packet.passed_on[: -len(encode_user_property(COPY_PROPERTY, header))]
         message = to_message(packet, packet.topic, publisher, published_ns)
-        message.hops = int(hops)
-        what = MeshMessage(message, origin, message.size() + COPY_BYTES, int(started), int(number))
+        message.hops = parse_count(hops, 0, _NUMBER_MAX)
+        what = MeshMessage(
+            message,
+            origin,
+            message.size() + COPY_BYTES,
+            parse_count(started, 0, _NUMBER_MAX),
+            parse_count(number, 0, _NUMBER_MAX),
+        )
     except ValueError as error:
         raise _wrong(f"property {COPY_PROPERTY!r} is {header[:100]!r}: {error}") from error
     passed = () if via == _NOBODY else tuple(via.split(","))

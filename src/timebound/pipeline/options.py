@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from timebound.errors import ConfigError, UnitError
-from timebound.units import SECOND, parse_duration
+from timebound.units import SECOND, parse_count, parse_duration
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -22,6 +22,7 @@ GAP_MODES: Final = ("error", "row")
 # A task of Spark costs tens of milliseconds, and so do this many rows.
 ROWS_PER_PARTITION: Final = 100_000
 ROWS_PER_BATCH: Final = 1_000_000
+COUNT_MAX: Final = (1 << 53) - 1
 
 _NAMES: Final = (
     "servers", "topic", "where", "journal", "kind", "startingOffsets", "endingOffsets", "maxRowsPerBatch",
@@ -99,7 +100,7 @@ def _servers(text: str) -> tuple[str, ...]:
         raise ConfigError('is required; write "host:port", and more after commas', key="option 'servers'")
     for server in servers:
         host, colon, port = server.rpartition(":")
-        if not colon or not host or not port.isdecimal() or int(port) > 65_535:
+        if not colon or not host or not _is_count(port, 0, 65_535):
             raise ConfigError(f'{server!r} is not a "host:port"', key="option 'servers'")
     if len(set(servers)) != len(servers):
         raise ConfigError("names a server twice, whose rows would come twice", key="option 'servers'")
@@ -140,9 +141,17 @@ def _choice(values: dict[str, str], name: str, choices: tuple[str, ...]) -> str:
 def _count(text: str | None, name: str, default: int) -> int:
     if text is None:
         return default
-    if not text.isdecimal() or not 0 < int(text) < 1 << 53:
+    if not _is_count(text, 1, COUNT_MAX):
         raise ConfigError(f"must be a whole number above 0, not {text!r}", key=f"option {name!r}")
     return int(text)
+
+
+def _is_count(text: str, least: int, most: int) -> bool:
+    try:
+        parse_count(text, least, most)
+    except UnitError:
+        return False
+    return True
 
 
 def _switch(text: str | None, name: str) -> bool:

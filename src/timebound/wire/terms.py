@@ -12,6 +12,8 @@ from timebound.errors import ProtocolError, UnitError
 from timebound.units import MILLISECOND, parse_duration, parse_number
 
 PRIORITY_MAX: Final = 9
+# Of a price or penalty: in millionths, the sums of an account and of Spark stay inside 64 bits.
+WORTH_MAX: Final = 1_000_000_000
 # A shorter beat would be the broker's only work.
 TIMER_NS_MIN: Final = 10 * MILLISECOND
 _SUBSCRIBE_TERMS: Final = frozenset(
@@ -273,7 +275,8 @@ def _parse_duration(name: str, value: str) -> int:
     if duration_ns == 0:
         raise ProtocolError(
             _REASON,
-            f"property {name!r} is {_shown(value)}; it must be a duration above zero like 250ms, 1.5s or 2m",
+            f"property {name!r} is {_shown(value)}; it must be a duration above zero like 250ms, 1.5s or 2m, "
+            "at most 100 years",
         )
     return duration_ns
 
@@ -289,10 +292,11 @@ def _worth(name: str, value: str) -> float:
         number = parse_number(value)
     except UnitError:
         number = -1.0
-    if number < 0:
+    if not 0 <= number <= WORTH_MAX:
         raise ProtocolError(
             _REASON,
-            f"property {name!r} is {_shown(value)}; it must be a decimal number of at least 0 like 2.5",
+            f"property {name!r} is {_shown(value)}; "
+            f"it must be a decimal number from 0 to {WORTH_MAX} like 2.5",
         )
     return number
 
