@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from timebound.errors import ConfigError
+from timebound.node import passwords
 from timebound.node.passwords import PasswordFile, hash_password, user_name_problem, verify
 
 # Made once: each hash costs a tenth of a second.
@@ -249,3 +250,29 @@ def test_an_accepted_user_name_survives_the_file(tmp_path_factory: pytest.TempPa
     path = tmp_path_factory.getbasetemp() / "users"
 
     assert write(path, f"{user}:{CHEAP_HASH}\n").users == [user]
+
+
+def test_forgetting_the_oldest_takes_no_longer_where_many_are_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 35_000
+    monkeypatch.setattr(passwords, "verify", lambda hashed, password: True)
+    monkeypatch.setattr(PasswordFile, "_fast_hash", lambda file, user, password: password)
+
+    def forgetting_s(most: int) -> float:
+        """Time to forget some users, of so many that are remembered."""
+        monkeypatch.setattr(passwords, "_REMEMBERED_MAX", most)
+        file = PasswordFile(tmp_path / "none")
+        file._hashes = {f"u{number}": CHEAP_HASH for number in range(most + count)}
+        for number in range(most):
+            assert file.check(f"u{number}", b"pw")
+        began_s = time.thread_time()
+        for number in range(most, most + count):
+            assert file.check(f"u{number}", b"pw")
+        took_s = time.thread_time() - began_s
+        known = [file.check_nowait(f"u{number}", b"pw") for number in range(most + count)]
+        assert known == [None] * count + [True] * most
+        return took_s
+
+    few_s = min(forgetting_s(10) for _ in range(3))
+    assert min(forgetting_s(40_000) for _ in range(2)) < 3.5 * few_s

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Final
 
 from timebound.client.message import Message
@@ -37,7 +37,8 @@ class Router:
         self._by_identifier: dict[int, Subscription] = {}
         self._last_identifier = 0
         self._unclaimed: deque[tuple[Message, Receipt | None]] = deque()
-        self._ended: dict[str, FilterMatcher] = {}
+        # The oldest first; of a dict, the search for it grows with all that were taken out.
+        self._ended: OrderedDict[str, FilterMatcher] = OrderedDict()
 
     def subscriptions(self) -> list[Subscription]:
         return list(self._by_identifier.values())
@@ -69,7 +70,7 @@ class Router:
         for topic_filter in subscription.topic_filters:
             self._ended[topic_filter] = FilterMatcher(topic_filter)
         while len(self._ended) > ENDED_MAX:
-            del self._ended[next(iter(self._ended))]
+            self._ended.popitem(last=False)
         return True
 
     def was_ended(self, topic: str) -> bool:

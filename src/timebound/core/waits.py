@@ -9,7 +9,7 @@ are matched to the leaves, and what comes due is turned into messages.
 from __future__ import annotations
 
 import json
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Final, cast
 
 from timebound.core.correlation import (
@@ -86,7 +86,7 @@ class Waits:
     def __init__(self) -> None:
         self._heap: TimerHeap | None = None
         # Timers that came due, by client: they take turns, so many timers of one do not delay another's.
-        self._lines: dict[str, deque[Tick]] = {}
+        self._lines: OrderedDict[str, deque[Tick]] = OrderedDict()
 
     def has_timers(self, subscription: Subscription) -> bool:
         """Whether there are timers enough to begin to wait."""
@@ -135,8 +135,7 @@ class Waits:
         for _ in range(TICKS_MAX):
             if not self._lines:
                 break
-            client_id = next(iter(self._lines))
-            line = self._lines.pop(client_id)
+            client_id, line = self._lines.popitem(last=False)
             tick = line.popleft()
             if line:
                 self._lines[client_id] = line  # behind the others

@@ -18,6 +18,7 @@ import re
 import secrets
 import tempfile
 import threading
+from collections import OrderedDict
 from pathlib import Path
 from typing import Final
 
@@ -84,7 +85,8 @@ class PasswordFile:
         self._stamp: tuple[int, int, int] | None = None
         self._nobody = _hash_of_nobody({})
         self._key = secrets.token_bytes(32)
-        self._remembered: dict[str, bytes] = {}
+        # The oldest first; of a dict, the search for it grows with all that were taken out.
+        self._remembered: OrderedDict[str, bytes] = OrderedDict()
 
     @classmethod
     def load(cls, path: Path) -> PasswordFile:
@@ -148,7 +150,7 @@ class PasswordFile:
             if self._hashes.get(user) != stored:
                 return False
             if len(self._remembered) >= _REMEMBERED_MAX:
-                self._remembered.pop(next(iter(self._remembered)))
+                self._remembered.popitem(last=False)
             self._remembered[user] = self._fast_hash(user, password)
         return True
 
