@@ -32,6 +32,7 @@ COMPILED_FILES = (
     "channel/lane.py",
     "channel/lanes.py",
     "channel/measure.py",
+    "node/adapter.py",
     "node/attachment.py",
     "node/connection.py",
     "node/driver.py",

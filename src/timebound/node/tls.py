@@ -14,30 +14,28 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
+from timebound.node.adapter import READ_BYTES_MAX, Adapter
 from timebound.node.driver import Driver
 
 logger = logging.getLogger("timebound.node")
 
-# As much as a connection is given of a socket at once.
-READ_BYTES_MAX: Final = 64 * 1024
-_READ_BUFFER: Final = memoryview(bytearray(READ_BYTES_MAX))
 # RFC 8446, 6: a fatal alert, protocol_version (70), for a peer with which no TLS has begun.
 _NO_TLS_ALERT: Final = bytes([21, 3, 1, 0, 2, 2, 70])
 
 
-class TlsAdapter:
+class TlsAdapter(Adapter):
     """One encrypted connection."""
 
     def __init__(
         self, context: ssl.SSLContext, driver: Driver, listener: str, make_inner: Callable[[], Any]
     ) -> None:
+        super().__init__()
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls: ssl.SSLObject = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._driver = driver
         self._listener = listener
         self._inner: Any = make_inner()
-        self._transport: Any = None
         self._is_open = False  # the handshake is complete
         self._is_failed = False  # what still comes is not looked at
         self._has_written = False  # anything: then it is TLS, and so is what follows
@@ -47,13 +45,6 @@ class TlsAdapter:
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
         self._inner.connection_made(self)
-
-    def get_buffer(self, size_hint: int) -> memoryview:
-        """Where the event loop puts what it reads; all connections share it, one read at a time."""
-        return _READ_BUFFER
-
-    def buffer_updated(self, count: int) -> None:
-        self.data_received(bytes(_READ_BUFFER[:count]))
 
     def data_received(self, data: bytes) -> None:
         if self._is_failed:
@@ -171,30 +162,6 @@ class TlsAdapter:
         elif not self._is_failed and not self._transport.is_closing():
             self._note("it was not complete in time", logging.WARNING)
         self._transport.close()
-
-    def abort(self) -> None:
-        self._transport.abort()
-
-    def is_closing(self) -> bool:
-        return bool(self._transport.is_closing())
-
-    def pause_reading(self) -> None:
-        self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._transport.resume_reading()
-
-    def is_reading(self) -> bool:
-        return bool(self._transport.is_reading())
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self._transport.set_write_buffer_limits(high, low)
-
-    def get_write_buffer_limits(self) -> Any:
-        return self._transport.get_write_buffer_limits()
-
-    def get_write_buffer_size(self) -> int:
-        return int(self._transport.get_write_buffer_size())
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "peercert":

@@ -23,6 +23,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
+from timebound.node.adapter import Adapter
 from timebound.node.config_values import ListenerConfig
 from timebound.node.connection import Connection
 from timebound.units import MILLISECOND
@@ -35,10 +36,7 @@ _library_logger.setLevel(logging.WARNING)
 # MQTT 5, 6: the subprotocol name; older clients ask for the second.
 SUBPROTOCOLS: Final = [Subprotocol("mqtt"), Subprotocol("mqttv3.1")]
 
-
-# The event loop reads so much at once; as small frames it is more than a turn's work, hence the slices.
-READ_BYTES_MAX: Final = 64 * 1024
-_READ_BUFFER: Final = memoryview(bytearray(READ_BYTES_MAX))
+# What the event loop reads at once is, as small frames, more than a turn's work: hence turns and slices.
 # Between two looks at the sockets, for the frames of all connections.
 TURN_NS: Final = 2 * MILLISECOND
 # Between two looks at the clock. A frame has at least six bytes, so it is up to 340 frames, which
@@ -79,7 +77,7 @@ class Unframing:
             self._is_running = False
 
 
-class WebSocketAdapter:
+class WebSocketAdapter(Adapter):
     """One WebSocket: decodes frames into the connection, encodes what it writes.
 
     The socket is not read while something that was read waits to be taken apart, while the connection
@@ -93,10 +91,10 @@ class WebSocketAdapter:
         unframing: Unframing,
         make_connection: Callable[[], Connection],
     ) -> None:
+        super().__init__()
         self._listener = listener
         self._unframing = unframing
         self._connection = make_connection()
-        self._transport: Any = None
         self._unread = bytearray()
         self._head_tail = b""  # the last bytes of a request whose end has not come yet
         self._is_asked = False  # the request is complete
@@ -118,13 +116,6 @@ class WebSocketAdapter:
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
         self._connection.connection_made(self)
-
-    def get_buffer(self, size_hint: int) -> memoryview:
-        """Where the event loop puts what it reads; all connections share it, one read at a time."""
-        return _READ_BUFFER
-
-    def buffer_updated(self, count: int) -> None:
-        self.data_received(bytes(_READ_BUFFER[:count]))
 
     def data_received(self, data: bytes) -> None:
         self._unread += data
@@ -276,12 +267,6 @@ class WebSocketAdapter:
         else:
             self._transport.close()
 
-    def abort(self) -> None:
-        self._transport.abort()
-
-    def is_closing(self) -> bool:
-        return bool(self._transport.is_closing())
-
     def pause_reading(self) -> None:
         self._is_stopped = True
         self._limit_reading()
@@ -292,18 +277,6 @@ class WebSocketAdapter:
 
     def is_reading(self) -> bool:
         return self._is_reading
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self._transport.set_write_buffer_limits(high, low)
-
-    def get_write_buffer_limits(self) -> Any:
-        return self._transport.get_write_buffer_limits()
-
-    def get_write_buffer_size(self) -> int:
-        return int(self._transport.get_write_buffer_size())
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._transport.get_extra_info(name, default)
 
 
 def _is_own_origin(origin: str, host: str) -> bool:

@@ -1,0 +1,65 @@
+"""What stands between a transport and a connection: to the one a protocol, to the other a transport.
+
+TLS (`tls.py`) and WebSocket (`websocket.py`) change the bytes, and how a connection ends. All else that is
+asked of a transport goes on to the one below, from here.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Final
+
+from mypy_extensions import mypyc_attr
+
+# As much as a connection is given of a socket at once.
+READ_BYTES_MAX: Final = 64 * 1024
+_READ_BUFFER: Final = memoryview(bytearray(READ_BYTES_MAX))
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)  # WebSocketAdapter is not compiled
+class Adapter:
+    """Base of the adapters; `connection_made` sets `_transport`."""
+
+    def __init__(self) -> None:
+        self._transport: Any = None
+
+    # --- protocol, for the event loop -----------------------------------------------
+
+    def get_buffer(self, size_hint: int) -> memoryview:
+        """Where the event loop puts what it reads; all connections share it, one read at a time."""
+        return _READ_BUFFER
+
+    def buffer_updated(self, count: int) -> None:
+        self.data_received(bytes(_READ_BUFFER[:count]))
+
+    @abstractmethod
+    def data_received(self, data: bytes) -> None: ...
+
+    # --- transport, for what is behind it -------------------------------------------
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def is_closing(self) -> bool:
+        return bool(self._transport.is_closing())
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def is_reading(self) -> bool:
+        return bool(self._transport.is_reading())
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._transport.set_write_buffer_limits(high, low)
+
+    def get_write_buffer_limits(self) -> Any:
+        return self._transport.get_write_buffer_limits()
+
+    def get_write_buffer_size(self) -> int:
+        return int(self._transport.get_write_buffer_size())
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._transport.get_extra_info(name, default)
