@@ -53,3 +53,15 @@ def test_reasons_of_many_filters_are_joined_and_bounded(broker: BrokerProcess) -
         reason = suback.properties.reason_string or ""
         assert reason.startswith("topic filter '0/#/x")
         assert len(reason) == 1024
+
+
+@pytest.mark.parametrize("timer", ["watchdog", "every"])
+def test_a_correlation_with_no_room_for_its_timer_is_refused_and_not_an_error(
+    broker: BrokerProcess, timer: str
+) -> None:
+    parts = ", ".join([f"t/{number}" for number in range(62)])
+    with join(broker.port) as peer:
+        suback = peer.subscribe("#", user_properties=[("correlate", f"all({parts})"), (timer, "1h")])
+        assert suback.reason_codes == [0x83]
+        assert "property 'correlate': " in (suback.properties.reason_string or "")
+        assert peer.subscribe("#", user_properties=[("correlate", f"all({parts})")]).reason_codes == [0]
