@@ -145,3 +145,7 @@ def test_a_margin_reaches_the_queues_of_its_listener() -> None:
     config = parse_config("[[listeners]]\nmargin = '150ms'\n[[listeners]]\nport = 1884\n", PATH)
 
     assert [scheduling_of(one).margin_ns for one in config.listeners] == [150_000_000, 0]
+
+
+def test_the_length_of_filters_may_still_be_written_as_a_size() -> None:
+    assert parse_config("[limits]\nfilter_length_max = '4KiB'", PATH).limits.filter_length_max == 4096

@@ -162,8 +162,8 @@ from timebound.node.config_values import TABLES, settings_of
             'tls.identity = "common_name", or allow_anonymous = true',
         ),
         (
-            "[limits]\nfilter_length_max = 4097",
-            "t.toml:2: limits.filter_length_max: must be from 1 to 4096, not 4097",
+            "[limits]\nfilter_length_max = 0",
+            "t.toml:2: limits.filter_length_max: must be at least 1, not 0",
         ),
         (
             "[security]\nanonymous_user = '*'",

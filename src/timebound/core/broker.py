@@ -529,9 +529,17 @@ class Broker:
         return sum([session.pairs_owed() for session in self._sessions.values()])
 
     def expire(self, now_ns: int) -> None:
-        """Drop what waits in vain, also for links that take nothing; about once a second."""
+        """Begin to drop what waits in vain, also for links that take nothing; about once a second."""
         self._outbound.expire(now_ns)
         self._distribution.pass_on(now_ns)  # what an error may have left
+        self._distribution.tell_missed(now_ns)
+
+    def is_expiring(self) -> bool:
+        return len(self._outbound.expiring) > 0
+
+    def expire_on(self, now_ns: int) -> None:
+        """Take the next step of what `expire` began, while there `is_expiring` any."""
+        self._outbound.expire_on(now_ns)
         self._distribution.tell_missed(now_ns)
 
     # --- scheduling -----------------------------------------------------------------

@@ -28,6 +28,7 @@ from timebound.core.owed import Owed
 from timebound.core.queue import LinkQueue
 from timebound.core.scheduling import Scheduling
 from timebound.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL, Reply, Session
+from timebound.core.strategy.entry import Entry
 from timebound.core.subscription import Subscription
 from timebound.core.transit import Transit
 from timebound.records import Reason
@@ -39,6 +40,12 @@ LINK_TIME_SLIP_NS: Final = 20_000_000
 # What is known of the way behind the link changes all drop times only when it has moved by this part.
 MARGIN_MOVE: Final = 0.25
 MARGIN_MOVE_NS: Final = 10_000_000
+# Copies that are ranked or dropped at once for sessions that are not served: so long do others wait.
+STEP_COPIES_MAX: Final = 256
+# A session in which something has waited unranked for this time ranks some copies with each that comes.
+STUCK_NS: Final = 50_000_000
+STUCK_COPIES_MAX: Final = 64
+ALL_COPIES: Final = 1 << 60
 
 
 class Outbound(Owed):
@@ -114,6 +121,8 @@ class Outbound(Owed):
         self.queued_bytes += cost
         if qos and session.is_durable and self._durability.is_enabled:
             self._store(session, delivery)
+        if session.link is not None and now_ns - session.queue[0].offered_ns > STUCK_NS:
+            self._compete(session, session.link, now_ns, STUCK_COPIES_MAX)
         if not session.is_ready:
             self._ready.add(session)
         return True
@@ -224,7 +233,7 @@ class Outbound(Owed):
             session.link_ns = start_ns
             link.set_link(session.link_delay(), start_ns)
         self._learn_way(session, link, start_ns)
-        self._compete(session, link, start_ns)
+        self._compete(session, link, start_ns, ALL_COPIES)
         while budget > 0:
             if session.send_quota <= 0 and session.link_unconfirmed == 0:
                 break  # all the rest needs an answer of the client first, and may compete until then
@@ -249,28 +258,60 @@ class Outbound(Owed):
         self._collect_dropped(session, link, session.link_ns)
 
     def expire(self, now_ns: int) -> None:
-        """Drop what has timed out or become hopeless in any queue; called about once a second."""
-        for session in list(self._linked.values()):
+        """Begin to drop what has timed out or become hopeless in any queue; called about once a second."""
+        if not self.expiring:
+            self.expiring.extend(self._linked.values())
+        self.expire_on(now_ns)
+
+    def expire_on(self, now_ns: int) -> None:
+        """Take the next step of what `expire` began: while `expiring` holds any, there is another."""
+        left = STEP_COPIES_MAX
+        while self.expiring and left > 0:
+            session = self.expiring[0]
             try:
-                self._expire(session, now_ns)
+                left -= self._expire(session, left, now_ns)
             except Exception as error:  # as in `offer`
                 self._faults.note(session.client_id, session.connection, error)
                 self.mend(session)
+            if left > 0:
+                self.expiring.popleft()
 
-    def _expire(self, session: Session, now_ns: int) -> None:
+    def _expire(self, session: Session, copies_max: int, now_ns: int) -> int:
+        """Look after one queue; how many copies that took, and `copies_max` if there are more."""
         if session.transit is not None:
             session.transit.watch(now_ns)
             if session.has_work():
                 self._ready.add(session)
         link = session.link
+        count = 1
         if link is not None and session.queue_bytes:
-            self._compete(session, link, now_ns)
-            for delivery in [one for one in session.waiting if self._is_late(session, one, now_ns)]:
-                session.waiting.remove(delivery)
-                self._leave_queue(session, delivery)
-                self._drop_if_late(session, delivery, now_ns)
+            link.expire_some(copies_max, now_ns)
+            while (entry := link.next_dropped()) is not None:
+                self._account_dropped(session, entry, now_ns)
+                count += 1
+            if count >= copies_max:
+                return copies_max
+            if count + len(session.queue) >= copies_max:
+                self._compete(session, link, now_ns, copies_max - count)
+                return copies_max
+            count += len(session.queue)
+            self._compete(session, link, now_ns, ALL_COPIES)
+            count += self._expire_waiting(session, now_ns)
         if session.is_relaxing:
             self._relax(session)
+        return min(count, copies_max - 1)
+
+    def _expire_waiting(self, session: Session, now_ns: int) -> int:
+        waiting = list(session.waiting)
+        late = [delivery for delivery in waiting if self._is_late(session, delivery, now_ns)]
+        if late:
+            leaving = {delivery.sequence for delivery in late}
+            session.waiting.clear()
+            session.waiting.extend([one for one in waiting if one.sequence not in leaving])
+            for delivery in late:
+                self._leave_queue(session, delivery)
+                self._drop_if_late(session, delivery, now_ns)
+        return len(waiting)
 
     def prepare(self, session: Session, subscription: Subscription, now_ns: int) -> None:
         """Have a queue by worth, before anything waits, where a new subscription asks for it.
@@ -466,7 +507,7 @@ class Outbound(Owed):
             return True
         # What is worth least leaves, which may be what came last.
         self._limit_link(session, link, now_ns)
-        self._compete(session, link, now_ns)
+        self._compete(session, link, now_ns, ALL_COPIES)
         return cost <= link.bytes_max and len(session.waiting) < limits.queue_messages_per_client_max
 
     def _make_link(self, session: Session, now_ns: int) -> None:
@@ -499,13 +540,14 @@ class Outbound(Owed):
         if moved_ns > MARGIN_MOVE_NS and moved_ns > MARGIN_MOVE * link.link.margin:
             link.set_margin(margin_ns, now_ns)
 
-    def _compete(self, session: Session, link: LinkQueue, now_ns: int) -> None:
-        """Move what waits in order of arrival to where it is chosen by worth."""
+    def _compete(self, session: Session, link: LinkQueue, now_ns: int, copies_max: int) -> None:
+        """Move what waits in order of arrival to where it is chosen by worth, at most so many copies."""
         if session.link_ns < now_ns:
             session.link_ns = now_ns  # a queue's time never goes backwards
         if session.inflight or session.waiting or link.bytes_max != self._limits.queue_bytes_per_client_max:
             self._limit_link(session, link, session.link_ns)
-        while session.queue:
+        while session.queue and copies_max > 0:
+            copies_max -= 1
             delivery = session.queue.popleft()
             if delivery.qos == 0:
                 session.link_unconfirmed += 1
@@ -525,13 +567,16 @@ class Outbound(Owed):
             entry = link.pop_dropped(now_ns)
             if entry is None:
                 return
-            delivery = cast(Delivery, entry.item)
-            if delivery.qos == 0:
-                session.link_unconfirmed -= 1
-            self._leave_queue(session, delivery)
-            reason = entry.reason
-            assert reason is not None
-            self._drop(session, delivery, reason, now_ns)
+            self._account_dropped(session, entry, now_ns)
+
+    def _account_dropped(self, session: Session, entry: Entry, now_ns: int) -> None:
+        delivery = cast(Delivery, entry.item)
+        if delivery.qos == 0:
+            session.link_unconfirmed -= 1
+        self._leave_queue(session, delivery)
+        reason = entry.reason
+        assert reason is not None
+        self._drop(session, delivery, reason, now_ns)
 
     def _is_late(self, session: Session, delivery: Delivery, now_ns: int) -> bool:
         """Whether a copy sent now would reach none of its subscriptions in time (success <= ε)."""

@@ -8,6 +8,7 @@ copies move is in `outbound.py`, which extends this class: a call inside one com
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final, cast
 
 from timebound.core.account import Account
@@ -40,6 +41,7 @@ class Owed:
         "_linked",
         "_ready",
         "account",
+        "expiring",
         "orphans",
         "queued_bytes",
     )
@@ -61,6 +63,7 @@ class Owed:
         self.account = account
         self.queued_bytes = 0  # the cost of all sessions
         self._linked: dict[str, Session] = {}  # those with a queue by worth
+        self.expiring: deque[Session] = deque()  # of them, those to look after in this round, see `Outbound`
         self.orphans: list[Orphan] = []
 
     def restore(self, session: Session, delivery: Delivery) -> None:

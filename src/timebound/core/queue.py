@@ -216,7 +216,19 @@ class LinkQueue:
     def pop_dropped(self, now_ns: int) -> Entry | None:
         """Take the next dropped entry, its `reason` set, or None; drain it after each push and pop."""
         self._expire(now_ns)
+        return self.next_dropped()
+
+    def next_dropped(self) -> Entry | None:
+        """As `pop_dropped`, of what was dropped so far."""
         return self._dropped.popleft() if self._dropped else None
+
+    def expire_some(self, count_max: int, now_ns: int) -> None:
+        """Drop what has timed out or become hopeless, at most so many; `next_dropped` gives them."""
+        for _ in range(count_max):
+            node = self._timers.top()
+            if node is None or node.entry.drop_ns > now_ns:
+                return
+            self.drop(node.entry, node.entry.drop_reason)
 
     def take_dropped(self) -> list[Entry]:
         """Take all dropped entries that `pop_dropped` has not given yet; nothing else is dropped for it."""

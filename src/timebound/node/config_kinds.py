@@ -102,6 +102,8 @@ def _choice(raw: object, setting: Setting) -> object:
 
 
 def _count(raw: object, setting: Setting) -> int:
+    if setting.was_size and isinstance(raw, str):
+        return _size(raw, setting)
     # TOML's true and false are integers to Python.
     if not isinstance(raw, int) or isinstance(raw, bool):
         raise WrongValue(f"must be a whole number {_range(setting, str)}, not {shown(raw)}")

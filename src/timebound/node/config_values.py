@@ -56,6 +56,7 @@ class Setting:
     choices: tuple[str, ...] = ()
     least: float = 0.0  # of a fraction
     most: float = 1.0
+    was_size: bool = False  # a count that was written as a size once, like "4KiB", and still may be
 
 
 def setting(kind: Kind, default: object, reason: str, **more: Any) -> Any:
@@ -580,9 +581,10 @@ class Limits:
     filter_length_max: int = setting(
         "count",
         LENGTH_MAX,
-        "characters of a content filter (`where`); bounds what one filter costs to parse",
+        "characters of a content filter (`where`), which never has more than 4096; "
+        "bounds what one filter costs to parse",
         minimum=1,
-        maximum=LENGTH_MAX,
+        was_size=True,
     )
     filter_cost_per_client_max: int = setting(
         "count",

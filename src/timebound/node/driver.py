@@ -239,6 +239,12 @@ class Driver:
 
     def _go_on(self, has_input: bool) -> None:
         """See to it that there is another turn when there is something to do."""
+        if self.broker.is_expiring():
+            try:
+                self.broker.expire_on(self.now_ns())
+            except Exception as error:
+                self.fault("the patrol", error)
+            self.schedule()
         if self.broker.has_ready():
             self.schedule()
         if len(self.throttled) > 0:
