@@ -126,14 +126,25 @@ def unsubscribe() -> Iterator[bytes]:
             yield encode(Unsubscribe(1 + number, [name]), 5)
 
 
+def deadlines() -> Iterator[bytes]:
+    """Messages for many readers with deadlines that never read (`IDLE_READERS`)."""
+    while True:
+        yield encode(make_publish("late/x", b"x" * 64), 5)
+
+
 ATTACKS: Final[dict[str, Callable[[], Iterator[bytes]]]] = {
-    made.__name__: made for made in (search, tests, numbers, parse, retained, advertise, timers, unsubscribe)
+    made.__name__: made
+    for made in (search, tests, numbers, parse, retained, advertise, timers, unsubscribe, deadlines)
 }
+IDLE_READERS: Final = {"deadlines": 50}
 
 
 def attack(name: str, port: int, stopping: Event) -> None:
     """Attack until told to stop; a process of its own. Answers are read and thrown away."""
     os.nice(ATTACK_NICE)
+    idle = [connect(port, f"idle-{number}") for number in range(IDLE_READERS.get(name, 0))]
+    for reader in idle:
+        reader.sendall(encode(subscribe(["late/#"], ("deadline", "2s")), 5))
     parts = ATTACKS[name]()
     sock: socket.socket | None = None
     unsent = b""

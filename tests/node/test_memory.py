@@ -15,7 +15,15 @@ from tests.conftest import BrokerProcess, StartBroker
 from tests.peer import Peer, join, props
 
 from timebound.core.session import PUBACK
-from timebound.node.memory import RELEASE_AFTER, RELEASE_BYTES_MIN, MemoryKeeper
+from timebound.node import memory
+from timebound.node.memory import (
+    COLLECT_EVERY,
+    COLLECT_EVERY_LARGE,
+    COLLECT_QUEUED_BYTES_MAX,
+    RELEASE_AFTER,
+    RELEASE_BYTES_MIN,
+    MemoryKeeper,
+)
 from timebound.wire.codec import encode
 from timebound.wire.packets import Ack, Publish, Suback, Subscribe, SubscribeEntry, make_publish
 
@@ -165,6 +173,23 @@ def test_timers_of_absent_clients_fill_neither_memory_nor_disk(start_broker: Sta
 @pytest.mark.slow
 def test_timers_of_many_absent_clients_fill_neither_memory_nor_disk(start_broker: StartBroker) -> None:
     check_timers(start_broker('sys_interval = "100ms"\n'), 200, 2_000)
+
+
+def test_all_is_collected_now_and_then_and_less_often_while_much_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    collected: list[int] = []
+    monkeypatch.setattr(memory.gc, "collect", lambda: collected.append(1))
+    small, large = MemoryKeeper(), MemoryKeeper()
+
+    for _ in range(COLLECT_EVERY_LARGE - 1):
+        small.patrol(0, 1, 0)
+    assert len(collected) == (COLLECT_EVERY_LARGE - 1) // COLLECT_EVERY
+
+    collected.clear()
+    for _ in range(COLLECT_EVERY_LARGE):
+        large.patrol(2 * COLLECT_QUEUED_BYTES_MAX, 1, 0)
+    assert len(collected) == 1
 
 
 def test_memory_is_given_back_once_queues_have_emptied_by_much() -> None:

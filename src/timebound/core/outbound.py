@@ -44,7 +44,7 @@ MARGIN_MOVE_NS: Final = 10_000_000
 STEP_COPIES_MAX: Final = 256
 # A session in which something has waited unranked for this time ranks some copies with each that comes.
 STUCK_NS: Final = 50_000_000
-STUCK_COPIES_MAX: Final = 64
+STUCK_COPIES_MAX: Final = 4
 ALL_COPIES: Final = 1 << 60
 
 
@@ -122,7 +122,8 @@ class Outbound(Owed):
         if qos and session.is_durable and self._durability.is_enabled:
             self._store(session, delivery)
         if session.link is not None and now_ns - session.queue[0].offered_ns > STUCK_NS:
-            self._compete(session, session.link, now_ns, STUCK_COPIES_MAX)
+            self._compete_some(session, session.link, STUCK_COPIES_MAX, now_ns)
+            self._counters.long_messages += 1
         if not session.is_ready:
             self._ready.add(session)
         return True
@@ -285,17 +286,9 @@ class Outbound(Owed):
         link = session.link
         count = 1
         if link is not None and session.queue_bytes:
-            link.expire_some(copies_max, now_ns)
-            while (entry := link.next_dropped()) is not None:
-                self._account_dropped(session, entry, now_ns)
-                count += 1
+            count += self._compete_some(session, link, copies_max, now_ns)
             if count >= copies_max:
                 return copies_max
-            if count + len(session.queue) >= copies_max:
-                self._compete(session, link, now_ns, copies_max - count)
-                return copies_max
-            count += len(session.queue)
-            self._compete(session, link, now_ns, ALL_COPIES)
             count += self._expire_waiting(session, now_ns)
         if session.is_relaxing:
             self._relax(session)
@@ -553,6 +546,20 @@ class Outbound(Owed):
                 session.link_unconfirmed += 1
             link.push(make_entry(session, delivery), session.link_ns)
         self._collect_dropped(session, link, session.link_ns)
+
+    def _compete_some(self, session: Session, link: LinkQueue, copies_max: int, now_ns: int) -> int:
+        """Drop what is late or hopeless, then rank what has come; `copies_max` if there may be more to do."""
+        count = 0
+        session.link_ns = max(session.link_ns, now_ns)
+        link.expire_some(copies_max, session.link_ns)
+        while (entry := link.next_dropped()) is not None:
+            self._account_dropped(session, entry, now_ns)
+            count += 1
+        if count < copies_max:
+            queued = len(session.queue)
+            self._compete(session, link, now_ns, copies_max - count)
+            count += queued
+        return min(count, copies_max)
 
     def _limit_link(self, session: Session, link: LinkQueue, now_ns: int) -> None:
         """Leave the link what is left of the session's limits: what waits for answers makes no room."""

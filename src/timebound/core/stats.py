@@ -28,7 +28,7 @@ class Counters:
     )
 
     def __init__(self) -> None:
-        self.long_messages = 0  # with content filters to ask, or many copies
+        self.long_messages = 0  # with content filters to ask, many copies, or copies to rank
         self.messages_received = 0
         self.messages_sent = 0
         self.publishes_refused = 0

@@ -12,9 +12,13 @@ import gc
 from collections.abc import Callable
 from typing import Final, Protocol
 
-# A full collection empties the interpreter's lists of free objects, each of which may keep an arena. It
-# looks at everything, about 30 objects a session: for this many sessions it takes some 10 ms.
+# A full collection frees cycles that have grown old, and empties the interpreter's lists of free objects,
+# each of which may keep an arena. It looks at everything, about 30 objects a session and a few for each copy
+# that waits: for this many it takes some 10 ms. More are looked at less often.
 COLLECT_SESSIONS_MAX: Final = 1_000
+COLLECT_QUEUED_BYTES_MAX: Final = 16 * 1024 * 1024
+COLLECT_EVERY: Final = 60  # seconds
+COLLECT_EVERY_LARGE: Final = 600
 # So much less in the queues than at their last peak, for so many seconds, is worth the milliseconds it takes.
 RELEASE_BYTES_MIN: Final = 4 * 1024 * 1024
 RELEASE_AFTER: Final = 5
@@ -35,10 +39,15 @@ class MemoryKeeper:
         self._trim = _find_trim()
         self._peak_bytes = 0
         self._seconds_below = 0
+        self._seconds_since = 0  # the last full collection
         self.figures: Renewable | None = None
 
     def patrol(self, queued_bytes: int, sessions: int, now_ns: int) -> None:
         """Called about once a second with what the queues of all sessions cost now."""
+        is_small = sessions <= COLLECT_SESSIONS_MAX and queued_bytes <= COLLECT_QUEUED_BYTES_MAX
+        self._seconds_since += 1
+        if self._seconds_since >= (COLLECT_EVERY if is_small else COLLECT_EVERY_LARGE):
+            self._collect()
         if self._peak_bytes - queued_bytes < RELEASE_BYTES_MIN:
             self._peak_bytes = max(self._peak_bytes, queued_bytes)
             self._seconds_below = 0
@@ -50,12 +59,16 @@ class MemoryKeeper:
         self._peak_bytes = queued_bytes
         if self.figures is not None:
             self.figures.withdraw()
-        if sessions <= COLLECT_SESSIONS_MAX:
-            gc.collect()
+        if is_small or self._seconds_since >= COLLECT_EVERY:
+            self._collect()
         if self._trim is not None:
             self._trim(0)
         if self.figures is not None:
             self.figures.publish(now_ns)
+
+    def _collect(self) -> None:
+        gc.collect()
+        self._seconds_since = 0
 
 
 def _find_trim() -> Callable[[int], int] | None:

@@ -21,8 +21,10 @@ from timebound.node.server import Server
 from timebound.terminal import LINES, safe
 from timebound.version import VERSION, is_compiled
 
-# New objects before a collection; collections of the young before one of the middle, and of all.
-COLLECT_AFTER = (50_000, 20, 50)
+# New objects that stay before a collection: what waits in queues, at 1 to 3 us each; collections of the young
+# before one of the middle, few, as they add up. One of all is never due by itself: with full queues it stops
+# the broker for 0.3 s, so `MemoryKeeper` chooses the time.
+COLLECT_AFTER = (5_000, 2, 1_000_000_000)
 
 OK = 0
 FAILED = 1
