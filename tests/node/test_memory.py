@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 import sys
@@ -17,6 +18,8 @@ from tests.peer import Peer, join, props
 from timebound.core.session import PUBACK
 from timebound.node import memory
 from timebound.node.memory import (
+    COLLECT_AFTER,
+    COLLECT_AFTER_LARGE,
     COLLECT_EVERY,
     COLLECT_EVERY_LARGE,
     COLLECT_QUEUED_BYTES_MAX,
@@ -190,6 +193,18 @@ def test_all_is_collected_now_and_then_and_less_often_while_much_waits(
     for _ in range(COLLECT_EVERY_LARGE):
         large.patrol(2 * COLLECT_QUEUED_BYTES_MAX, 1, 0)
     assert len(collected) == 1
+
+
+def test_while_much_waits_little_is_collected_at_a_time() -> None:
+    before = gc.get_threshold()
+    keeper = MemoryKeeper()
+    try:
+        keeper.patrol(2 * COLLECT_QUEUED_BYTES_MAX, 1, 0)
+        assert gc.get_threshold()[:2] == COLLECT_AFTER_LARGE
+        keeper.patrol(0, 1, 0)
+        assert gc.get_threshold()[:2] == COLLECT_AFTER
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_memory_is_given_back_once_queues_have_emptied_by_much() -> None:
