@@ -115,6 +115,28 @@ def test_a_session_that_ends_during_a_round_is_left_out() -> None:
     assert scene.broker.queued_bytes() == 0
 
 
+def test_idle_readers_count_as_well() -> None:
+    scene = Scene(1_000)
+
+    scene.broker.expire(scene.now_ns)
+
+    assert finish(scene) >= 1_000 // STEP_COPIES_MAX
+
+
+def test_an_error_with_one_reader_does_not_keep_the_others_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(3)
+    scene.publish(10)
+    struck = scene.readers[0]
+    assert struck.link is not None
+    struck.link._timers = None  # type: ignore[assignment]
+
+    scene.broker.expire(scene.now_ns)
+    finish(scene)
+
+    assert [fault.client_id for fault in scene.broker.take_faults()] == [struck.client_id]
+    assert [reader.link is None or reader.link.pushed == 10 for reader in scene.readers] == [True] * 3
+
+
 def test_a_new_round_waits_for_the_last_one() -> None:
     scene = Scene(1)
     scene.publish(3 * STEP_COPIES_MAX)

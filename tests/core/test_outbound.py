@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from timebound.core.access import AccessList, AccessRule
+from timebound.core.delay import LinkDelay
 from timebound.core.message import RELEASED, Message
 from timebound.core.session import PUBACK, PUBCOMP, PUBREC
 from timebound.core.subscription import Subscription
@@ -447,3 +448,19 @@ def test_a_timed_subscription_that_is_no_longer_allowed_takes_the_queue_by_worth
     assert list(pair.receiver.session.subscriptions) == ["u"]
     assert pair.receiver.session.link is None
     pair.node.check()
+
+
+def test_a_way_that_was_slow_is_forgotten_when_nothing_is_answered_any_more() -> None:
+    pair = timed_pair()
+    session = pair.receiver.session
+    link = session.link
+    assert link is not None
+    before = link.link.mean_ns_per_byte
+    session.way = LinkDelay(1.0, 0.1)
+    link.set_link(session.link_delay(), pair.node.now_ns)
+    assert link.link.mean_ns_per_byte > before
+
+    pair.node.broker.expire(pair.node.now_ns)
+
+    assert session.way is None
+    assert link.link.mean_ns_per_byte == before

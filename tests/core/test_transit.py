@@ -289,7 +289,7 @@ class MixedWay:
 @pytest.mark.parametrize("hidden_bytes", [20_000, 100_000, 1_000_000])
 def test_what_needs_no_answer_does_not_fill_the_buffers_before_what_does(hidden_bytes: int) -> None:
     way = MixedWay(125_000.0, hidden_bytes)
-    way.run(3.0 + 2 * hidden_bytes / way.rate)  # it fills before the first answer, and has to drain once
+    way.run(3.0 + 3 * hidden_bytes / way.rate)  # it fills before the first answer, and has to drain once
     way.alert_delays_ns.clear()
 
     sent = way.run(10.0)
@@ -328,3 +328,56 @@ def test_a_receiver_that_answers_all_has_no_pace() -> None:
 
     assert way.transit.take_delay() is not None
     assert way.transit.pace() == 0.0
+
+
+@pytest.mark.parametrize("answers_ms", [(20, 80, 90, 100), (100, 100, 100, 100, 5)])
+def test_answers_that_come_unevenly_do_not_slow_down_what_needs_none(answers_ms: tuple[int, ...]) -> None:
+    """A link without end; one alert at a time, the next waits for the answer; 100 kB/s of QoS 0."""
+    transit = Transit()
+    now_ns = SECOND
+    next_ns = now_ns
+    offered = sent = number = 0
+    answer_ns = 0
+    for step in range(30_000):
+        now_ns += MILLISECOND
+        offered += 100
+        if now_ns >= answer_ns:
+            if number:
+                transit.answer(number, now_ns)
+            number += 1
+            transit.give(number, 200, now_ns, now_ns)
+            answer_ns = now_ns + answers_ms[number % len(answers_ms)] * MILLISECOND
+        while offered - sent >= SIZE and next_ns <= now_ns and transit.room_bytes(SIZE) > 0:
+            sent += SIZE
+            transit.give(0, SIZE, now_ns, now_ns)
+            pace = transit.pace()
+            start_ns = max(next_ns, now_ns - 5 * MILLISECOND)
+            next_ns = start_ns + int(SIZE / pace * SECOND) if pace else now_ns
+        if step % 1_000 == 0:
+            transit.watch(now_ns)
+
+    assert sent > 0.9 * offered
+
+
+def test_a_receiver_that_slept_is_as_fast_and_as_near_as_before() -> None:
+    way = Way(125_000.0)
+    way.run(5.0)
+    before = way.transit.take_delay()
+    assert before is not None
+    delay_ns = way.transit.delay_ns()
+    for second in range(60):
+        way.transit.watch(way.now_ns + second * SECOND)
+    asleep = [packet_id for _, packet_id in way.answers]
+    way.answers.clear()
+    way.now_ns += 60 * SECOND
+    way.free_ns = way.now_ns
+
+    for packet_id in asleep:
+        way.transit.answer(packet_id, way.now_ns)
+        way.now_ns += MILLISECOND
+    assert way.transit.delay_ns() < 4 * max(delay_ns, SECOND)
+    way.run(3.0)
+
+    after = way.transit.take_delay()
+    assert after is None or after.mean_s_per_kb < 1.5 * before.mean_s_per_kb
+    assert way.transit.delay_ns() < 4 * delay_ns

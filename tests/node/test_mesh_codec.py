@@ -104,7 +104,7 @@ def test_a_copy_that_cannot_be_read_is_a_mistake_of_the_neighbour(header: str) -
     [
         ("+5.1", "9ns", "1", "0"),
         ("5.1_0", "9ns", "1", "0"),
-        ("5.1", "-9ns", "1", "0"),
+        ("5.1", "--9ns", "1", "0"),
         ("5.1", "٣ns", "1", "0"),
         ("5.1", "9" * 4_000 + "ns", "1", "0"),
         ("5.1", "9ns", "-1", "0"),
@@ -118,6 +118,14 @@ def test_odd_numbers_are_no_copy(numbers: tuple[str, str, str, str]) -> None:
 
     with pytest.raises(ProtocolError, match="'mesh'"):
         mesh_codec.decode_copy(packet, 0)
+
+
+@pytest.mark.parametrize("age", ["0ns", "-9ns"])
+def test_a_copy_from_a_clock_that_was_ahead_is_as_old_as_now(age: str) -> None:
+    packet = Publish("t", b"")
+    packet.user_properties = (("mesh", f"a 5.1 {age} 1 * b 0 publisher"),)
+
+    assert mesh_codec.decode_copy(packet, 1_000).what.message.published_ns == 1_000
 
 
 def test_a_message_without_its_way_is_no_copy() -> None:

@@ -1,8 +1,10 @@
-"""The round trip of an empty way: what times it, and what does not. The rest is tested in `test_link.py`."""
+"""The round trip of an empty way, and a pace from outside. The rest is tested in `test_link.py`."""
 
 from __future__ import annotations
 
-from timebound.node.pacing import WAY_WINDOW_NS, Pacing
+import pytest
+
+from timebound.node.pacing import DEBT_NS_MAX, WAIT_NS_MAX, WAY_WINDOW_NS, Pacing
 from timebound.node.tcp_info import TcpReading
 from timebound.units import MILLISECOND, SECOND
 
@@ -67,3 +69,52 @@ def test_a_write_of_nothing_times_nothing() -> None:
     way.end_window()
 
     assert way.pacing.round_trip_ns() == before_ns == SHORTEST_NS // 2
+
+
+def written_in(way: Way, seconds: float) -> int:
+    """Write as much as the pace allows, of a link that takes everything at once."""
+    written = 0
+    end_ns = way.now_ns + int(seconds * SECOND)
+    while way.now_ns < end_ns:
+        reading = TcpReading(bytes_acked=way.acked, in_flight=0, rtt_ns=MILLISECOND, rtt_min_ns=MILLISECOND)
+        allowed = way.pacing.allow(reading, 0, 10_000, way.now_ns)
+        if allowed:
+            way.pacing.written(500, 10_000, way.now_ns)
+            way.acked += 500
+            written += 500
+        way.now_ns = max(way.pacing.wake_ns, way.now_ns + MILLISECOND)
+    return written
+
+
+@pytest.mark.parametrize(("ceiling", "expected"), [(0.0, 20_000.0), (10_000.0, 10_000.0)])
+def test_a_pace_from_outside_is_kept_and_given_up(ceiling: float, expected: float) -> None:
+    way = Way()
+    way.pacing = Pacing(ceiling)
+    way.pacing.rate = RATE
+
+    way.pacing.limit_pace(20_000.0, way.now_ns)
+    assert written_in(way, 5.0) / 5.0 == pytest.approx(expected, rel=0.1)
+
+    way.pacing.limit_pace(0.0, way.now_ns)
+    assert written_in(way, 5.0) / 5.0 > (0.9 * ceiling or RATE)
+
+
+def test_what_was_written_at_a_slow_pace_holds_nothing_up_for_long() -> None:
+    way = Way()
+    way.pacing.limit_pace(1_000.0, way.now_ns)
+    way.pacing.written(64_000, 10_000, way.now_ns)
+
+    assert way.pacing.wake_ns <= way.now_ns + WAIT_NS_MAX  # so that a new pace is asked for soon
+    way.now_ns += DEBT_NS_MAX
+    way.look()
+    assert way.pacing.wake_ns == 0
+
+
+def test_a_faster_pace_counts_at_once() -> None:
+    way = Way()
+    way.pacing.limit_pace(1_000.0, way.now_ns)
+    way.pacing.written(1_000, 10_000, way.now_ns)
+
+    way.pacing.limit_pace(100_000.0, way.now_ns)
+
+    assert way.pacing.allow(None, 0, 1_000, way.now_ns + 11 * MILLISECOND) > 0

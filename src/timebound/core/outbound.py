@@ -40,12 +40,11 @@ LINK_TIME_SLIP_NS: Final = 20_000_000
 # What is known of the way behind the link changes all drop times only when it has moved by this part.
 MARGIN_MOVE: Final = 0.25
 MARGIN_MOVE_NS: Final = 10_000_000
-# Copies that are ranked or dropped at once for sessions that are not served: so long do others wait.
+# Copies that are ranked or dropped at once for sessions that are not served, while others wait.
 STEP_COPIES_MAX: Final = 256
 # A session in which something has waited unranked for this time ranks some copies with each that comes.
 STUCK_NS: Final = 50_000_000
 STUCK_COPIES_MAX: Final = 4
-ALL_COPIES: Final = 1 << 60
 
 
 class Outbound(Owed):
@@ -234,7 +233,7 @@ class Outbound(Owed):
             session.link_ns = start_ns
             link.set_link(session.link_delay(), start_ns)
         self._learn_way(session, link, start_ns)
-        self._compete(session, link, start_ns, ALL_COPIES)
+        self._compete(session, link, start_ns)
         while budget > 0:
             if session.send_quota <= 0 and session.link_unconfirmed == 0:
                 break  # all the rest needs an answer of the client first, and may compete until then
@@ -268,31 +267,44 @@ class Outbound(Owed):
         """Take the next step of what `expire` began: while `expiring` holds any, there is another."""
         left = STEP_COPIES_MAX
         while self.expiring and left > 0:
-            session = self.expiring[0]
+            session = self.expiring.popleft()
             try:
-                left -= self._expire(session, left, now_ns)
+                left -= 1 + self._expire(session, left, now_ns)
             except Exception as error:  # as in `offer`
                 self._faults.note(session.client_id, session.connection, error)
                 self.mend(session)
-            if left > 0:
-                self.expiring.popleft()
+                continue
+            if left < 0:
+                self.expiring.appendleft(session)
 
     def _expire(self, session: Session, copies_max: int, now_ns: int) -> int:
-        """Look after one queue; how many copies that took, and `copies_max` if there are more."""
-        if session.transit is not None:
-            session.transit.watch(now_ns)
-            if session.has_work():
-                self._ready.add(session)
+        """Look after one queue; how many copies that took, and at least `copies_max` if there are more."""
         link = session.link
-        count = 1
-        if link is not None and session.queue_bytes:
-            count += self._compete_some(session, link, copies_max, now_ns)
+        self._watch_way(session, now_ns)
+        if link is None or not session.queue_bytes:
+            count = 0
+        else:
+            count = self._compete_some(session, link, copies_max, now_ns)
             if count >= copies_max:
-                return copies_max
+                return count
             count += self._expire_waiting(session, now_ns)
         if session.is_relaxing:
+            count += session.queued_messages()
             self._relax(session)
         return min(count, copies_max - 1)
+
+    def _watch_way(self, session: Session, now_ns: int) -> None:
+        """Forget what a receiver that does not answer any more has shown of its way."""
+        transit = session.transit
+        if transit is None:
+            return
+        transit.watch(now_ns)
+        if session.way is not None and not transit.has_speed():
+            session.way = None
+            if session.link is not None:
+                session.link.set_link(session.link_delay(), session.link_ns)
+        if session.has_work():
+            self._ready.add(session)
 
     def _expire_waiting(self, session: Session, now_ns: int) -> int:
         waiting = list(session.waiting)
@@ -500,7 +512,7 @@ class Outbound(Owed):
             return True
         # What is worth least leaves, which may be what came last.
         self._limit_link(session, link, now_ns)
-        self._compete(session, link, now_ns, ALL_COPIES)
+        self._compete(session, link, now_ns)
         return cost <= link.bytes_max and len(session.waiting) < limits.queue_messages_per_client_max
 
     def _make_link(self, session: Session, now_ns: int) -> None:
@@ -533,12 +545,15 @@ class Outbound(Owed):
         if moved_ns > MARGIN_MOVE_NS and moved_ns > MARGIN_MOVE * link.link.margin:
             link.set_margin(margin_ns, now_ns)
 
-    def _compete(self, session: Session, link: LinkQueue, now_ns: int, copies_max: int) -> None:
-        """Move what waits in order of arrival to where it is chosen by worth, at most so many copies."""
+    def _compete(self, session: Session, link: LinkQueue, now_ns: int) -> None:
+        """Move what waits in order of arrival to where it is chosen by worth."""
         if session.link_ns < now_ns:
             session.link_ns = now_ns  # a queue's time never goes backwards
         if session.inflight or session.waiting or link.bytes_max != self._limits.queue_bytes_per_client_max:
             self._limit_link(session, link, session.link_ns)
+        self._rank(session, link, len(session.queue))
+
+    def _rank(self, session: Session, link: LinkQueue, copies_max: int) -> None:
         while session.queue and copies_max > 0:
             copies_max -= 1
             delivery = session.queue.popleft()
@@ -548,7 +563,10 @@ class Outbound(Owed):
         self._collect_dropped(session, link, session.link_ns)
 
     def _compete_some(self, session: Session, link: LinkQueue, copies_max: int, now_ns: int) -> int:
-        """Drop what is late or hopeless, then rank what has come; `copies_max` if there may be more to do."""
+        """Drop what is late or hopeless, then rank what has come; `copies_max` if there may be more to do.
+
+        The link keeps the limits it has: they are set anew before anything is sent, or has to leave.
+        """
         count = 0
         session.link_ns = max(session.link_ns, now_ns)
         link.expire_some(copies_max, session.link_ns)
@@ -557,7 +575,7 @@ class Outbound(Owed):
             count += 1
         if count < copies_max:
             queued = len(session.queue)
-            self._compete(session, link, now_ns, copies_max - count)
+            self._rank(session, link, copies_max - count)
             count += queued
         return min(count, copies_max)
 

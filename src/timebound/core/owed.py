@@ -24,7 +24,7 @@ from timebound.core.stats import Counters
 from timebound.core.topic import SHARE_PREFIX
 from timebound.records import Reason
 
-# A queue full of what waits for answers takes so much more of QoS 0: a sixteenth of its limits. All queues
+# A queue that is full of copies without an answer takes QoS 0 for another sixteenth of its limits. All queues
 # together take as much more for sessions in which less than this waits.
 SPARE_PART: Final = 16
 SMALL_QUEUE_BYTES: Final = 64 * 1024
@@ -170,6 +170,7 @@ class Owed:
     def mend(self, session: Session) -> None:
         """Put a session right after an error: what is left waits by arrival, and the sums follow it."""
         self._return_to_queue(session)
+        session.is_relaxing = False
         self._recount(session)
 
     def bury(self, orphan: Orphan, is_taken: bool, now_ns: int) -> None:

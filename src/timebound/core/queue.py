@@ -223,7 +223,7 @@ class LinkQueue:
         return self._dropped.popleft() if self._dropped else None
 
     def expire_some(self, count_max: int, now_ns: int) -> None:
-        """Drop what has timed out or become hopeless, at most so many; `next_dropped` gives them."""
+        """Drop at most `count_max` entries that have timed out or become hopeless; see `next_dropped`."""
         for _ in range(count_max):
             node = self._timers.top()
             if node is None or node.entry.drop_ns > now_ns:

@@ -183,7 +183,7 @@ class Session:
         return sums
 
     def _count(self, subscription: Subscription, change: int) -> None:
-        """Let the sums over all subscriptions follow one that comes (1) or goes (-1)."""
+        """Update the sums over all subscriptions for one that comes (1) or goes (-1)."""
         if subscription.is_timed():
             self.timed_subscriptions += change
         self.ticks_per_hour += change * subscription.ticks_per_hour

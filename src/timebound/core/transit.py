@@ -27,6 +27,8 @@ TARGET_NS: Final = 50_000_000
 GAIN: Final = 1.25
 # What needs no answer is sent at this part of the speed while answers are slow, so that the buffers drain.
 SLOW_GAIN: Final = 0.8
+# A receiver may take its time for some answers. Only where all of these were slow, the way is to blame.
+TOOK_COUNT: Final = 6
 # What was acknowledged at best counts for one to two of these, the quickest answer for ten to twenty.
 ROUND_NS: Final = 1_000_000_000
 BASE_ROUNDS: Final = 10
@@ -77,6 +79,7 @@ class Transit:
         "_estimator",
         "_given",
         "_has_slowed",
+        "_heard_ns",
         "_is_draining",
         "_is_full",
         "_is_silent",
@@ -87,6 +90,8 @@ class Transit:
         "_round_ns",
         "_sent",
         "_sent_bytes",
+        "_silence_ns",
+        "_took",
         "_window_bytes",
     )
 
@@ -96,13 +101,18 @@ class Transit:
         self._asking_bytes = 0  # where the last one ends that will be answered
         self._answered_bytes = 0  # where the last one ends that was answered
         self._answered_ns = 0
-        self._arrived_bytes = 0  # so much is taken to have arrived: what was answered, or has had its time
+        self._arrived_bytes = 0  # taken to have arrived: what was answered, or has had its time
         self._window_bytes = float(START_BYTES)
         self._has_slowed = False  # answers have been slow: how much is right is known
         self._is_full = False  # the window keeps something back
         self._is_draining = False  # nothing is sent until all is answered, to see the quickest answer
         self._is_silent = False
+        # A receiver may have slept, or its way be longer than was known. So what was sent before the end of
+        # the last silence counts as no longer on the way than was waited for it.
+        self._heard_ns = 0
+        self._silence_ns = 0
         self._is_slow = False  # the last answer took longer than it should: too much waits on the way
+        self._took: deque[int] = deque(maxlen=TOOK_COUNT)  # what the last answers took
         self._mean_ns = -1.0  # of what an answer takes longer than the link alone explains
         self._deviation_ns = 0.0
         self._base_ns = -1  # the quickest answer in this round and in the one before
@@ -117,7 +127,7 @@ class Transit:
         self._given: LinkDelay | None = None
         self._busy_ns = 0  # an answer since which there was always more to send; 0 = there was not
         self._busy_bytes = 0  # what was answered by then
-        self._busy_is_queued = False  # whether it had waited on the way
+        self._busy_is_queued = False  # whether it had waited on the way, and the window was full
 
     def give(self, packet_id: int, size_bytes: int, now_ns: int, start_ns: int) -> None:
         """Count a delivery that is handed over now and believed to leave at `start_ns`.
@@ -145,24 +155,32 @@ class Transit:
         sent = self._sent.pop(packet_id, None)
         if sent is None:
             return
-        self._is_silent = False
+        if self._is_silent:
+            self._is_silent = False
+            self._heard_ns = now_ns
+            self._busy_ns = 0
         self._answered_ns = now_ns
         took_ns = now_ns - sent.sent_ns
-        self._learn_delay(float(max(now_ns - sent.start_ns, 0)))
+        self._took.append(took_ns)
         self._start_round(now_ns)
         if self._base_ns < 0 or took_ns < self._base_ns:
             self._base_ns = took_ns
         self._answered_bytes = max(self._answered_bytes, sent.end_bytes)
         new_bytes = max(sent.end_bytes - self._arrived_bytes, 0)
         self._arrived_bytes += new_bytes
-        self._measure(took_ns > self.base_ns() + QUEUED_NS, now_ns)
         if self._answered_bytes >= self._asking_bytes or not self._sent:
             # An answer says that all that was sent before has arrived, whatever is still unanswered.
             self._is_draining = False
         limit_ns = self.base_ns() + TARGET_NS
         self._count_recent(new_bytes, limit_ns, now_ns)
+        late_ns = max(now_ns - sent.start_ns, 0)
+        if sent.sent_ns < self._heard_ns:
+            late_ns = min(late_ns, self._silence_ns)
+        self._learn_delay(float(late_ns))
+        quickest_ns = min(self._took)
+        self._measure(quickest_ns > self.base_ns() + QUEUED_NS, now_ns)
         best = GAIN * max(self._best_bytes, self._best_before_bytes)
-        self._is_slow = took_ns > limit_ns
+        self._is_slow = quickest_ns > limit_ns
         if self._is_slow:
             self._has_slowed = True
             self._window_bytes = min(self._window_bytes, best)
@@ -201,13 +219,18 @@ class Transit:
 
     def watch(self, now_ns: int) -> None:
         """Called about once a second: does the receiver answer at all?"""
-        if now_ns - self._answered_ns > SPEED_NS_MAX:
+        if self._estimator.samples and now_ns - self._answered_ns > SPEED_NS_MAX:
             self._estimator = DelayEstimator(memory_ns=SPEED_MEMORY_NS)
             self._given = None
         wait_ns = max(SILENCE_NS, SILENCE_DELAYS * self.delay_ns())
         if self._sent and now_ns - self._answered_ns > wait_ns:
             self._is_silent = True
+            self._silence_ns = wait_ns
             self._is_draining = False
+
+    def has_speed(self) -> bool:
+        """Whether the speed of the way is known, and not for too long."""
+        return self._estimator.samples > 0
 
     def base_ns(self) -> int:
         """The quickest answer of late: nothing waited on the way."""
@@ -243,9 +266,9 @@ class Transit:
         return min(unanswered, int(elapsed_s * self._estimator.rate_bytes_per_s()))
 
     def _measure(self, is_queued: bool, now_ns: int) -> None:
-        """Measure the speed between answers that had to wait on the way: it was busy all the time.
+        """Measure the speed between answers that had to wait on the way while the window was full.
 
-        Else it is at least as fast as it was used.
+        Else it is at least as fast as it was used: it may have been idle, or we too slow.
         """
         if self._busy_ns:
             count = self._answered_bytes - self._busy_bytes
@@ -254,11 +277,11 @@ class Transit:
                 return
             usual_ns = count * NS_PER_S / self._estimator.rate_bytes_per_s()
             is_faster = self._estimator.samples > 0 and took_ns < usual_ns
-            if is_faster or (is_queued and self._busy_is_queued):
+            if is_faster or (is_queued and self._busy_is_queued and self._is_full):
                 self._estimator.add(count, took_ns)
         self._busy_ns = now_ns
         self._busy_bytes = self._answered_bytes
-        self._busy_is_queued = is_queued
+        self._busy_is_queued = is_queued and self._is_full
 
     def _learn_delay(self, took_ns: float) -> None:
         if self._mean_ns < 0.0:

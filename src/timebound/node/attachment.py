@@ -152,7 +152,7 @@ class Attachment(Publisher):
             return False
         meter = self._link_meter(session)
         if session.transit is not None:
-            meter.limit_pace(session.transit.pace())
+            meter.limit_pace(session.transit.pace(), now_ns)
         allowed = meter.allow(session.queue_bytes, now_ns)
         delay = meter.take_delay()
         if delay is not None:

@@ -93,9 +93,9 @@ class LinkMeter:
         buffered = int(self._transport.get_write_buffer_size())
         return self.judge(tcp_info.read(self._socket), buffered, wanted, now_ns)
 
-    def limit_pace(self, pace_max: float) -> None:
+    def limit_pace(self, pace_max: float, now_ns: int) -> None:
         """Write no faster than this, in bytes per second; 0: as fast as the link allows."""
-        self._pacing.pace_max = pace_max
+        self._pacing.limit_pace(pace_max, now_ns)
 
     def judge(self, reading: TcpReading | None, buffered: int, wanted: int, now_ns: int) -> int:
         """Learn from a reading, and answer as `allow` does; `buffered` is what the transport holds."""

@@ -58,7 +58,8 @@ class MemoryKeeper:
             self._is_small = is_small
             set_collecting(is_small=is_small)
         self._seconds_since += 1
-        if self._seconds_since >= (COLLECT_EVERY if is_small else COLLECT_EVERY_LARGE):
+        is_due = self._seconds_since >= (COLLECT_EVERY if is_small else COLLECT_EVERY_LARGE)
+        if is_due:
             self._collect()
         if self._peak_bytes - queued_bytes < RELEASE_BYTES_MIN:
             self._peak_bytes = max(self._peak_bytes, queued_bytes)
@@ -71,7 +72,7 @@ class MemoryKeeper:
         self._peak_bytes = queued_bytes
         if self.figures is not None:
             self.figures.withdraw()
-        if is_small or self._seconds_since >= COLLECT_EVERY:
+        if is_small and not is_due:
             self._collect()
         if self._trim is not None:
             self._trim(0)

@@ -85,7 +85,7 @@ def encode_copy(copy: Copy, age_ns: int, packet_id: int) -> bytes:
     message = what.message
     assert copy.targets is not None, "a copy between members names the homes it is for"
     header = (
-        f"{what.origin} {what.started_ns}.{what.number} {age_ns}ns {copy.hops} "
+        f"{what.origin} {what.started_ns}.{what.number} {max(age_ns, 0)}ns {copy.hops} "
         f"{','.join(copy.via) or _NOBODY} {','.join(sorted(copy.targets))} {message.qos} {message.publisher}"
     )
     properties = with_user_property(message.properties, COPY_PROPERTY, header)
@@ -110,7 +110,9 @@ def decode_copy(packet: Publish, now_ns: int) -> Copy:
     try:
         origin, identity, age, hops, via, targets, qos, publisher = fields
         started, _, number = identity.partition(".")
-        published_ns = now_ns - parse_count(age.removesuffix("ns"), 0, DURATION_NS_MAX)
+        # A timer that fires early dates a message a little ahead; earlier versions send that as it is.
+        age_ns = parse_count(age.removeprefix("-").removesuffix("ns"), 0, DURATION_NS_MAX)
+        published_ns = now_ns if age.startswith("-") else now_ns - age_ns
         packet.qos = parse_count(qos, 0, 2)
         packet.user_properties = tuple(properties[:-1])
         packet.passed_on = packet.passed_on[: -len(encode_user_property(COPY_PROPERTY, header))]

@@ -44,6 +44,8 @@ WAIT_NS_MAX: Final = 50 * MILLISECOND
 SILENCE_PART: Final = 16
 # The shortest round trip of this and the last such time counts. Routes change.
 WAY_WINDOW_NS: Final = 10 * SECOND
+# What was written at a slow pace keeps what is more urgent waiting for no longer than this.
+DEBT_NS_MAX: Final = SECOND
 # A timer that came late may be made up for, by this much.
 LATE_NS_MAX: Final = 20 * MILLISECOND
 
@@ -57,6 +59,7 @@ class Pacing:
         "_free_ns",
         "_is_draining",
         "_moved_ns",
+        "_pace_max",
         "_probe_acked",
         "_probe_bytes",
         "_probe_ns",
@@ -68,7 +71,6 @@ class Pacing:
         "_way_before_ns",
         "_way_ns",
         "_window_end_ns",
-        "pace_max",
         "rate",
         "waiting",
         "wake_ns",
@@ -77,7 +79,7 @@ class Pacing:
     def __init__(self, ceiling: float = 0.0) -> None:
         self._ceiling = ceiling  # bytes per second that are never exceeded; 0: none is set
         self.rate = 0.0
-        self.pace_max = 0.0  # bytes per second, where more is known of the way than the link shows; 0: none
+        self._pace_max = 0.0  # bytes per second, where more is known of the way than the link shows; 0: none
         self.waiting = 0  # written and not acknowledged, all buffers together
         self.wake_ns = 0  # nothing may be written before; 0: now
         self._unsent = 0
@@ -130,8 +132,21 @@ class Pacing:
         rate = self._pace()
         if rate:
             start_ns = max(self._free_ns, now_ns - LATE_NS_MAX)
-            self._free_ns = start_ns + int(count * SECOND / rate)
+            self._free_ns = min(start_ns + int(count * SECOND / rate), now_ns + DEBT_NS_MAX)
         return self._room(wanted, now_ns) > 0
+
+    def limit_pace(self, pace_max: float, now_ns: int) -> None:
+        """Write no faster than this from now on, in bytes per second; 0: as fast as the link allows.
+
+        What was written before is given the time that it takes at the new pace.
+        """
+        if pace_max == self._pace_max:
+            return
+        before = self._pace()
+        self._pace_max = pace_max
+        after = self._pace()
+        owed_ns = max(self._free_ns - now_ns, 0)
+        self._free_ns = now_ns + min(int(owed_ns * before / after), DEBT_NS_MAX) if after else 0
 
     def budget(self) -> int:
         """Bytes that may be unsent: what the link carries in a short time, and at least a full segment."""
@@ -170,8 +185,8 @@ class Pacing:
     def _pace(self) -> float:
         """Bytes per second at which to write; 0: as they come."""
         pace = GAIN * self.rate
-        if self.pace_max and (self.pace_max < pace or not pace):
-            pace = self.pace_max
+        if self._pace_max and (self._pace_max < pace or not pace):
+            pace = self._pace_max
         if self._ceiling and (self._ceiling < pace or not pace):
             return self._ceiling
         return pace if pace * QUANTUM_NS < BUDGET_BYTES_MAX * SECOND else 0.0
@@ -179,7 +194,7 @@ class Pacing:
     def _room(self, wanted: int, now_ns: int) -> int:
         """Bytes to write now; with 0, `wake_ns` is set."""
         if self._free_ns > now_ns:
-            self.wake_ns = self._free_ns
+            self.wake_ns = min(self._free_ns, now_ns + WAIT_NS_MAX)
             return 0
         limit = self.limit()
         rate = self._rate()
