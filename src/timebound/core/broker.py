@@ -263,7 +263,7 @@ class Broker:
             return "subscriptions_per_client_max"
         if subscription.predicate is not None or subscription.dependency is not None:
             cost, cost_total, ticks = session.sums_with(subscription)
-            # A subscription that costs no more than before is granted: a client may repeat it after a restart.
+            # A subscription that costs no more than before is granted: clients repeat them after a restart.
             if cost > max(limits.filter_cost_per_client_max, session.costs.total):
                 return "filter_cost_per_client_max"
             if cost_total > max(limits.filter_cost_total_max, self._lifecycle.costs.total):
