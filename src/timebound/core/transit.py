@@ -177,7 +177,8 @@ class Transit:
         if sent.sent_ns < self._heard_ns:
             late_ns = min(late_ns, self._silence_ns)
         self._learn_delay(float(late_ns))
-        quickest_ns = min(self._took)
+        # Before anything is known the first slow answer counts, else the buffers would be full by the time.
+        quickest_ns = min(self._took) if self._estimator.samples else took_ns
         self._measure(quickest_ns > self.base_ns() + QUEUED_NS, now_ns)
         best = GAIN * max(self._best_bytes, self._best_before_bytes)
         self._is_slow = quickest_ns > limit_ns
@@ -277,11 +278,12 @@ class Transit:
                 return
             usual_ns = count * NS_PER_S / self._estimator.rate_bytes_per_s()
             is_faster = self._estimator.samples > 0 and took_ns < usual_ns
-            if is_faster or (is_queued and self._busy_is_queued and self._is_full):
+            is_slower = is_queued and self._busy_is_queued and (self._is_full or not self._estimator.samples)
+            if is_faster or is_slower:
                 self._estimator.add(count, took_ns)
         self._busy_ns = now_ns
         self._busy_bytes = self._answered_bytes
-        self._busy_is_queued = is_queued and self._is_full
+        self._busy_is_queued = is_queued and (self._is_full or not self._estimator.samples)
 
     def _learn_delay(self, took_ns: float) -> None:
         if self._mean_ns < 0.0:
