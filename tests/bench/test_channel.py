@@ -204,8 +204,8 @@ def test_light_load_misses_no_deadline(federated: bool, monkeypatch: pytest.Monk
     for found in judged:
         light = judge(*found, stops)
         assert light.unexplained == (0,)
-        # A stop of the machine in the middle of work counts as work.
-        assert light.utilisation == pytest.approx(0.4, abs=0.1 if stops else 0.02)
+        # A stop of the machine in the middle of work counts as work, so as much more as was stopped.
+        assert 0.38 <= light.utilisation <= 0.42 + light.stopped
         assert light.high.runs > light.low.runs > 0 or stops
         assert channel_utilisation.reached([light]).corrected == light.utilisation
     assert [len(run.steps), len(run.bare_steps)] == [1, 1]
