@@ -21,6 +21,7 @@ HERE = Path(__file__).parent
 # The hot path, by folder: everything in these packages is compiled but what is listed after them.
 COMPILED = ("wire", "core")
 COMPILED_FILES = (
+    "topics.py",
     "units.py",
     "channel/aio.py",
     "channel/channel.py",

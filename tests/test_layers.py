@@ -19,22 +19,23 @@ TESTS = ROOT / "tests"
 LINES_MAX = 800
 
 # From part to the parts it may use, besides itself. A part is a package or a module at the top.
-GROUND = frozenset({"errors", "units", "records", "packages", "terminal"})
+GROUND = frozenset({"errors", "units", "records", "topics", "packages", "terminal"})
 SHELL = GROUND | {"core", "wire", "version"}
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "records": frozenset(),
     "units": frozenset({"errors"}),
     "packages": frozenset({"errors"}),
+    "topics": frozenset({"errors"}),
     "terminal": frozenset(),
-    "toml_lines": frozenset(),
+    "toml": frozenset(),
     "version": frozenset({"core"}),  # tells whether it is compiled
     "wire": GROUND,
     "core": GROUND,
     "channel": GROUND | {"core"},
     "client": GROUND | {"wire", "version"},
-    "sim": SHELL | {"toml_lines"},
-    "node": SHELL | {"toml_lines"},
+    "sim": SHELL | {"toml"},
+    "node": SHELL | {"toml"},
     "pipeline": GROUND,
     "dashboard": frozenset({"errors", "records", "units"}),  # talks to a node over HTTP
     "bench": SHELL | {"channel", "client"},

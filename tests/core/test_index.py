@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.topic_strategies import SHARED_FILTERS, TOPICS, selects
 
 from timebound.core import index as index_module
 from timebound.core.index import SubscriptionIndex
 from timebound.core.predicate import Attributes, parse
 from timebound.core.subscription import Subscription
-from timebound.core.topic import split_share
-
-from .topic_strategies import SHARED_FILTERS, TOPICS, selects
+from timebound.topics import split_share
 
 CLIENTS = st.sampled_from(["c1", "c2", "c3"])
 WHERE = st.sampled_from(["", "", "v > 1", "v = 2 OR w = 1", "w IS NULL"])

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.topic_strategies import FILTERS, TOPICS, selects
 
 from timebound.core.message import Message, copy_cost
 from timebound.core.retained import NODE_COST, RetainedStore
-
-from .topic_strategies import FILTERS, TOPICS, selects
 
 MESSAGES_MAX = 4
 BYTES_MAX = 4_000

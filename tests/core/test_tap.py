@@ -10,7 +10,7 @@ from timebound.core.limits import BrokerLimits
 from timebound.core.message import Message
 from timebound.core.session import PUBACK
 from timebound.core.tap import Tap
-from timebound.core.topic import matches
+from timebound.topics import matches
 
 topics = st.lists(st.sampled_from(["a", "b", "$x"]), min_size=1, max_size=3).map("/".join)
 filters = st.lists(st.sampled_from(["a", "b", "+", "$x"]), min_size=1, max_size=3).map("/".join) | st.just(

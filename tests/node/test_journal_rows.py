@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from timebound.core.message import Message
 from timebound.core.predicate import Attributes, parse
-from timebound.core.topic import matches
 from timebound.node.journal_columns import Pack
 from timebound.node.journal_rows import (
     Selection,
@@ -18,6 +17,7 @@ from timebound.node.journal_rows import (
     serve_rows,
     served_schema,
 )
+from timebound.topics import matches
 
 SCHEMA = served_schema(message_schema())
 texts = st.text(max_size=5)

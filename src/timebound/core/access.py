@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from timebound.core.topic import FINDINGS, REQUESTS, reserved_fault
 from timebound.errors import ConfigError, FilterError
+from timebound.topics import FINDINGS, REQUESTS, reserved_fault
 
 PUBLISH: Final = "publish"
 SUBSCRIBE: Final = "subscribe"

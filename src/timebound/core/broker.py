@@ -38,9 +38,9 @@ from timebound.core.session import ENCODED, PUBACK, PUBCOMP, PUBREC, PUBREL, Rea
 from timebound.core.stats import Counters, Statistics
 from timebound.core.subscription import Subscription
 from timebound.core.tap import Tap
-from timebound.core.topic import split_share
 from timebound.core.waits import TIMERS_MAX, Waits
 from timebound.records import Reason
+from timebound.topics import split_share
 
 # MQTT 5 reason codes that the broker itself decides on (2.4).
 SUCCESS: Final = 0x00

@@ -24,9 +24,9 @@ from timebound.core.session import Session
 from timebound.core.stats import Counters
 from timebound.core.subscription import Subscription
 from timebound.core.tap import Tap
-from timebound.core.topic import is_own_topic, matches
 from timebound.core.waits import Waits
 from timebound.records import Reason
+from timebound.topics import is_own_topic, matches
 
 MESH: Final = "the mesh"  # in place of a client's name, where an error is not a client's
 # Notices about messages that were not delivered: to who missed it, and to whoever watches.

@@ -12,8 +12,8 @@ from typing import Final, cast
 from timebound.core.content_index import ContentIndex
 from timebound.core.predicate import Attributes
 from timebound.core.subscription import Subscription
-from timebound.core.topic import has_wildcard, split_share
 from timebound.core.trace_kind import TraceHint
+from timebound.topics import has_wildcard, split_share
 
 # Routes kept at most; a publisher that invents topics must not fill the memory. At about
 # 300 bytes a route this is some 30 MB; when it is full, the cache starts over.

@@ -28,9 +28,9 @@ from timebound.core.limits import SESSION_NEVER_EXPIRES_S, BrokerLimits
 from timebound.core.outbound import Outbound
 from timebound.core.session import Session
 from timebound.core.subscription import Subscription
-from timebound.core.topic import matches, split_share
 from timebound.core.waits import Waits
 from timebound.records import Reason
+from timebound.topics import matches, split_share
 from timebound.units import SECOND
 
 # Timers that ring for nothing, beyond as many as are needed, before they are cleared out: a client

@@ -10,7 +10,7 @@ from __future__ import annotations
 from timebound.core.index import SubscriptionIndex
 from timebound.core.mesh_table import MeshSubscription
 from timebound.core.subscription import Subscription
-from timebound.core.topic import is_own_topic, split_share
+from timebound.topics import is_own_topic, split_share
 
 
 class WatchedIndex(SubscriptionIndex):

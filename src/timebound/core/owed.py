@@ -21,8 +21,8 @@ from timebound.core.message import ENTRY_COST, Delivery, Message, copy_cost
 from timebound.core.orphan import Orphan
 from timebound.core.session import ReadyList, Session
 from timebound.core.stats import Counters
-from timebound.core.topic import SHARE_PREFIX
 from timebound.records import Reason
+from timebound.topics import SHARE_PREFIX
 
 # A queue that is full of copies without an answer takes QoS 0 for another sixteenth of its limits. All queues
 # together take as much more for sessions in which less than this waits.

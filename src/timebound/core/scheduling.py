@@ -13,7 +13,7 @@ from timebound.core.lane import check_shares
 from timebound.core.queue import EPSILON, LinkQueue
 from timebound.core.strategy.base import Strategy
 from timebound.core.strategy.registry import DEFAULT_STRATEGY, STRATEGY_NAMES, strategy_named
-from timebound.core.topic import check_filter, matches
+from timebound.topics import check_filter, matches
 
 # Messages without a time limit keep this part of a link that has more to send than it can.
 UNTIMED_SHARE: Final = 0.05

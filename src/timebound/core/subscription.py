@@ -10,8 +10,8 @@ from typing import Final, cast
 
 from timebound.core.correlation import Correlator, Dependency, ticks_per_hour
 from timebound.core.predicate import Predicate
-from timebound.core.topic import is_own_topic, level_count, split_share
 from timebound.core.trace_kind import TraceReader
+from timebound.topics import is_own_topic, level_count, split_share
 
 UserProperties = tuple[tuple[str, str], ...]
 NO_USER_PROPERTIES: Final[UserProperties] = ()

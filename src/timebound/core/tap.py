@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from timebound.core.message import Message
-from timebound.core.topic import matches
+from timebound.topics import matches
 
 # Topics whose answer is remembered; beyond, all are forgotten and asked again.
 REMEMBERED_TOPICS_MAX: Final = 10_000

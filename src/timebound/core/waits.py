@@ -25,7 +25,7 @@ from timebound.core.correlation import (
 from timebound.core.message import Message
 from timebound.core.subscription import Subscription
 from timebound.core.timers import Timer, TimerHeap
-from timebound.core.topic import matches
+from timebound.topics import matches
 from timebound.units import MILLISECOND
 
 # Timers of all subscriptions together; allocated when the first is asked for, about 1.5 MB.

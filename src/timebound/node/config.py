@@ -30,7 +30,7 @@ from timebound.node.config_values import (
 )
 from timebound.node.passwords import password_mistakes
 from timebound.packages import FOR_TRACES, advice, missing
-from timebound.toml_lines import KeyPath
+from timebound.toml.lines import KeyPath
 
 __all__ = [
     "NEVER_S",

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from timebound.core.access import ANONYMOUS, ANYONE, AccessRule
 from timebound.core.scheduling import parse_share
-from timebound.core.topic import check_filter
 from timebound.errors import ConfigError, FilterError
 from timebound.node.addresses import address_text, hosts_meet
 from timebound.node.config_kinds import WrongValue, read_value, shown
@@ -44,7 +43,8 @@ from timebound.node.config_values import (
     settings_of,
 )
 from timebound.node.scheduling_config import scheduling_of
-from timebound.toml_lines import KeyPath, key_lines
+from timebound.toml.lines import KeyPath, key_lines
+from timebound.topics import check_filter
 from timebound.units import SECOND, format_duration
 
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")

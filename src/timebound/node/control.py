@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Final
 
 from timebound.core.scheduling import Scheduling
 from timebound.core.session import Session
-from timebound.core.topic import REQUESTS, reserved_fault
 from timebound.errors import ProtocolError, UnitError
 from timebound.node import input_requests, link_models
 from timebound.records import Reason
+from timebound.topics import REQUESTS, reserved_fault
 from timebound.units import parse_count
 from timebound.wire.packets import Publish
 from timebound.wire.reasons import ReasonCode

@@ -24,13 +24,13 @@ import pyarrow.flight as fl
 
 from timebound.core.access import ClientAccess
 from timebound.core.message import Message
-from timebound.core.topic import FINDINGS, reserved_fault
 from timebound.errors import ProtocolError, StorageError
 from timebound.node import requests
 from timebound.node.config_values import Limits
 from timebound.node.driver import Driver
 from timebound.node.journal_rows import arrow_type
 from timebound.records import PUBLISH_FIELDS
+from timebound.topics import FINDINGS, reserved_fault
 from timebound.wire.properties import encode_user_property
 from timebound.wire.terms import parse_publish_terms
 

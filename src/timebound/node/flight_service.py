@@ -23,7 +23,6 @@ import pyarrow.flight as fl
 
 from timebound.core.access import AccessList, ClientAccess, covers
 from timebound.core.predicate import Predicate, parse
-from timebound.core.topic import check_filter
 from timebound.errors import ConfigError
 from timebound.node.addresses import address_text
 from timebound.node.config_values import Config, FlightConfig
@@ -33,6 +32,7 @@ from timebound.node.journal import Journal, Journals
 from timebound.node.journal_rows import Selection, check_comparison, gap_row, serve_rows
 from timebound.node.logins import Logins
 from timebound.node.passwords import PasswordFile
+from timebound.topics import check_filter
 from timebound.wire.reasons import ReasonCode
 
 logger = logging.getLogger("timebound.flight")

@@ -19,11 +19,11 @@ from timebound.core.admission import Admission
 from timebound.core.bounds import UNBOUNDED
 from timebound.core.input_queues import InputQueue, InputTopic
 from timebound.core.offers import Contract, Decision, Policer, rate_of, refuse_full
-from timebound.core.topic import matches
 from timebound.core.wrr import InputScheduler
 from timebound.node.allowance import Allowance
 from timebound.node.config_values import InputConfig
 from timebound.node.publisher import Arrival, Publisher
+from timebound.topics import matches
 from timebound.units import MILLISECOND, SECOND
 
 logger = logging.getLogger("timebound.node")

@@ -14,7 +14,6 @@ from timebound.core.access import AccessList
 from timebound.core.delay import link_of_rate
 from timebound.core.effects import Will
 from timebound.core.session import START_DELAY
-from timebound.core.topic import reserved_fault
 from timebound.errors import ProtocolError
 from timebound.node import requests
 from timebound.node.config_values import NEVER_S, Config, Limits, ListenerConfig
@@ -23,6 +22,7 @@ from timebound.node.logins import Logins, Question
 from timebound.node.passwords import PasswordFile
 from timebound.node.scheduling_config import scheduling_of
 from timebound.node.translate import to_will
+from timebound.topics import reserved_fault
 from timebound.wire.codec import encode
 from timebound.wire.packets import Connack, Connect
 from timebound.wire.properties import Properties

@@ -22,11 +22,11 @@ from timebound.core.cells import WEIGHT_MAX
 from timebound.core.message import Message
 from timebound.core.offers import BURST_MAX, Contract
 from timebound.core.session import Session
-from timebound.core.topic import check_filter
 from timebound.errors import FilterError, ProtocolError, UnitError
 from timebound.node.allowance import Allowance
 from timebound.node.config_values import MQTT_PACKET_BYTES_MAX
 from timebound.records import Reason
+from timebound.topics import check_filter
 from timebound.units import SECOND, parse_count, parse_duration, parse_number
 from timebound.wire.packets import Publish
 from timebound.wire.reasons import ReasonCode

@@ -16,8 +16,8 @@ from typing import Final
 
 from timebound.core.message import Message
 from timebound.core.subscription import UserProperties
-from timebound.core.topic import matches
 from timebound.node.journal_repeats import Repeats
+from timebound.topics import matches
 
 # Topics whose journals are remembered; beyond, all are forgotten and asked again.
 TOPICS_REMEMBERED_MAX: Final = 10_000

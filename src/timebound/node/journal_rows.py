@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from timebound.core.predicate import Attributes, Predicate
-from timebound.core.topic import matches
 from timebound.core.trace_log import TraceBatch
 from timebound.node.journal_columns import QOS_MASK, RETAIN_BIT, Pack
 from timebound.node.trace_columns import to_table, trace_schema
 from timebound.records import JOURNAL_FIELDS
+from timebound.topics import matches
 
 _PROPERTIES: Final = pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))
 _NO_ENTRIES: Final = pa.array([], _PROPERTIES.value_type)

@@ -22,10 +22,10 @@ from timebound.core.mesh_message import Copy, MeshMessage
 from timebound.core.mesh_pressure import EXHAUSTED, FULL
 from timebound.core.mesh_table import MeshSubscription
 from timebound.core.predicate import parse
-from timebound.core.topic import check_filter
 from timebound.errors import FilterError, ProtocolError
 from timebound.node.config_values import MQTT_PACKET_BYTES_MAX, UNLIMITED
 from timebound.node.translate import to_message
+from timebound.topics import check_filter
 from timebound.units import DURATION_NS_MAX, SECOND, parse_count
 from timebound.wire.codec import encode_property_prefix, encode_publish, with_user_property
 from timebound.wire.packets import Publish

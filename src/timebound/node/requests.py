@@ -12,10 +12,10 @@ from timebound.core.distribution import Replay
 from timebound.core.durability import ALL_SO_FAR
 from timebound.core.session import Session
 from timebound.core.subscription import Subscription
-from timebound.core.topic import SHARE_PREFIX, check_filter, check_wildcards, level_count, split_share
 from timebound.errors import FilterError, ProtocolError
 from timebound.node.translate import to_subscription
 from timebound.records import Reason
+from timebound.topics import SHARE_PREFIX, check_filter, check_wildcards, level_count, split_share
 from timebound.wire.codec import encode
 from timebound.wire.packets import (
     Auth,

@@ -12,9 +12,9 @@ from timebound.core.effects import Will
 from timebound.core.message import Message
 from timebound.core.predicate import parse
 from timebound.core.subscription import Subscription, UserProperties
-from timebound.core.topic import check_filter
 from timebound.core.waits import dependency_of
 from timebound.errors import FilterError, ProtocolError
+from timebound.topics import check_filter
 from timebound.units import SECOND
 from timebound.wire import packets
 from timebound.wire.reasons import ReasonCode

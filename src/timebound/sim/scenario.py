@@ -11,7 +11,6 @@ from timebound.core.mesh_options import MESH_EPSILON, PREFERENCE, THRIFT, WAITIN
 from timebound.core.predicate import parse
 from timebound.core.queue import EPSILON
 from timebound.core.strategy.registry import STRATEGY_NAMES
-from timebound.core.topic import check_filter
 from timebound.errors import FilterError
 from timebound.sim.experiment import build, make_topology
 from timebound.sim.readings import read_as
@@ -34,6 +33,7 @@ from timebound.sim.setting import (
 )
 from timebound.sim.streams import Streams
 from timebound.sim.topology import Topology
+from timebound.topics import check_filter
 
 _KINDS: Final = ("layered", "tree", "ring", "transit-stub", "file")
 _FAULTS: Final = ("crash", "cut", "slow")

@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 
 from timebound.errors import ConfigError, UnitError
 from timebound.sim.draws import KINDS, Draw
-from timebound.toml_lines import KeyPath, key_lines
+from timebound.toml.lines import KeyPath, key_lines
 from timebound.units import parse_duration
 
 # Where the parser met its mistake; at the end of the document it names no line.

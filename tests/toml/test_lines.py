@@ -7,7 +7,7 @@ import tomllib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from timebound.toml_lines import KeyPath, key_lines
+from timebound.toml.lines import KeyPath, key_lines
 
 
 def paths_of(value: object, at: KeyPath = ()) -> set[KeyPath]:

@@ -7,7 +7,8 @@ import re
 import pytest
 from hypothesis import given, settings
 
-from timebound.core.topic import (
+from timebound.errors import FilterError
+from timebound.topics import (
     FINDINGS,
     REQUESTS,
     check_filter,
@@ -17,7 +18,6 @@ from timebound.core.topic import (
     reserved_fault,
     split_share,
 )
-from timebound.errors import FilterError
 
 from .topic_strategies import FILTERS, SHARED_FILTERS, TOPICS, selects
 
