@@ -59,20 +59,19 @@ COMPILED_FILES = (
 )
 # Parsers and calculations that run once per request, not once per message: not worth the build's time.
 NOT_COMPILED = (
-    "core/correlation_text.py",
-    "core/matrices.py",
-    "core/schedulability.py",
+    "core/correlation/text.py",
+    "core/input/matrices.py",
+    "core/input/schedulability.py",
     "wire/reasons.py",
 )
 # What a simulation spends its time in, by how the names of its C files begin, and mypyc's own functions:
 # optimised further than the rest, which saves a seventh of a run.
 HOT = (
-    "core___delay",
-    "core___lane",
+    "core___link___lane",
+    "core___link___queue",
+    "core___link___strategy",
     "core___mesh",
-    "core___queue",
-    "core___routing",
-    "core___strategy",
+    "core___values___delay",
     "sim_",
 )
 HOT_OPTION = "-O2"

@@ -18,9 +18,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from timebound.core.access import AccessList
 from timebound.core.broker import Broker
-from timebound.core.limits import BrokerLimits
+from timebound.core.values.access import AccessList
+from timebound.core.values.limits import BrokerLimits
 from timebound.node.config_values import Config, InputConfig, Limits, ListenerConfig
 from timebound.node.connection import SHARED_READ_BYTES, Connection
 from timebound.node.driver import Driver

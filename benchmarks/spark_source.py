@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from timebound.core.message import Message
+from timebound.core.values.message import Message
 from timebound.node.config_values import JournalConfig
 from timebound.node.journal import Journals
 from timebound.pipeline.flight import BrokerClient, Range

@@ -54,8 +54,8 @@ WORLD = frozenset({"os", "sys", "socket", "ssl", "logging", "pathlib", "sqlite3"
 WAITING = frozenset({"asyncio", "threading", "select", "multiprocessing", "concurrent"})
 FORBIDDEN = CLOCKS | CHANCE | WORLD | WAITING
 # Reads dates out of messages; it never asks for today's.
-DATES_ALLOWED = frozenset({"core/predicate_values.py"})
-NUMPY_ALLOWED = frozenset({"core/delay.py", "core/bounds.py", "core/wrr.py"})
+DATES_ALLOWED = frozenset({"core/predicate/values.py"})
+NUMPY_ALLOWED = frozenset({"core/values/delay.py", "core/input/bounds.py", "core/input/scheduler.py"})
 
 # Modules that no test names, and why that is right.
 UNTESTED = {

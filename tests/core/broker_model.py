@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from tests.topic_strategies import selects
 
-from timebound.core.effects import Will
-from timebound.core.message import Message
-from timebound.core.subscription import Subscription
+from timebound.core.values.message import Message
+from timebound.core.values.store_orders import Will
+from timebound.core.values.subscription import Subscription
 from timebound.topics import split_share
 from timebound.units import SECOND
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 from tests.topic_strategies import selects
 
-from timebound.core.effects import Will
-from timebound.core.limits import BrokerLimits
-from timebound.core.message import RELEASED as DELIVERY_RELEASED
-from timebound.core.message import Delivery, Message
-from timebound.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL, Session
-from timebound.core.subscription import Subscription
+from timebound.core.sessions.session import PUBACK, PUBCOMP, PUBREC, PUBREL, Session
+from timebound.core.values.limits import BrokerLimits
+from timebound.core.values.message import RELEASED as DELIVERY_RELEASED
+from timebound.core.values.message import Delivery, Message
+from timebound.core.values.store_orders import Will
+from timebound.core.values.subscription import Subscription
 from timebound.topics import split_share
 from timebound.units import SECOND
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.conftest import BrokerProcess, StartBroker
 from tests.peer import Peer, join, props
-from timebound.core.session import PUBCOMP, PUBREC, PUBREL
+from timebound.core.sessions.session import PUBCOMP, PUBREC, PUBREL
 from timebound.node.journal_log import JournalLog
 from timebound.wire.packets import Ack, Publish, Will
 

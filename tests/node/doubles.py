@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from timebound.core.access import AccessList
 from timebound.core.broker import Broker
-from timebound.core.effects import StoreOrder
-from timebound.core.limits import BrokerLimits
+from timebound.core.values.access import AccessList
+from timebound.core.values.limits import BrokerLimits
+from timebound.core.values.store_orders import StoreOrder
 from timebound.node.config_values import Config, Limits, ListenerConfig
 from timebound.node.connection import Connection
 from timebound.node.driver import Driver

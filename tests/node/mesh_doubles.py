@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from timebound.core.access import AccessList
 from timebound.core.broker import Broker
-from timebound.core.limits import BrokerLimits
-from timebound.core.mesh_account import MeshAccount
-from timebound.core.mesh_interest import WatchedIndex
-from timebound.core.mesh_member import Member
-from timebound.core.mesh_message import Copy
-from timebound.core.mesh_options import MeshOptions
+from timebound.core.mesh.account import MeshAccount
+from timebound.core.mesh.interest import WatchedIndex
+from timebound.core.mesh.member import Member
+from timebound.core.mesh.message import Copy
+from timebound.core.mesh.options import MeshOptions
+from timebound.core.values.access import AccessList
+from timebound.core.values.limits import BrokerLimits
 from timebound.node import mesh_codec
 from timebound.node.config_values import NeighbourConfig
 from timebound.node.mesh import Mesh

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.node.config_doubles import PATH
 
-from timebound.core.access import AccessRule
+from timebound.core.values.access import AccessRule
 from timebound.node.config import (
     NEVER_S,
     default_config,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from timebound.core.access import AccessList, parse_access_rules
+from timebound.core.values.access import AccessList, parse_access_rules
 from timebound.node.config import (
     NEVER_S,
     default_config,

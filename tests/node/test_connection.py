@@ -9,7 +9,7 @@ import pytest
 from tests.node.doubles import Build
 from tests.peer import props
 
-from timebound.core.message import Message
+from timebound.core.values.message import Message
 from timebound.node.attachment import UNREAD_REPLIES_MAX
 from timebound.node.config_values import Limits
 from timebound.node.passwords import PasswordFile

@@ -12,7 +12,7 @@ import pytest
 from tests.node.doubles import Build, House, RecordingTransport
 from tests.peer import props
 
-from timebound.core.offers import Contract
+from timebound.core.input.contract import Contract
 from timebound.node.config_values import InputConfig
 from timebound.node.connection import Connection
 from timebound.node.input import Input

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from timebound.core.message import Delivery, Message
-from timebound.core.trace_log import TraceLog
+from timebound.core.account.trace_log import TraceLog
+from timebound.core.values.message import Delivery, Message
 from timebound.errors import ConfigError
 from timebound.node import journal as journal_module
 from timebound.node.config_values import JournalConfig

@@ -8,7 +8,7 @@ from typing import TypeVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timebound.core.message import Message
+from timebound.core.values.message import Message
 from timebound.node import journal_columns
 from timebound.node.journal_columns import PACK_ROWS, QOS_MASK, RETAIN_BIT, Intake, Pack, Packs
 from timebound.topics import matches

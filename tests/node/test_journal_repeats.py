@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from timebound.core.effects import PutOffset
-from timebound.core.message import Message
+from timebound.core.values.message import Message
+from timebound.core.values.store_orders import PutOffset
 from timebound.node.config_values import JournalConfig
 from timebound.node.journal import Journals
 from timebound.node.storage import Storage

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from timebound.core.message import Message
-from timebound.core.predicate import Attributes, parse
+from timebound.core.predicate.predicate import Attributes, parse
+from timebound.core.values.message import Message
 from timebound.node.journal_columns import Pack
 from timebound.node.journal_rows import (
     Selection,

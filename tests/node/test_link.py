@@ -15,9 +15,9 @@ import pytest
 
 from timebound.client import Client
 from timebound.core.broker import Broker
-from timebound.core.delay import LinkDelay, link_of_rate
-from timebound.core.mesh_message import Copy
-from timebound.core.message import Message
+from timebound.core.mesh.message import Copy
+from timebound.core.values.delay import LinkDelay, link_of_rate
+from timebound.core.values.message import Message
 from timebound.demo.relay import ShapingRelay
 from timebound.node import tcp_info
 from timebound.node.config import load_config

@@ -7,12 +7,12 @@ import json
 import pytest
 from tests.node.doubles import Build
 
-from timebound.core.access import AccessList, AccessRule
 from timebound.core.broker import Broker
-from timebound.core.delay import LinkDelay
-from timebound.core.limits import BrokerLimits
-from timebound.core.message import Message
-from timebound.core.session import Session
+from timebound.core.sessions.session import Session
+from timebound.core.values.access import AccessList, AccessRule
+from timebound.core.values.delay import LinkDelay
+from timebound.core.values.limits import BrokerLimits
+from timebound.core.values.message import Message
 from timebound.node.link_models import LINK_PREFIX, read_model, told_delay
 from timebound.wire.packets import Ack, Connect, Publish
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.node.mesh_doubles import SECOND, VirtualNodes
 
-from timebound.core.mesh_options import MeshOptions
-from timebound.core.message import Message
-from timebound.core.strategy.registry import DEFAULT_STRATEGY, strategy_named
-from timebound.core.subscription import Subscription
+from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
+from timebound.core.mesh.options import MeshOptions
+from timebound.core.values.message import Message
+from timebound.core.values.subscription import Subscription
 from timebound.node.config_values import NeighbourConfig
 
 MILLISECOND = 1_000_000

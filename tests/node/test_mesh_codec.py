@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timebound.core.delay import LinkDelay
-from timebound.core.mesh_control import LINK, SUBSCRIPTION, Announcement
-from timebound.core.mesh_message import Copy, MeshMessage
-from timebound.core.mesh_table import MeshSubscription
-from timebound.core.message import Message
-from timebound.core.predicate import parse
+from timebound.core.mesh.flooding import LINK, SUBSCRIPTION, Announcement
+from timebound.core.mesh.message import Copy, MeshMessage
+from timebound.core.mesh.table import MeshSubscription
+from timebound.core.predicate.predicate import parse
+from timebound.core.values.delay import LinkDelay
+from timebound.core.values.message import Message
 from timebound.errors import ProtocolError
 from timebound.node import mesh_codec
 from timebound.units import SECOND

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from timebound.core.access import AccessList
 from timebound.core.broker import Broker
-from timebound.core.delay import LinkDelay
-from timebound.core.limits import BrokerLimits
-from timebound.core.mesh_control import LINK, SUBSCRIPTION, Announcement
-from timebound.core.mesh_interest import WatchedIndex
-from timebound.core.mesh_member import COPY_BYTES, Member
-from timebound.core.mesh_table import MeshSubscription
-from timebound.core.message import Message
-from timebound.core.strategy.entry import Audience, Entry, Term
+from timebound.core.link.strategy.entry import Audience, Entry, Term
+from timebound.core.mesh.flooding import LINK, SUBSCRIPTION, Announcement
+from timebound.core.mesh.interest import WatchedIndex
+from timebound.core.mesh.member import COPY_BYTES, Member
+from timebound.core.mesh.table import MeshSubscription
+from timebound.core.values.access import AccessList
+from timebound.core.values.delay import LinkDelay
+from timebound.core.values.limits import BrokerLimits
+from timebound.core.values.message import Message
 from timebound.errors import ConfigError
 from timebound.node.config import parse_config, read_config
 from timebound.node.config_values import ListenerConfig, NeighbourConfig, NeighbourTlsConfig

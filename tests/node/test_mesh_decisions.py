@@ -14,15 +14,15 @@ from random import Random
 import pytest
 from tests.node.mesh_doubles import SECOND, Call, VirtualNodes
 
-from timebound.core.mesh_account import MeshAccount
-from timebound.core.mesh_member import COPY_BYTES
-from timebound.core.mesh_message import Copy, MeshMessage
-from timebound.core.mesh_options import LATE, TREE, MeshOptions
-from timebound.core.mesh_table import MeshSubscription
-from timebound.core.message import Message
-from timebound.core.predicate import parse
-from timebound.core.strategy.registry import strategy_named
-from timebound.core.subscription import Subscription
+from timebound.core.link.strategy.registry import strategy_named
+from timebound.core.mesh.account import MeshAccount
+from timebound.core.mesh.member import COPY_BYTES
+from timebound.core.mesh.message import Copy, MeshMessage
+from timebound.core.mesh.options import LATE, TREE, MeshOptions
+from timebound.core.mesh.table import MeshSubscription
+from timebound.core.predicate.predicate import parse
+from timebound.core.values.message import Message
+from timebound.core.values.subscription import Subscription
 from timebound.sim.cluster import Cluster, Enter, Sent
 from timebound.sim.network import SimLink
 from timebound.wire.properties import encode_user_property

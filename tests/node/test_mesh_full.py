@@ -7,11 +7,11 @@ from tests.node.mesh_doubles import SECOND, Call, VirtualNodes
 from tests.node.test_mesh import LATENCY_NS, run, subscribe
 
 from timebound.core.broker import TAKEN
-from timebound.core.mesh_options import LATE, TREE, MeshOptions
-from timebound.core.message import Message
-from timebound.core.session import Session
-from timebound.core.strategy.registry import DEFAULT_STRATEGY, strategy_named
-from timebound.core.subscription import Subscription
+from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
+from timebound.core.mesh.options import LATE, TREE, MeshOptions
+from timebound.core.sessions.session import Session
+from timebound.core.values.message import Message
+from timebound.core.values.subscription import Subscription
 
 SLOW = 20_000  # bytes a second: 100 messages
 

@@ -11,9 +11,9 @@ import pytest
 from tests.conftest import BrokerProcess
 from tests.peer import join
 
-from timebound.core.access import AccessList
 from timebound.core.broker import Broker
-from timebound.core.limits import BrokerLimits
+from timebound.core.values.access import AccessList
+from timebound.core.values.limits import BrokerLimits
 from timebound.node.metrics import exposition
 from timebound.records import Reason
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from timebound.core.message import Delivery, Message
-from timebound.core.session import PUBACK, Reply
+from timebound.core.sessions.session import PUBACK, Reply
+from timebound.core.values.message import Delivery, Message
 from timebound.node.outgoing import Outgoing
 from timebound.units import SECOND
 from timebound.wire.codec import Decoder

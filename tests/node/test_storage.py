@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from timebound.core.effects import (
+from timebound.core.values.message import Delivery, Message
+from timebound.core.values.store_orders import (
     DropDelivery,
     DropMessage,
     PutDelivery,
@@ -18,8 +19,7 @@ from timebound.core.effects import (
     PutSession,
     StoreOrder,
 )
-from timebound.core.message import Delivery, Message
-from timebound.core.subscription import Subscription
+from timebound.core.values.subscription import Subscription
 from timebound.errors import StorageError
 from timebound.node.storage import NoStorage, Storage
 

@@ -14,9 +14,9 @@ import pytest
 from tests.conftest import StartBroker
 from tests.peer import join
 
-from timebound.core.effects import PutRetained
-from timebound.core.message import Message
-from timebound.core.subscription import Subscription
+from timebound.core.values.message import Message
+from timebound.core.values.store_orders import PutRetained
+from timebound.core.values.subscription import Subscription
 from timebound.errors import StorageError
 from timebound.node import storage_commits
 from timebound.node.storage import Storage

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from timebound.core.effects import Snapshot
-from timebound.core.subscription import Subscription
+from timebound.core.values.store_orders import Snapshot
+from timebound.core.values.subscription import Subscription
 from timebound.node.storage import Storage
 
 NOW_NS = 1_700_000_000_000_000_000
@@ -20,8 +20,8 @@ ROUNDS = 5
 WRITER = """
 import os, sys, threading
 from pathlib import Path
-from timebound.core.effects import DropDelivery, DropMessage, PutDelivery, PutMessage, PutSession
-from timebound.core.message import Delivery, Message
+from timebound.core.values.store_orders import DropDelivery, DropMessage, PutDelivery, PutMessage, PutSession
+from timebound.core.values.message import Delivery, Message
 from timebound.node.storage import Storage
 
 def acknowledge(number):

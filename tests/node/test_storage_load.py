@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from timebound.core.effects import (
+from timebound.core.values.message import RELEASED, SENT, Delivery, Message
+from timebound.core.values.store_orders import (
     PutDelivery,
     PutInbound,
     PutMessage,
@@ -19,8 +20,7 @@ from timebound.core.effects import (
     StoreOrder,
     Will,
 )
-from timebound.core.message import RELEASED, SENT, Delivery, Message
-from timebound.core.subscription import Subscription
+from timebound.core.values.subscription import Subscription
 from timebound.errors import FilterError, ProtocolError, StorageError
 from timebound.node.storage import Storage
 

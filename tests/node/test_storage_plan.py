@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from timebound.core.effects import (
+from timebound.core.values.message import Delivery, Message
+from timebound.core.values.store_orders import (
     DropDelivery,
     DropInbound,
     DropMessage,
@@ -32,8 +33,7 @@ from timebound.core.effects import (
     StoreOrder,
     Will,
 )
-from timebound.core.message import Delivery, Message
-from timebound.core.subscription import Subscription
+from timebound.core.values.subscription import Subscription
 from timebound.node.storage import Storage
 from timebound.node.storage_plan import ROWS_MAX, _chunks
 

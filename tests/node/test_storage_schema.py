@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from timebound.core.effects import PutRetained, PutSession, StoreOrder
-from timebound.core.message import Message
-from timebound.core.subscription import Subscription
+from timebound.core.values.message import Message
+from timebound.core.values.store_orders import PutRetained, PutSession, StoreOrder
+from timebound.core.values.subscription import Subscription
 from timebound.errors import StorageError
 from timebound.node.storage import Storage
 from timebound.node.storage_schema import MIGRATIONS, Migration, lock_directory, open_database
@@ -30,8 +30,8 @@ NOW_NS = 1_700_000_000_000_000_000
 WITH_LOG = """
 import os, sys
 from pathlib import Path
-from timebound.core.effects import PutRetained
-from timebound.core.message import Message
+from timebound.core.values.store_orders import PutRetained
+from timebound.core.values.message import Message
 from timebound.node.storage import Storage
 storage = Storage.open(Path(sys.argv[1]), None)
 kill = lambda: os.kill(os.getpid(), 9)

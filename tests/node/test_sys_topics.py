@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.conftest import BrokerProcess, StartBroker
 from tests.peer import join
 
-from timebound.core.access import AccessList
 from timebound.core.broker import Broker
-from timebound.core.limits import BrokerLimits
+from timebound.core.values.access import AccessList
+from timebound.core.values.limits import BrokerLimits
 from timebound.node.sys_topics import SysTopics
 from timebound.node.translate import to_subscription
 from timebound.records import Reason

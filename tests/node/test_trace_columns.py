@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from timebound.core.account import Account
-from timebound.core.message import Delivery, Message
-from timebound.core.subscription import Subscription
-from timebound.core.trace_log import TraceBatch, TraceLog, TraceRecord
+from timebound.core.account.account import Account
+from timebound.core.account.trace_log import TraceBatch, TraceLog, TraceRecord
+from timebound.core.values.message import Delivery, Message
+from timebound.core.values.subscription import Subscription
 from timebound.node.parquet_runs import RunsFile
 from timebound.node.trace_columns import _TABLE_MAX, TRACE_METADATA, parquet_columns, to_table, trace_schema
 from timebound.node.trace_pack import TracePacks

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 from tests.node.trace_doubles import batch_of
 
-from timebound.core.account import Account
-from timebound.core.message import Delivery, Message
-from timebound.core.subscription import Subscription
-from timebound.core.trace_log import TraceBatch, TraceRecord
+from timebound.core.account.account import Account
+from timebound.core.account.trace_log import TraceBatch, TraceRecord
+from timebound.core.values.message import Delivery, Message
+from timebound.core.values.subscription import Subscription
 from timebound.node.trace_frames import (
     Answer,
     FrameReader,

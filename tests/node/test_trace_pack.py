@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from timebound.core.message import Delivery, Message
-from timebound.core.subscription import Subscription
-from timebound.core.trace_log import TraceBatch, TraceLog, TraceRecord
+from timebound.core.account.trace_log import TraceBatch, TraceLog, TraceRecord
+from timebound.core.values.message import Delivery, Message
+from timebound.core.values.subscription import Subscription
 from timebound.node.trace_pack import PACK_BYTES, SPARE_MAX, TracePack, TracePacks
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from timebound.core.account import Account
-from timebound.core.message import Delivery, Message
-from timebound.core.subscription import Subscription
-from timebound.core.trace_log import TraceBatch
+from timebound.core.account.account import Account
+from timebound.core.account.trace_log import TraceBatch
+from timebound.core.values.message import Delivery, Message
+from timebound.core.values.subscription import Subscription
 from timebound.node.parquet_runs import RunsFile
 from timebound.records import Reason
 from timebound.units import MILLISECOND

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.pipeline.traces import MS, SPARK_TIMEOUT_S, START, dropped, row, write_file
 
-from timebound.core.account import Account
-from timebound.core.message import Delivery, Message
-from timebound.core.subscription import Subscription
+from timebound.core.account.account import Account
+from timebound.core.values.message import Delivery, Message
+from timebound.core.values.subscription import Subscription
 from timebound.errors import ConfigError
 from timebound.node.trace_columns import to_table
 from timebound.pipeline import batch

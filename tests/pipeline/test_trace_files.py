@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from tests.pipeline.traces import SPARK_TIMEOUT_S, START
 
-from timebound.core.account import Account
-from timebound.core.message import Delivery, Message
-from timebound.core.subscription import Subscription
-from timebound.core.trace_log import TraceBatch
+from timebound.core.account.account import Account
+from timebound.core.account.trace_log import TraceBatch
+from timebound.core.values.message import Delivery, Message
+from timebound.core.values.subscription import Subscription
 from timebound.node.trace import TraceLimits, TraceWriter
 from timebound.pipeline.io import read_trace, trace_files
 

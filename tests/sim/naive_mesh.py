@@ -11,9 +11,9 @@ import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from timebound.core.delay import phi
-from timebound.core.mesh_message import MeshMessage
-from timebound.core.mesh_table import MeshSubscription
+from timebound.core.mesh.message import MeshMessage
+from timebound.core.mesh.table import MeshSubscription
+from timebound.core.values.delay import phi
 from timebound.sim.experiment import build, make_topology
 from timebound.sim.setting import Setting
 from timebound.sim.streams import Streams

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from timebound.core.cells import EVEN
+from timebound.core.input.cells import EVEN
 from timebound.sim.link_layers import LINK_LAYERS, SwitchedEthernet
 from timebound.sim.paper000 import (
     BROKERS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timebound.core.wrr import ClientInput, InputQueue, InputTopic
+from timebound.core.input.scheduler import ClientInput, InputQueue, InputTopic
 from timebound.sim.input_server import Arrival
 from timebound.sim.polling_server import PollingServer, QueueKey
 

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from timebound.core.delay import LinkDelay
-from timebound.core.routing import LinkState
+from timebound.core.mesh.overlay import LinkState
+from timebound.core.values.delay import LinkDelay
 from timebound.sim.topology import Topology, from_links, layered, ring, transit_stub, tree
 
 

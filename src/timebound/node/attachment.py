@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import Any, Final
 
-from timebound.core.session import Session
+from timebound.core.sessions.session import Session
 from timebound.errors import ProtocolError
 from timebound.node.driver import Driver
 from timebound.node.handshake import Door, Refused, address_of

@@ -11,13 +11,13 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from timebound.core.access import AccessList
 from timebound.core.broker import Broker
-from timebound.core.input_queues import ClientInput
-from timebound.core.limits import BrokerLimits
-from timebound.core.message import Message
-from timebound.core.subscription import Subscription
-from timebound.core.wrr import InputScheduler
+from timebound.core.input.queues import ClientInput
+from timebound.core.input.scheduler import InputScheduler
+from timebound.core.values.access import AccessList
+from timebound.core.values.limits import BrokerLimits
+from timebound.core.values.message import Message
+from timebound.core.values.subscription import Subscription
 from timebound.node.meter import Meter
 from timebound.node.outgoing import Outgoing
 from timebound.units import SECOND

@@ -14,7 +14,7 @@ import ssl
 from pathlib import Path
 from typing import Final
 
-from timebound.core.access import ANONYMOUS, AccessList, AccessRule, read_access_rules
+from timebound.core.values.access import ANONYMOUS, AccessList, AccessRule, read_access_rules
 from timebound.errors import ConfigError
 from timebound.node.config_reader import ConfigReader
 from timebound.node.config_values import (

@@ -13,8 +13,8 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final
 
-from timebound.core.access import ANONYMOUS, ANYONE, AccessRule
-from timebound.core.scheduling import parse_share
+from timebound.core.link.scheduling import parse_share
+from timebound.core.values.access import ANONYMOUS, ANYONE, AccessRule
 from timebound.errors import ConfigError, FilterError
 from timebound.node.addresses import address_text, hosts_meet
 from timebound.node.config_kinds import WrongValue, read_value, shown

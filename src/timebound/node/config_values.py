@@ -19,13 +19,13 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from timebound.core.access import AccessRule
-from timebound.core.cells import EVEN, ORDERS, WEIGHT_MAX
-from timebound.core.mesh_options import MESH_EPSILON, PREFERENCE, THRIFT, WAITING_SHARE
-from timebound.core.offers import EXCESS_MODES, LOWER
-from timebound.core.predicate import LENGTH_MAX
-from timebound.core.queue import EPSILON
-from timebound.core.strategy.registry import DEFAULT_STRATEGY, STRATEGY_NAMES
+from timebound.core.input.cells import EVEN, ORDERS, WEIGHT_MAX
+from timebound.core.input.contract import EXCESS_MODES, LOWER
+from timebound.core.link.queue import EPSILON
+from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, STRATEGY_NAMES
+from timebound.core.mesh.options import MESH_EPSILON, PREFERENCE, THRIFT, WAITING_SHARE
+from timebound.core.predicate.predicate import LENGTH_MAX
+from timebound.core.values.access import AccessRule
 
 # What a value is made of; `config_reader.py` has one function for each.
 Kind = Literal[

@@ -17,9 +17,9 @@ import logging
 from typing import Any, Final
 
 from timebound.core.broker import DENIED, REFUSED
-from timebound.core.message import FRAME_KEPT_MAX, Message
-from timebound.core.offers import LOWER
-from timebound.core.session import Session
+from timebound.core.input.contract import LOWER
+from timebound.core.sessions.session import Session
+from timebound.core.values.message import FRAME_KEPT_MAX, Message
 from timebound.errors import ProtocolError
 from timebound.node import control, neighbour_accept, requests
 from timebound.node.attachment import (

@@ -18,8 +18,8 @@ import json
 import logging
 from typing import TYPE_CHECKING, Final
 
-from timebound.core.scheduling import Scheduling
-from timebound.core.session import Session
+from timebound.core.link.scheduling import Scheduling
+from timebound.core.sessions.session import Session
 from timebound.errors import ProtocolError, UnitError
 from timebound.node import input_requests, link_models
 from timebound.records import Reason

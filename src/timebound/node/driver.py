@@ -18,11 +18,11 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from timebound.core.account.trace_log import TraceBatch
 from timebound.core.broker import Broker
-from timebound.core.durability import Batch
-from timebound.core.effects import PutOffset, StoreOrder
-from timebound.core.message import Message
-from timebound.core.trace_log import TraceBatch
+from timebound.core.sessions.durability import Batch
+from timebound.core.values.message import Message
+from timebound.core.values.store_orders import PutOffset, StoreOrder
 from timebound.node.config_values import InputConfig, Limits
 from timebound.node.input import Input
 from timebound.node.memory import MemoryKeeper

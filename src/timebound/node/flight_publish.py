@@ -22,8 +22,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from timebound.core.access import ClientAccess
-from timebound.core.message import Message
+from timebound.core.values.access import ClientAccess
+from timebound.core.values.message import Message
 from timebound.errors import ProtocolError, StorageError
 from timebound.node import requests
 from timebound.node.config_values import Limits

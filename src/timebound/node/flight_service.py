@@ -21,8 +21,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from timebound.core.access import AccessList, ClientAccess, covers
-from timebound.core.predicate import Predicate, parse
+from timebound.core.predicate.predicate import Predicate, parse
+from timebound.core.values.access import AccessList, ClientAccess, covers
 from timebound.errors import ConfigError
 from timebound.node.addresses import address_text
 from timebound.node.config_values import Config, FlightConfig

@@ -15,11 +15,11 @@ import logging
 from collections.abc import Iterable
 from typing import Any, Final
 
-from timebound.core.admission import Admission
-from timebound.core.bounds import UNBOUNDED
-from timebound.core.input_queues import InputQueue, InputTopic
-from timebound.core.offers import Contract, Decision, Policer, rate_of, refuse_full
-from timebound.core.wrr import InputScheduler
+from timebound.core.input.admission import Admission
+from timebound.core.input.bounds import UNBOUNDED
+from timebound.core.input.contract import Contract, Decision, Policer, rate_of, refuse_full
+from timebound.core.input.queues import InputQueue, InputTopic
+from timebound.core.input.scheduler import InputScheduler
 from timebound.node.allowance import Allowance
 from timebound.node.config_values import InputConfig
 from timebound.node.publisher import Arrival, Publisher

@@ -10,10 +10,10 @@ import secrets
 from collections.abc import Callable
 from typing import Any, Final
 
-from timebound.core.access import AccessList
-from timebound.core.delay import link_of_rate
-from timebound.core.effects import Will
-from timebound.core.session import START_DELAY
+from timebound.core.sessions.session import START_DELAY
+from timebound.core.values.access import AccessList
+from timebound.core.values.delay import link_of_rate
+from timebound.core.values.store_orders import Will
 from timebound.errors import ProtocolError
 from timebound.node import requests
 from timebound.node.config_values import NEVER_S, Config, Limits, ListenerConfig

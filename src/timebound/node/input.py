@@ -8,7 +8,7 @@ SUBSCRIBE and UNSUBSCRIBE may take long, too. They get a part of every turn, aft
 round where there are several; the packets of the same client that come after wait.
 
 While only one publisher has anything to take in, there is nothing to decide and its packets pass
-straight through. As soon as there are two, all go through the queues of core/wrr.py.
+straight through. As soon as there are two, all go through the queues of core/input/scheduler.py.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import time
 from collections import deque
 from typing import Final
 
-from timebound.core.admission_plan import PAPER_STEP
-from timebound.core.wrr import InputScheduler
+from timebound.core.input.plan import PAPER_STEP
+from timebound.core.input.scheduler import InputScheduler
 from timebound.node.config_values import InputConfig
 from timebound.node.flows import ROUND_TURNS, Flows
 from timebound.node.meter import Meter

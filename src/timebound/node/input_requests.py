@@ -17,11 +17,11 @@ import time
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
-from timebound.core.bounds import NEVER
-from timebound.core.cells import WEIGHT_MAX
-from timebound.core.message import Message
-from timebound.core.offers import BURST_MAX, Contract
-from timebound.core.session import Session
+from timebound.core.input.bounds import NEVER
+from timebound.core.input.cells import WEIGHT_MAX
+from timebound.core.input.contract import BURST_MAX, Contract
+from timebound.core.sessions.session import Session
+from timebound.core.values.message import Message
 from timebound.errors import FilterError, ProtocolError, UnitError
 from timebound.node.allowance import Allowance
 from timebound.node.config_values import MQTT_PACKET_BYTES_MAX

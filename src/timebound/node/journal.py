@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from timebound.core.message import Message
-from timebound.core.trace_log import TraceBatch
+from timebound.core.account.trace_log import TraceBatch
+from timebound.core.values.message import Message
 from timebound.node.config_values import JournalConfig
 from timebound.node.journal_columns import Intake, Packs
 from timebound.node.journal_log import JournalLog

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from timebound.core.message import Message
-from timebound.core.subscription import UserProperties
+from timebound.core.values.message import Message
+from timebound.core.values.subscription import UserProperties
 from timebound.node.journal_repeats import Repeats
 from timebound.topics import matches
 

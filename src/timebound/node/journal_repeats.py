@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from timebound.core.message import Message
-from timebound.core.subscription import UserProperties
+from timebound.core.values.message import Message
+from timebound.core.values.subscription import UserProperties
 
 if TYPE_CHECKING:
     from timebound.node.journal_log import JournalLog

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from timebound.core.predicate import Attributes, Predicate
-from timebound.core.trace_log import TraceBatch
+from timebound.core.account.trace_log import TraceBatch
+from timebound.core.predicate.predicate import Attributes, Predicate
 from timebound.node.journal_columns import QOS_MASK, RETAIN_BIT, Pack
 from timebound.node.trace_columns import to_table, trace_schema
 from timebound.records import JOURNAL_FIELDS

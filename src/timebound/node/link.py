@@ -11,7 +11,7 @@ import contextlib
 import socket
 from typing import Any, Final
 
-from timebound.core.delay import KILOBYTE, START_VARIATION, DelayEstimator, LinkDelay, link_of_rate
+from timebound.core.values.delay import KILOBYTE, START_VARIATION, DelayEstimator, LinkDelay, link_of_rate
 from timebound.node import tcp_info
 from timebound.node.pacing import Pacing
 from timebound.node.tcp_info import TcpReading

@@ -15,9 +15,9 @@ from typing import Final
 import msgspec
 
 from timebound.core.broker import Broker
-from timebound.core.delay import MEAN_FLOOR_S_PER_KB, LinkDelay
-from timebound.core.message import Message
-from timebound.core.session import START_DELAY, Session
+from timebound.core.sessions.session import START_DELAY, Session
+from timebound.core.values.delay import MEAN_FLOOR_S_PER_KB, LinkDelay
+from timebound.core.values.message import Message
 from timebound.errors import ProtocolError
 from timebound.wire.reasons import ReasonCode
 

@@ -13,16 +13,16 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from timebound.core.broker import Broker
-from timebound.core.delay import LinkDelay, link_of_rate
-from timebound.core.mesh_account import MeshAccount
-from timebound.core.mesh_control import Announcement
-from timebound.core.mesh_interest import WatchedIndex
-from timebound.core.mesh_member import Member
-from timebound.core.mesh_message import Copy
-from timebound.core.mesh_options import LATE, TREE, MeshOptions
-from timebound.core.session import START_DELAY
-from timebound.core.strategy.registry import DEFAULT_STRATEGY, strategy_named
-from timebound.core.subscription import Subscription
+from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
+from timebound.core.mesh.account import MeshAccount
+from timebound.core.mesh.flooding import Announcement
+from timebound.core.mesh.interest import WatchedIndex
+from timebound.core.mesh.member import Member
+from timebound.core.mesh.message import Copy
+from timebound.core.mesh.options import LATE, TREE, MeshOptions
+from timebound.core.sessions.session import START_DELAY
+from timebound.core.values.delay import LinkDelay, link_of_rate
+from timebound.core.values.subscription import Subscription
 from timebound.node import mesh_codec
 from timebound.node.config_values import MEBIBYTE, Config, NeighbourConfig
 from timebound.node.neighbour_link import Carrier, NeighbourLink

@@ -15,13 +15,13 @@ from typing import Final
 
 import msgspec
 
-from timebound.core.delay import LinkDelay
-from timebound.core.mesh_control import LINK, SUBSCRIPTION, Announcement
-from timebound.core.mesh_member import COPY_BYTES
-from timebound.core.mesh_message import Copy, MeshMessage
-from timebound.core.mesh_pressure import EXHAUSTED, FULL
-from timebound.core.mesh_table import MeshSubscription
-from timebound.core.predicate import parse
+from timebound.core.mesh.flooding import LINK, SUBSCRIPTION, Announcement
+from timebound.core.mesh.member import COPY_BYTES
+from timebound.core.mesh.message import Copy, MeshMessage
+from timebound.core.mesh.pressure import EXHAUSTED, FULL
+from timebound.core.mesh.table import MeshSubscription
+from timebound.core.predicate.predicate import parse
+from timebound.core.values.delay import LinkDelay
 from timebound.errors import FilterError, ProtocolError
 from timebound.node.config_values import MQTT_PACKET_BYTES_MAX, UNLIMITED
 from timebound.node.translate import to_message
@@ -216,7 +216,7 @@ def encode_levels(levels: dict[str, int]) -> bytes:
 
 
 def decode_levels(payload: bytes) -> dict[str, int]:
-    """How full the ways to homes are, of those without room: `core/mesh_pressure.py`.
+    """How full the ways to homes are, of those without room: `core/mesh/pressure.py`.
 
     Raises:
         ProtocolError: they cannot be read.

@@ -12,7 +12,7 @@ import logging
 from typing import Final
 
 from timebound.core.broker import Broker
-from timebound.core.subscription import MICRO
+from timebound.core.values.subscription import MICRO
 from timebound.node.input import Input
 from timebound.node.trace import TraceWriter
 from timebound.units import SECOND

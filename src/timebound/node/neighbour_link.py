@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
-from timebound.core.delay import LinkDelay
-from timebound.core.mesh_message import Copy
+from timebound.core.mesh.message import Copy
+from timebound.core.values.delay import LinkDelay
 from timebound.errors import ProtocolError
 from timebound.node import mesh_codec
 from timebound.node.link import LinkMeter

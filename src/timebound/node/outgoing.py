@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from timebound.core.message import FRAME_KEPT_MAX, Delivery, Message
-from timebound.core.session import ENCODED, Reply
+from timebound.core.sessions.session import ENCODED, Reply
+from timebound.core.values.message import FRAME_KEPT_MAX, Delivery, Message
 from timebound.units import MILLISECOND, SECOND
 from timebound.wire.codec import encode_ack, encode_property_prefix, encode_publish, with_user_property
 

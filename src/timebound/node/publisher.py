@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from timebound.core.input_queues import ClientInput, InputQueue
-from timebound.core.message import Message
-from timebound.core.offers import Policer
-from timebound.core.session import Session
+from timebound.core.input.contract import Policer
+from timebound.core.input.queues import ClientInput, InputQueue
+from timebound.core.sessions.session import Session
+from timebound.core.values.message import Message
 from timebound.node.allowance import Allowance
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from timebound.core.distribution import Replay
-from timebound.core.durability import ALL_SO_FAR
-from timebound.core.session import Session
-from timebound.core.subscription import Subscription
+from timebound.core.sessions.durability import ALL_SO_FAR
+from timebound.core.sessions.session import Session
+from timebound.core.values.subscription import Subscription
 from timebound.errors import FilterError, ProtocolError
 from timebound.node.translate import to_subscription
 from timebound.records import Reason

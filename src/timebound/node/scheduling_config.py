@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from timebound.core.queue import EPSILON
-from timebound.core.scheduling import Scheduling, parse_share
+from timebound.core.link.queue import EPSILON
+from timebound.core.link.scheduling import Scheduling, parse_share
 from timebound.node.config_values import ListenerConfig, NeighbourConfig
 from timebound.units import SECOND
 

@@ -19,10 +19,10 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from timebound.core.access import AccessList
 from timebound.core.broker import Broker
-from timebound.core.limits import BrokerLimits
-from timebound.core.mesh_interest import WatchedIndex
+from timebound.core.mesh.interest import WatchedIndex
+from timebound.core.values.access import AccessList
+from timebound.core.values.limits import BrokerLimits
 from timebound.errors import ConfigError
 from timebound.node.addresses import cannot_listen
 from timebound.node.calibrate import start_quantum_ns

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from timebound.core.effects import Snapshot, StoreOrder
+from timebound.core.values.store_orders import Snapshot, StoreOrder
 from timebound.errors import StorageError
 from timebound.node.storage_commits import Commits, check_loss
 from timebound.node.storage_load import MakeSubscription, read_snapshot, sweep

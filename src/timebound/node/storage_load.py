@@ -14,9 +14,9 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any, Final
 
-from timebound.core.effects import Snapshot, StoredSession, Will
-from timebound.core.message import Delivery, Message
-from timebound.core.subscription import NO_USER_PROPERTIES, Subscription, UserProperties
+from timebound.core.values.message import Delivery, Message
+from timebound.core.values.store_orders import Snapshot, StoredSession, Will
+from timebound.core.values.subscription import NO_USER_PROPERTIES, Subscription, UserProperties
 from timebound.errors import FilterError, ProtocolError
 from timebound.node.storage_plan import (
     COUNTER,

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, Final
 
-from timebound.core.effects import (
+from timebound.core.values.message import Message
+from timebound.core.values.store_orders import (
     DropDelivery,
     DropInbound,
     DropMessage,
@@ -35,8 +36,7 @@ from timebound.core.effects import (
     PutWill,
     StoreOrder,
 )
-from timebound.core.message import Message
-from timebound.core.subscription import UserProperties
+from timebound.core.values.subscription import UserProperties
 
 ROWS_MAX: Final = 128  # rows in one statement; a power of two, see _chunks
 # SQLite keeps the last values of every cached statement: large payloads go one by one.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from timebound.core.broker import Broker
-from timebound.core.message import Message
-from timebound.core.subscription import MICRO
+from timebound.core.values.message import Message
+from timebound.core.values.subscription import MICRO
 from timebound.node.input import Input
 from timebound.node.input_requests import BOUNDS_TOPIC
 from timebound.node.mesh import Mesh

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from timebound.core.trace_log import TraceBatch
+from timebound.core.account.trace_log import TraceBatch
 from timebound.node.trace_frames import Answer, FrameWriter, read_answer
 from timebound.node.trace_pack import TracePack, TracePacks
 from timebound.packages import FOR_TRACES, require

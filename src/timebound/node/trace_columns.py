@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from timebound.core.trace_kind import TraceKind, TraceReader
-from timebound.core.trace_log import ROW_FIELDS, RUN_FIELDS, TraceBatch
+from timebound.core.account.trace_log import ROW_FIELDS, RUN_FIELDS, TraceBatch
+from timebound.core.values.trace_kind import TraceKind, TraceReader
 from timebound.node.parquet_runs import Coded, Rising
 from timebound.records import TRACE_FIELDS, TRACE_SCHEMA_VERSION
 

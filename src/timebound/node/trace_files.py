@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from timebound.core.trace_log import TraceBatch
+from timebound.core.account.trace_log import TraceBatch
 from timebound.node.parquet_runs import RunsFile
 from timebound.node.trace import TraceLimits
 from timebound.node.trace_columns import TRACE_METADATA, parquet_columns

@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from timebound.core.trace_kind import TraceEpoch, TraceKind, TraceReader
-from timebound.core.trace_log import TraceBatch
+from timebound.core.account.trace_log import TraceBatch
+from timebound.core.values.trace_kind import TraceEpoch, TraceKind, TraceReader
 
 _HEAD: Final = Struct("<4q")
 _LENGTH: Final = Struct("<q")

@@ -1,8 +1,8 @@
 """Trace records on their way from the event loop to the threads that write them.
 
-They stay the numbers that the broker's log has made of them (`core/trace_log.py`), which numpy reads as they
-lie. As objects they would be read one by one, and the event loop would stand still as long, because only one
-thread has the interpreter's lock.
+They stay the numbers that the broker's log has made of them (`core/account/trace_log.py`), which numpy reads
+as they lie. As objects they would be read one by one, and the event loop would stand still as long, because
+only one thread has the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Final
 
 from librt.strings import BytesWriter
 
-from timebound.core.trace_kind import TraceKind, TraceReader
-from timebound.core.trace_log import TraceBatch
+from timebound.core.account.trace_log import TraceBatch
+from timebound.core.values.trace_kind import TraceKind, TraceReader
 
 PACK_BYTES: Final = 1 << 21  # from which on the next one begins: 130,000 records that all differ
 SPARE_MAX: Final = 8

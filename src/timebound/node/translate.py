@@ -6,13 +6,13 @@ a message, a SUBSCRIBE entry a subscription with its terms, and a will one that 
 
 from __future__ import annotations
 
-from timebound.core.correlation import Correlator, Dependency
-from timebound.core.correlation_text import parse_correlation
-from timebound.core.effects import Will
-from timebound.core.message import Message
-from timebound.core.predicate import parse
-from timebound.core.subscription import Subscription, UserProperties
-from timebound.core.waits import dependency_of
+from timebound.core.correlation.expression import Correlator, Dependency
+from timebound.core.correlation.text import parse_correlation
+from timebound.core.predicate.predicate import parse
+from timebound.core.sessions.correlations import dependency_of
+from timebound.core.values.message import Message
+from timebound.core.values.store_orders import Will
+from timebound.core.values.subscription import Subscription, UserProperties
 from timebound.errors import FilterError, ProtocolError
 from timebound.topics import check_filter
 from timebound.units import SECOND

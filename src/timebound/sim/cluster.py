@@ -6,13 +6,13 @@ and which link is free, and carries out what they order. It decides nothing.
 
 from __future__ import annotations
 
-from timebound.core.delay import DelayEstimator, LinkDelay
-from timebound.core.mesh import MeshBroker
-from timebound.core.mesh_account import MeshAccount
-from timebound.core.mesh_message import Copy, MeshMessage
-from timebound.core.mesh_options import MeshOptions
-from timebound.core.mesh_table import SubscriptionTable
-from timebound.core.routing import LinkState
+from timebound.core.mesh.account import MeshAccount
+from timebound.core.mesh.forwarding import MeshBroker
+from timebound.core.mesh.message import Copy, MeshMessage
+from timebound.core.mesh.options import MeshOptions
+from timebound.core.mesh.overlay import LinkState
+from timebound.core.mesh.table import SubscriptionTable
+from timebound.core.values.delay import DelayEstimator, LinkDelay
 from timebound.sim.kernel import Event, Kernel
 from timebound.sim.network import SimLink
 from timebound.sim.workload import Source

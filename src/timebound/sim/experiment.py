@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from timebound.core.mesh_account import MeshAccount, TraceRow
-from timebound.core.mesh_options import MeshOptions
-from timebound.core.mesh_readings import AliveLifetime
-from timebound.core.strategy.base import Strategy
-from timebound.core.strategy.registry import strategy_named
-from timebound.core.strategy.worth import LOOKAHEAD
-from timebound.core.subscription import MICRO
+from timebound.core.link.strategy.base import Strategy
+from timebound.core.link.strategy.registry import strategy_named
+from timebound.core.link.strategy.worth import LOOKAHEAD
+from timebound.core.mesh.account import MeshAccount, TraceRow
+from timebound.core.mesh.options import MeshOptions
+from timebound.core.mesh.readings import AliveLifetime
+from timebound.core.values.subscription import MICRO
 from timebound.records import Reason
 from timebound.sim import topology as shapes
 from timebound.sim.cluster import Cluster, ReportWaits

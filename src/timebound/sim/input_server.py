@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from timebound.core.wrr import InputQueue, InputScheduler
+from timebound.core.input.scheduler import InputQueue, InputScheduler
 
 # A run that long is a scenario without end, not a longer experiment.
 QUANTA_MAX: Final = 50_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from timebound.core.delay import KILOBYTE, LinkDelay
+from timebound.core.values.delay import KILOBYTE, LinkDelay
 
 _NS_PER_MS: Final = 1_000_000.0
 # A draw is cut off here, as a share of the mean: nothing is sent in no time.

@@ -20,9 +20,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from timebound.core.bounds import UNBOUNDED, Rotation, flow_bound, printed_periodic_bound
-from timebound.core.cells import PAPER, cell_order
-from timebound.core.wrr import ClientInput, InputQueue, InputScheduler
+from timebound.core.input.bounds import UNBOUNDED, Rotation, flow_bound, printed_periodic_bound
+from timebound.core.input.cells import PAPER, cell_order
+from timebound.core.input.scheduler import ClientInput, InputQueue, InputScheduler
 from timebound.sim.input_server import Arrival, Relayed, relay
 from timebound.sim.link_layers import LINK_LAYERS, LOST, Frame, LinkLayer
 from timebound.sim.polling_server import PollingServer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from timebound.core.mesh_options import MESH_EPSILON, PREFERENCE, WAITING_SHARE
+from timebound.core.mesh.options import MESH_EPSILON, PREFERENCE, WAITING_SHARE
 from timebound.sim.draws import choice, fixed, uniform
 from timebound.sim.setting import (
     LinkSetting,

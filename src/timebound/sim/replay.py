@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from timebound.core.mesh_account import MeshAccount
-from timebound.core.mesh_message import MeshMessage
-from timebound.core.mesh_options import MeshOptions
-from timebound.core.mesh_table import MeshSubscription
-from timebound.core.message import Message
-from timebound.core.queue import EPSILON
-from timebound.core.strategy.registry import STRATEGY_NAMES, strategy_named
-from timebound.core.subscription import MICRO
+from timebound.core.link.queue import EPSILON
+from timebound.core.link.strategy.registry import STRATEGY_NAMES, strategy_named
+from timebound.core.mesh.account import MeshAccount
+from timebound.core.mesh.message import MeshMessage
+from timebound.core.mesh.options import MeshOptions
+from timebound.core.mesh.table import MeshSubscription
+from timebound.core.values.message import Message
+from timebound.core.values.subscription import MICRO
 from timebound.records import Reason
 from timebound.sim.cluster import Cluster
 from timebound.sim.kernel import Event

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from timebound.core.mesh_options import MESH_EPSILON, PREFERENCE, THRIFT, WAITING_SHARE
-from timebound.core.predicate import parse
-from timebound.core.queue import EPSILON
-from timebound.core.strategy.registry import STRATEGY_NAMES
+from timebound.core.link.queue import EPSILON
+from timebound.core.link.strategy.registry import STRATEGY_NAMES
+from timebound.core.mesh.options import MESH_EPSILON, PREFERENCE, THRIFT, WAITING_SHARE
+from timebound.core.predicate.predicate import parse
 from timebound.errors import FilterError
 from timebound.sim.experiment import build, make_topology
 from timebound.sim.readings import read_as

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from timebound.core.mesh_options import LATE, MATCH, TREE
+from timebound.core.mesh.options import LATE, MATCH, TREE
 from timebound.sim.draws import Draw
 from timebound.units import HOUR, MILLISECOND
 
@@ -138,7 +138,7 @@ class Setting:
     estimates: str = "known"
     faults: tuple[FaultSetting, ...] = ()
     reading: Reading = field(default_factory=Reading)
-    preference: float = 0.0  # late binding: see core/mesh_options.py
+    preference: float = 0.0  # late binding: see core/mesh/options.py
     waiting_share: float = 0.0
     send_cost: float = 0.0
     thrift: float = 0.0

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from timebound.core.mesh_account import TraceRow
+from timebound.core.mesh.account import TraceRow
 from timebound.errors import ConfigError
 from timebound.packages import require
 from timebound.records import TRACE_FIELDS, TRACE_SCHEMA_VERSION

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from timebound.core.strategy.registry import STRATEGY_NAMES
+from timebound.core.link.strategy.registry import STRATEGY_NAMES
 from timebound.errors import ConfigError
 from timebound.sim.draws import Draw, fixed
 from timebound.sim.experiment import RunResult, run

@@ -9,10 +9,10 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from timebound.core.mesh_message import MeshMessage
-from timebound.core.mesh_table import MeshSubscription
-from timebound.core.message import Message
-from timebound.core.predicate import parse
+from timebound.core.mesh.message import MeshMessage
+from timebound.core.mesh.table import MeshSubscription
+from timebound.core.predicate.predicate import parse
+from timebound.core.values.message import Message
 from timebound.sim.draws import Draw
 from timebound.sim.setting import PublisherSetting, SubscriptionSetting
 from timebound.sim.streams import Streams
