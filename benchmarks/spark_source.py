@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from timebound.config.values import JournalConfig
 from timebound.core.values.message import Message
-from timebound.node.config_values import JournalConfig
-from timebound.node.journal import Journals
+from timebound.node.journal.journals import Journals
 from timebound.pipeline.flight import BrokerClient, Range
 from timebound.pipeline.options import Options
 from timebound.pipeline.session import Scale, spark_session

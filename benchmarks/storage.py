@@ -26,7 +26,7 @@ from timebound.core.values.store_orders import (
     StoreOrder,
 )
 from timebound.core.values.subscription import Subscription
-from timebound.node.storage import Storage
+from timebound.node.storage.storage import Storage
 
 WAIT_S = 60.0
 

@@ -48,8 +48,8 @@ from timebound.core.values.message import Delivery, Message
 from timebound.core.values.subscription import Subscription
 from timebound.core.values.trace_kind import TraceHint
 from timebound.demo.brokers import Contender, running
-from timebound.node.trace import COLLECT_S
-from timebound.node.trace_pack import TracePacks
+from timebound.node.trace.pack import TracePacks
+from timebound.node.trace.writer import COLLECT_S
 from timebound.version import is_compiled
 
 RATIO_MIN = 0.85  # tracing may cost at most 15 % of throughput

@@ -143,7 +143,7 @@ def passwd(
     delete: Annotated[bool, typer.Option("--delete", help="Remove the user.")] = False,
 ) -> None:
     """Set or remove a user's password. It is asked for, or read from standard input."""
-    from timebound.node.passwords import PasswordFile, user_name_problem
+    from timebound.node.login.passwords import PasswordFile, user_name_problem
 
     problem = "" if delete else user_name_problem(user)
     if problem:

@@ -19,6 +19,7 @@ from tests.conftest import BrokerProcess
 from tests.node.doubles import Build, House, RecordingTransport
 from tests.peer import join, props
 
+from timebound.config.values import Limits
 from timebound.core.account.account import Account
 from timebound.core.broker import Broker
 from timebound.core.correlation.timers import Timer
@@ -36,14 +37,13 @@ from timebound.core.sessions.owed import Owed
 from timebound.core.sessions.session import Session
 from timebound.core.values.message import Delivery, Message
 from timebound.core.values.subscription import Subscription
-from timebound.node.attachment import Attachment
-from timebound.node.config_values import Limits
-from timebound.node.connection import Connection
+from timebound.node.clients.attachment import Attachment
+from timebound.node.clients.connection import Connection
+from timebound.node.clients.outgoing import Outgoing
 from timebound.node.driver import FAULTS_LOGGED_MAX
-from timebound.node.flows import Flows
-from timebound.node.input import Input
-from timebound.node.outgoing import Outgoing
-from timebound.node.publisher import Arrival
+from timebound.node.input.flows import Flows
+from timebound.node.input.input import Input
+from timebound.node.input.publisher import Arrival
 from timebound.units import SECOND
 from timebound.version import is_compiled
 from timebound.wire.packets import (

@@ -16,7 +16,7 @@ from timebound.core.account.account import Account
 from timebound.core.values.message import Delivery, Message
 from timebound.core.values.subscription import Subscription
 from timebound.errors import ConfigError
-from timebound.node.trace_columns import to_table
+from timebound.node.trace.columns import to_table
 from timebound.pipeline import batch
 from timebound.pipeline.batch import Summary, last_summary, prepare, run
 from timebound.pipeline.cube import cube

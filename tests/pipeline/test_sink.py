@@ -19,7 +19,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from tests.pipeline.stream_job import start_job
 
 from timebound.errors import ConfigError, JournalError
-from timebound.node.flight_publish import CHUNK_ROWS
+from timebound.node.flight.publish import CHUNK_ROWS
 from timebound.pipeline.flight import BrokerClient, Range
 from timebound.pipeline.options import Options
 from timebound.pipeline.sink import Staged, StreamWriter, Writer

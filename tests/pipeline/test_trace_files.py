@@ -13,7 +13,7 @@ from timebound.core.account.account import Account
 from timebound.core.account.trace_log import TraceBatch
 from timebound.core.values.message import Delivery, Message
 from timebound.core.values.subscription import Subscription
-from timebound.node.trace import TraceLimits, TraceWriter
+from timebound.node.trace.writer import TraceLimits, TraceWriter
 from timebound.pipeline.io import read_trace, trace_files
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(SPARK_TIMEOUT_S)]

@@ -171,7 +171,7 @@ def test_a_parquet_trace_has_the_schema_of_the_node_and_the_same_bytes_for_the_s
 ) -> None:
     import pyarrow.parquet as parquet
 
-    from timebound.node.trace_columns import trace_schema
+    from timebound.node.trace.columns import trace_schema
 
     path = write(tmp_path, PLAIN)
     traces = [tmp_path / "one.parquet", tmp_path / "two.parquet", tmp_path / "other.parquet"]

@@ -18,8 +18,8 @@ from timebound.core.values.access import AccessList
 from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
-from timebound.node.meter import Meter
-from timebound.node.outgoing import Outgoing
+from timebound.node.clients.outgoing import Outgoing
+from timebound.node.input.meter import Meter
 from timebound.units import SECOND
 from timebound.wire.codec import Decoder, encode
 from timebound.wire.packets import Connect, Publish

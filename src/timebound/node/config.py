@@ -14,10 +14,8 @@ import ssl
 from pathlib import Path
 from typing import Final
 
-from timebound.core.values.access import ANONYMOUS, AccessList, AccessRule, read_access_rules
-from timebound.errors import ConfigError
-from timebound.node.config_reader import ConfigReader
-from timebound.node.config_values import (
+from timebound.config.reader import ConfigReader
+from timebound.config.values import (
     NEVER_S,
     Config,
     DataConfig,
@@ -28,7 +26,9 @@ from timebound.node.config_values import (
     TlsConfig,
     is_loopback,
 )
-from timebound.node.passwords import password_mistakes
+from timebound.core.values.access import ANONYMOUS, AccessList, AccessRule, read_access_rules
+from timebound.errors import ConfigError
+from timebound.node.login.passwords import password_mistakes
 from timebound.packages import FOR_TRACES, advice, missing
 from timebound.toml.lines import KeyPath
 

@@ -18,15 +18,15 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from timebound.config.values import InputConfig, Limits
 from timebound.core.account.trace_log import TraceBatch
 from timebound.core.broker import Broker
 from timebound.core.sessions.durability import Batch
 from timebound.core.values.message import Message
 from timebound.core.values.store_orders import PutOffset, StoreOrder
-from timebound.node.config_values import InputConfig, Limits
-from timebound.node.input import Input
+from timebound.node.input.input import Input
 from timebound.node.memory import MemoryKeeper
-from timebound.node.mesh import Mesh
+from timebound.node.mesh.mesh import Mesh
 from timebound.node.notices import Notices
 from timebound.units import SECOND
 

@@ -15,7 +15,7 @@ from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import Delivery, Message
 from timebound.core.values.subscription import MICRO, UserProperties
 from timebound.errors import ProtocolError
-from timebound.node.translate import to_subscription
+from timebound.translate import to_subscription
 from timebound.units import MILLISECOND, SECOND
 
 ANY_BYTES = 1 << 20
