@@ -50,12 +50,12 @@ COMPILED_FILES = (
     "node/trace/pack.py",
     "translate.py",
     "bench/counting.py",
-    "sim/cluster.py",
-    "sim/draws.py",
-    "sim/faults.py",
-    "sim/kernel.py",
-    "sim/network.py",
-    "sim/workload.py",
+    "sim/mesh/cluster.py",
+    "sim/kernel/draws.py",
+    "sim/mesh/faults.py",
+    "sim/kernel/kernel.py",
+    "sim/mesh/network.py",
+    "sim/mesh/workload.py",
 )
 # Parsers and calculations that run once per request, not once per message: not worth the build's time.
 NOT_COMPILED = (

@@ -16,7 +16,7 @@ from timebound.pipeline.tuning import (
     observed,
     tune,
 )
-from timebound.sim.replay import REPLAY
+from timebound.sim.scenario.replay import REPLAY
 from timebound.units import MILLISECOND, SECOND
 
 # On a busy machine Spark alone takes a minute to start.

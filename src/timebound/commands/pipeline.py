@@ -139,7 +139,7 @@ def _follow(queries: list[Restarted], *, once: bool) -> None:
 
 def _tune(spark: SparkSession, rows: DataFrame, links: DataFrame) -> DataFrame:
     from timebound.pipeline.tuning import Replay, tune
-    from timebound.sim.replay import REPLAY
+    from timebound.sim.scenario.replay import REPLAY
 
     return tune(spark, rows, links, Replay(*REPLAY))
 

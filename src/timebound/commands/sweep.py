@@ -23,7 +23,7 @@ EXAMPLES: Final = (
     "Examples:  timebound sweep scenarios/quick.toml --vary rate=1..15 --vary strategy=eb,fifo --seeds 20"
     "  ·  timebound sweep scenarios/quick.toml --vary load=0.5..4:0.5 --out results --master spark://host:7077"
 )
-RUN_ROW: Final = "timebound.sim.variation:open_runs"
+RUN_ROW: Final = "timebound.sim.scenario.variation:open_runs"
 MEASURES: Final = ("delivery_rate", "earning", "traffic")
 # Errors that differ, shown at the end; all of them stand in the table.
 ERRORS_SHOWN: Final = 3
@@ -55,8 +55,8 @@ def sweep(
     from timebound.pipeline.session import check_spark
     from timebound.pipeline.sweep import Plan, check_plan
     from timebound.pipeline.sweep_results import default_figures, write_results
-    from timebound.sim.scenario import load_scenario
-    from timebound.sim.variation import KEYS, RESULTS, pack, parse_variation
+    from timebound.sim.scenario.scenario import load_scenario
+    from timebound.sim.scenario.variation import KEYS, RESULTS, pack, parse_variation
 
     check_spark(master, remote)
     loaded = load_scenario(scenario)

@@ -13,7 +13,7 @@ from timebound.core.input.cells import ORDERS, cell_order
 from timebound.core.input.contract import Contract, Decision
 from timebound.core.input.plan import PAPER_STEP
 from timebound.core.input.scheduler import ClientInput, InputScheduler
-from timebound.sim.input_server import Arrival, Change, relay
+from timebound.sim.input.server import Arrival, Change, relay
 
 from .admission_doubles import QUANTUM, admission, altered, contract, terms
 from .live_history import (

@@ -27,7 +27,7 @@ from timebound.core.input.bounds import (
 )
 from timebound.core.input.cells import EVEN, ORDERS, PAPER, cell_order
 from timebound.core.input.scheduler import ClientInput, InputQueue, InputScheduler
-from timebound.sim.input_server import Arrival, relay
+from timebound.sim.input.server import Arrival, relay
 
 QUANTUM = 1_000  # ns; an arrival one nanosecond late has missed its poll
 SELDOM = 1_000 * QUANTUM  # no message ever meets its predecessor

@@ -16,7 +16,7 @@ from timebound.core.values.limits import BrokerLimits
 from timebound.linking import codec as mesh_codec
 from timebound.linking.link import NeighbourLink
 from timebound.node.mesh.mesh import Mesh
-from timebound.sim.kernel import Event, Kernel
+from timebound.sim.kernel.kernel import Event, Kernel
 from timebound.wire.codec import Decoder
 from timebound.wire.packets import Packet, Publish
 

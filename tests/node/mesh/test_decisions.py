@@ -23,8 +23,8 @@ from timebound.core.mesh.table import MeshSubscription
 from timebound.core.predicate.predicate import parse
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
-from timebound.sim.cluster import Cluster, Enter, Sent
-from timebound.sim.network import SimLink
+from timebound.sim.mesh.cluster import Cluster, Enter, Sent
+from timebound.sim.mesh.network import SimLink
 from timebound.wire.properties import encode_user_property
 
 LATENCY_NS = 1_000_000
