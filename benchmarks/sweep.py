@@ -17,8 +17,8 @@ import sys
 import time
 from dataclasses import asdict
 
-from timebound.pipeline.session import Scale, spark_session
-from timebound.pipeline.sweep import Plan, run_here, run_sweep
+from timebound.pipeline.spark.session import Scale, spark_session
+from timebound.pipeline.sweep.sweep import Plan, run_here, run_sweep
 from timebound.sim.papers.grid import RESULTS, Job
 from timebound.version import is_compiled
 

@@ -19,10 +19,10 @@ from timebound.errors import ConfigError
 from timebound.node.trace.columns import to_table
 from timebound.pipeline import batch
 from timebound.pipeline.batch import Summary, last_summary, prepare, run
-from timebound.pipeline.cube import cube
-from timebound.pipeline.earnings import bills
 from timebound.pipeline.io import read_trace
-from timebound.pipeline.quality import good, with_faults
+from timebound.pipeline.jobs.cube import cube
+from timebound.pipeline.jobs.earnings import bills
+from timebound.pipeline.jobs.quality import good, with_faults
 from timebound.records import Reason
 
 if TYPE_CHECKING:

@@ -127,7 +127,7 @@ def story(
     from timebound.demo import story as steps
     from timebound.demo.options import parse_rate
     from timebound.demo.report import format_rate
-    from timebound.pipeline.session import check_spark
+    from timebound.pipeline.spark.session import check_spark
 
     check_spark(master)
     chosen = strategy or DEFAULT_SCHEDULING.name

@@ -15,7 +15,7 @@ from timebound.errors import TimeboundError
 from timebound.packages import missing
 
 if TYPE_CHECKING:
-    from timebound.pipeline.sweep_results import Figure, Printed
+    from timebound.pipeline.sweep.results import Figure, Printed
     from timebound.sim.papers.grid import Job, Row
 
 RUN_ROW: Final = "timebound.sim.papers.grid:open_runs"
@@ -58,7 +58,7 @@ def write_paper(
     """Keep the rows with their figures and the printed values, for a report."""
     import pyarrow as pa
 
-    from timebound.pipeline.sweep_results import SweepInfo, write_results
+    from timebound.pipeline.sweep.results import SweepInfo, write_results
 
     names = [one.name for one in fields(rows[0])]
     columns = {name: [getattr(row, name) for row in rows] for name in names}
@@ -90,7 +90,7 @@ def write_paper(
 def _run_on_spark(
     wanted: list[Job], title: str, master: str | None, remote: str | None
 ) -> tuple[list[Row], float, int]:
-    from timebound.pipeline.sweep import Plan
+    from timebound.pipeline.sweep.sweep import Plan
     from timebound.sim.papers.grid import RESULTS, row_of
 
     plan = Plan([asdict(job) for job in wanted], RUN_ROW, b"", RESULTS)
@@ -104,7 +104,7 @@ def _run_on_spark(
 
 def _figures(number: str, rows: list[Row]) -> tuple[tuple[Figure, ...], tuple[Printed, ...]]:
     """A picture for each figure there are runs of, and what the paper prints about it."""
-    from timebound.pipeline.sweep_results import Figure, Printed
+    from timebound.pipeline.sweep.results import Figure, Printed
     from timebound.sim.papers.grid import MEASURES_OF_FIGURE
     from timebound.sim.papers.published import compare, summarise
 
