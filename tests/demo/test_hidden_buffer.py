@@ -1,8 +1,9 @@
 """A real broker process before a relay that hides a buffer: the receiver's clock decides.
 
 The same cases as in virtual time (`tests/core/link/test_fresh.py`), with sockets, and so on a machine that
-may be busy. A stall makes messages late that no broker could have saved, so a run in which the publishers came to
-their turn late or the link had nothing to send does not count, and a case without any other is skipped.
+may be busy. A stall makes messages late that no broker could have saved, so a run in which the publishers
+came to their turn late or the link had nothing to send does not count, and a case without any other is
+skipped.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The reader never stops at the first mistake: it notes it, goes on with the default, and hands
 back both the values and the notes. What the files named in a configuration hold is checked in
-`config.py`; here is only what the text itself says.
+`node/config.py`; here is only what the text itself says.
 """
 
 from __future__ import annotations

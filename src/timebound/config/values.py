@@ -1,6 +1,6 @@
 """The configuration as typed values: every key, its default, its range and the reason for it.
 
-This is the one place where a key is described. The reader (`config_reader.py`) takes the
+This is the one place where a key is described. The reader (`reader.py`) takes the
 ranges from here, and a test compares `docs/configuration.md` with it row by row. Nothing here
 touches a file.
 
@@ -27,7 +27,7 @@ from timebound.core.mesh.options import MESH_EPSILON, PREFERENCE, THRIFT, WAITIN
 from timebound.core.predicate.predicate import LENGTH_MAX
 from timebound.core.values.access import AccessRule
 
-# What a value is made of; `config_reader.py` has one function for each.
+# What a value is made of; `reader.py` has one function for each.
 Kind = Literal[
     "text", "path", "switch", "count", "size", "duration", "seconds", "choice", "texts", "fraction"
 ]

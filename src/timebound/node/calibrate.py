@@ -2,7 +2,7 @@
 
 A broker of its own is fed packets in batches, as they come from a socket: decode, queue, choose,
 match, queue for the subscriber, encode. The running broker starts from this and then goes by what
-its own turns take (`input.py`), sockets included.
+its own turns take (`input/input.py`), sockets included.
 """
 
 from __future__ import annotations

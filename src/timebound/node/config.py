@@ -3,7 +3,7 @@
     config, mistakes = read_config(Path("timebound.toml"))  # with every mistake
     config = load_config(Path("timebound.toml"))            # raises the first mistake
 
-The values are described in `config_values.py` and read in `config_reader.py`; here stands what
+The values are described in `config/values.py` and read in `config/reader.py`; here stands what
 concerns the files a configuration names: certificates, passwords, access rules, data.
 """
 

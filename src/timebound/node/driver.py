@@ -2,7 +2,7 @@
 
 Connections hand what they read to the input and ask for a turn. The turn runs once all sockets
 that were readable have been read: it takes in messages, by weight and for a limited time
-(`input.py`), closes what the core wants closed, writes to every session that became ready,
+(`input/input.py`), closes what the core wants closed, writes to every session that became ready,
 hands the storage orders over as one batch, and arms the one timer. So work is batched under load
 and nothing waits when there is none.
 

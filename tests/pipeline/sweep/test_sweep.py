@@ -14,7 +14,7 @@ from timebound.pipeline.sweep.sweep import Plan, check_plan, resolve, run_here, 
 # On a busy machine Spark alone takes a minute to start.
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(240)]
 HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
+ROOT = HERE.parents[2]
 SCENARIO = ROOT / "scenarios" / "quick.toml"
 
 

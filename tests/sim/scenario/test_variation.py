@@ -17,7 +17,7 @@ from timebound.sim.scenario.scenario import load_scenario
 from timebound.sim.scenario.variation import KEYS, RESULTS, VALUES_MAX, open_runs, pack, parse_variation, vary
 from timebound.units import MINUTE, SECOND
 
-QUICK = Path(__file__).parent.parent.parent / "scenarios" / "quick.toml"
+QUICK = Path(__file__).parents[3] / "scenarios" / "quick.toml"
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ can no longer be reordered or dropped. Every entry that was pushed is popped onc
 once, with one reason.
 
 How the choice is made stands in `strategy/ranking.py`, how nothing starves in `lane.py`, what is given
-up early in `backlog.py`.
+up early in `strategy/backlog.py`.
 """
 
 from __future__ import annotations

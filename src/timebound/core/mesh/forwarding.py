@@ -4,7 +4,7 @@ The driver says what happened (`receive`, `link_free`), then asks what to do (`t
 `take_deliveries`); nothing here knows a clock or a socket. Matching is the table's affair,
 paths are the link state's, the order in a link's queue is the strategy's.
 
-How a message finds its way is one of three routings, which `mesh_routes.py` explains.
+How a message finds its way is one of three routings, which `routes.py` explains.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from timebound.core.link.strategy.base import Strategy
 from timebound.core.mesh.message import Copy
 from timebound.core.mesh.table import HomeGroup
 
-# How a message finds its way; `mesh_routes.py` explains them.
+# How a message finds its way; `routes.py` explains them.
 TREE: Final = 0
 LATE: Final = 1
 MATCH: Final = 2
@@ -38,7 +38,7 @@ class MeshOptions:
     and to what is usually sent there; 0 leaves that out.
 
     `is_lossless` keeps what has no time limit however full a queue is, for a driver that has publishers wait
-    (`mesh_pressure.py`); `grace_ns` is for how long QoS 1 and 2 wait for a broker that cannot be reached.
+    (`pressure.py`); `grace_ns` is for how long QoS 1 and 2 wait for a broker that cannot be reached.
     """
 
     __slots__ = (

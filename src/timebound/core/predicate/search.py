@@ -2,7 +2,7 @@
 
 What a piece costs for each character of the text is its `weight`: a step or a few of them, or, for
 pieces in which any character fits at some places, their length. Texts beyond a length are not searched
-at all: so what a content filter costs at worst is known when it is read (`predicate_cost.py`).
+at all: so what a content filter costs at worst is known when it is read (`cost.py`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A subscription with `correlate` gets messages only once its correlation is complete, all of them
 at once and in the order of its parts; one with `watchdog` is told when nothing came in time, one
-with `every` regularly. The rules are those of the event channel (`correlation.py`); here topics
+with `every` regularly. The rules are those of the event channel (`core/correlation`); here topics
 are matched to the leaves, and what comes due is turned into messages.
 """
 

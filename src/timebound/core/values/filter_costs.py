@@ -1,7 +1,7 @@
 """What the filters of many subscriptions cost for one message at worst: of a client, and of the broker.
 
 Each subscription adds what is evaluated for it alone; a search of a text is made once for a message, so
-it counts once for all subscriptions with the same content filter (`predicate_cost.py`).
+it counts once for all subscriptions with the same content filter (`predicate/cost.py`).
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class Subscription:
         self.keep_last = keep_last  # only the newest message of a topic waits
         self.is_ordered = is_ordered  # never reorder what this subscription gets
         self.notify_missed = notify_missed  # tell the session about what it did not get
-        self.dependency = dependency  # what it waits for (`waits.py`); None: every message at once
+        self.dependency = dependency  # what it waits for; None: every message at once
         self.watchdog_ns = watchdog_ns
         self.ticks_per_hour = 0 if dependency is None else ticks_per_hour(dependency)
         self.parts = [] if dependency is None else _parts(dependency, topic_filter)

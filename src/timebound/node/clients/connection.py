@@ -4,7 +4,7 @@ This is the hot path between socket and core, compiled where a compiler is at ha
 an asyncio protocol by its methods. CONNECT is decided in `handshake`, SUBSCRIBE and the
 other seldom packets in `requests`; a mistake of the peer ends this connection and nothing else.
 
-What was read waits in `_packets` for the turn (`input.py`). Alone, this publisher's packets pass
+What was read waits in `_packets` for the turn (`input/input.py`). Alone, this publisher's packets pass
 straight through; else its PUBLISHes go into the input queues, and whatever depends on their order
 (SUBSCRIBE, DISCONNECT, PINGREQ, requests, the end of the connection) waits until none is left there.
 

@@ -4,7 +4,7 @@
     $timebound/control/weight          payload: a topic filter and its weight, or `-` to remove it
     $timebound/control/bounds          publishes `$SYS/broker/bounds` anew
 
-What they do stands in `flows.py`; here a packet is read, and answers are put into words. Each makes the
+What they do stands in `input/flows.py`; here a packet is read, and answers are put into words. Each makes the
 broker look at all flows: so there is a limit to how many of them a client may make in a second, and to
 the time that all of them take. Giving a flow back is always allowed.
 """

@@ -3,7 +3,7 @@
     $timebound/link/<client>      JSON with mean_s_per_kb and variance; empty: nothing is known any more
 
 `timebound pipeline live` publishes there what it found in the traces, through the broker's Flight service,
-and so may clients that are allowed to, as a request (`control.py`). A connection whose link nobody
+and so may clients that are allowed to, as a request (`requests.py`). A connection whose link nobody
 has measured yet starts from it instead of a guess.
 """
 

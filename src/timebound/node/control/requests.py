@@ -4,7 +4,7 @@
     $timebound/control/strategy                the same for all listeners
     $timebound/control/strategies              asks for the strategy of each listener, as JSON
     $timebound/link/<client>                   what its link is like: `link_models.py`
-    $timebound/advertise/<topic>, $timebound/control/weight, $timebound/control/bounds: `input_requests.py`
+    $timebound/advertise/<topic>, $timebound/control/weight, $timebound/control/bounds: `input.py`
 
 The answer is the acknowledgement: 0x00 with a reason string, or a reason code with a reason string that
 says what would be right. So a request needs QoS 1 to be answered; with QoS 0 a wrong one closes the

@@ -1,7 +1,7 @@
 """Journals over Arrow Flight: who may read what, and rows in ranges of offsets.
 
 Everything is asked in JSON. Actions: `journals` lists what may be read, `find` picks a journal for
-a topic filter; `stage`d rows are published by `publish` (see `flight_publish.py`). A ticket names
+a topic filter; `stage`d rows are published by `publish` (see `publish.py`). A ticket names
 a journal, the offsets [start, end), and what to choose of them. Rows that are held no more are
 answered by a row that says how many they are, in their place.
 

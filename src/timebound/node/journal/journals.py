@@ -4,7 +4,7 @@
     journals.write(messages)          # once a turn: takes over what is kept of them
     journals.sync(done)               # `done` is called when all that was handed over is on disk
 
-The event loop only packs what is kept (`journal_columns.py`). Encoding and files are work of the thread,
+The event loop only packs what is kept (`columns.py`). Encoding and files are work of the thread,
 some rows at a time, with the interpreter let go in between. Where the disk fails, what must be
 acknowledged waits for it; other messages beyond what may wait get offsets, but are lost, and
 readers are told of the gap.

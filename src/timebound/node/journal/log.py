@@ -2,7 +2,7 @@
 
 An offset is given once and its row never changes. Rows can be read once `commit` has them on disk.
 One thread appends; another one may call `maintain`, which seals full logs and removes what is
-older or larger than allowed; any number of threads read. `journal_files.py` has the files.
+older or larger than allowed; any number of threads read. `files.py` has the files.
 """
 
 from __future__ import annotations

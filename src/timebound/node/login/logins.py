@@ -1,6 +1,6 @@
 """Passwords checked in threads, one address after another; answers come back on the event loop.
 
-Who is next, who waits and who finds no room is decided in `login_queue.py`.
+Who is next, who waits and who finds no room is decided in `queue.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The trace of a broker, on its way to the process that writes it (`trace_process.py`).
+"""The trace of a broker, on its way to the process that writes it (`process.py`).
 
 Records collect in memory as packed numbers; a thread sends them on, some at a time. Should that process end
 before the broker does, the records that are not in a complete file are counted as lost, and another is
