@@ -17,6 +17,7 @@ from timebound.topics import (
     matches,
     reserved_fault,
     split_share,
+    topic_fault,
 )
 
 from .topic_strategies import FILTERS, SHARED_FILTERS, TOPICS, selects
@@ -140,3 +141,19 @@ def test_own_topics_are_reserved_but_for_the_openings(
     topic: str, openings: tuple[str, ...], is_reserved: bool
 ) -> None:
     assert bool(reserved_fault(topic, openings)) is is_reserved
+
+
+@pytest.mark.parametrize(
+    ("topic", "fault"),
+    [
+        ("a" * 10, ""),
+        ("a" * 11, "topic has 11 bytes, topic_length_max is 10"),
+        ("é" * 6, "topic has 12 bytes, topic_length_max is 10"),
+        ("a/b/c", ""),
+        ("a/b/c/d", "topic has 4 levels, topic_levels_max is 3"),
+        ("///", "topic has 4 levels, topic_levels_max is 3"),
+        ("", ""),
+    ],
+)
+def test_topics_that_are_too_long_or_too_deep_have_a_fault(topic: str, fault: str) -> None:
+    assert topic_fault(topic, 10, 3) == fault

@@ -105,6 +105,17 @@ def level_count(text: str) -> int:
     return text.count("/") + 1
 
 
+def topic_fault(topic: str, length_max: int, levels_max: int) -> str:
+    """What is wrong with the size of a topic or filter; empty if nothing."""
+    length = len(topic.encode("utf-8", "surrogatepass"))
+    if length > length_max:
+        return f"topic has {length} bytes, topic_length_max is {length_max}"
+    levels = level_count(topic)
+    if levels > levels_max:
+        return f"topic has {levels} levels, topic_levels_max is {levels_max}"
+    return ""
+
+
 def matches(topic_filter: str, topic: str) -> bool:
     """Tell whether an unshared filter selects a topic; the index does this for many at once."""
     filter_levels = topic_filter.split("/")

@@ -38,6 +38,8 @@ NEWS_TOPIC: Final = "$timebound/mesh/news"
 WAITS_TOPIC: Final = "$timebound/mesh/waits"
 LEVELS_TOPIC: Final = "$timebound/mesh/full"
 
+# The User Property of CONNECT and CONNACK by which brokers tell each other their names.
+BROKER_PROPERTY: Final = "timebound-broker"
 COPY_PROPERTY: Final = "mesh"
 # A packet of announcements is about this large, if the neighbour takes as much: some hundreds of them.
 NEWS_BYTES: Final = 64 * 1_024

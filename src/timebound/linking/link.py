@@ -7,13 +7,12 @@ measured from what the kernel saw acknowledged. What it gets it hands to the mes
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from timebound.core.mesh.message import Copy
 from timebound.core.values.delay import LinkDelay
 from timebound.errors import ProtocolError
 from timebound.linking import codec as mesh_codec
-from timebound.node.links.meter import LinkMeter
 from timebound.units import MINUTE, SECOND
 from timebound.wire.codec import encode_ack, encode_publish
 from timebound.wire.packets import Ack, Disconnect, Packet, Pingreq, Pingresp, Publish
@@ -36,6 +35,21 @@ class Carrier(Protocol):
     def write(self, data: bytes) -> None: ...
 
     def close(self, reason_code: int, reason: str) -> None: ...
+
+
+class Meter(Protocol):
+    """What a link needs of whoever measures its connection."""
+
+    @property
+    def wake_ns(self) -> int: ...
+
+    def ahead_ns(self) -> int: ...
+
+    def allow(self, wanted: int, now_ns: int) -> int: ...
+
+    def take_delay(self) -> LinkDelay | None: ...
+
+    def written(self, count: int, wanted: int, now_ns: int) -> bool: ...
 
 
 class Receiver(Protocol):
@@ -72,7 +86,7 @@ class Unconfirmed:
 class NeighbourLink:
     """A link from its first packet after the handshake to its end.
 
-    `transport` is what a meter can measure, or None: then the configured rate alone counts.
+    Without a `meter` the configured rate alone counts.
     """
 
     def __init__(
@@ -83,7 +97,7 @@ class NeighbourLink:
         delay: LinkDelay,
         *,
         is_paced: bool,
-        transport: Any = None,
+        meter: Meter | None = None,
         receive_maximum: int = 1_024,
         packet_size_max: int = 0,
         is_dialled: bool = False,
@@ -109,7 +123,7 @@ class NeighbourLink:
         self._looked_ns = 0
         self._ahead_ns = 0  # what the transport still has, when the frames began
         self._base_ns = 0  # when a paced link should have begun with what comes next; 0: now
-        self._meter = LinkMeter(transport, delay) if transport is not None and not is_paced else None
+        self._meter = None if is_paced else meter
         self._windows_ns = (0, 0)  # shortest ways: the window before this one, and this one
         self._window_end_ns = 0
 
@@ -167,7 +181,7 @@ class NeighbourLink:
         elif self.busy_until_ns > now_ns:
             self._receiver.on_later(self)
 
-    def _look(self, meter: LinkMeter, now_ns: int) -> None:
+    def _look(self, meter: Meter, now_ns: int) -> None:
         """Ask how much may be written, unless it is too early for that."""
         if self.busy_until_ns > now_ns:
             return

@@ -6,24 +6,7 @@ import pytest
 from tests.conftest import BrokerProcess
 from tests.peer import join
 
-from timebound.node.clients.requests import topic_fault
 from timebound.wire.packets import Publish, SubscribeEntry
-
-
-@pytest.mark.parametrize(
-    ("topic", "fault"),
-    [
-        ("a" * 10, ""),
-        ("a" * 11, "topic has 11 bytes, topic_length_max is 10"),
-        ("é" * 6, "topic has 12 bytes, topic_length_max is 10"),
-        ("a/b/c", ""),
-        ("a/b/c/d", "topic has 4 levels, topic_levels_max is 3"),
-        ("///", "topic has 4 levels, topic_levels_max is 3"),
-        ("", ""),
-    ],
-)
-def test_topic_fault(topic: str, fault: str) -> None:
-    assert topic_fault(topic, 10, 3) == fault
 
 
 def test_refused_filter_leaves_the_others_of_its_packet_in_force(broker: BrokerProcess) -> None:

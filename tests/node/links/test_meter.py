@@ -398,7 +398,8 @@ class Neighbourhood:
 def test_a_neighbour_that_reads_again_while_enough_is_on_the_way_is_asked_later() -> None:
     around = Neighbourhood()
     transport = FakeTransport()
-    link = NeighbourLink("b", around, around, link_of_rate(125_000.0), is_paced=False, transport=transport)
+    delay = link_of_rate(125_000.0)
+    link = NeighbourLink("b", around, around, delay, is_paced=False, meter=LinkMeter(transport, delay))
     now_ns = SECOND
 
     assert link.has_room(now_ns)

@@ -67,6 +67,8 @@ class Attachment(Publisher):
         self.version = 5
         self.session: Session | None = None
         self.outgoing = Outgoing(5, 0, 0, True)
+        self.request_problem_information = True
+        self.connect_expiry_s = 0
         self.state = NEW
         self._connack = b""
         self._is_greeted = False  # CONNACK is written
@@ -443,3 +445,19 @@ class Attachment(Publisher):
         self.state = CLOSED
         if who:
             logger.info("%s disconnected without DISCONNECT: %s", who, self._lost_reason)
+
+    def open_link(self, link: NeighbourLink, connack: bytes, silence_max_ns: int, now_ns: int) -> None:
+        """The peer is a broker and was let in: from now on this connection is a link."""
+        self.neighbour = link
+        self.state = OPEN
+        self._last_heard_ns = now_ns
+        self._opened_ns = now_ns
+        self._silence_max_ns = silence_max_ns
+        self._is_greeted = True
+        self._write(connack)
+
+    def turn_away(self, refused: Refused) -> None:
+        self.note_refused(refused.reason)
+        self.broker.counters.connections_refused += 1
+        self._write_refusal(refused, self.version)
+        self._finish()

@@ -21,7 +21,6 @@ from timebound.core.input.contract import LOWER
 from timebound.core.sessions.session import Session
 from timebound.core.values.message import FRAME_KEPT_MAX, Message
 from timebound.errors import ProtocolError
-from timebound.linking.link import NeighbourLink
 from timebound.node.clients import neighbour as neighbour_accept
 from timebound.node.clients import requests
 from timebound.node.clients.attachment import (
@@ -41,6 +40,7 @@ from timebound.node.control import requests as control
 from timebound.node.driver import Driver
 from timebound.node.input.publisher import Arrival
 from timebound.records import Reason
+from timebound.topics import topic_fault
 from timebound.translate import to_message
 from timebound.units import SECOND
 from timebound.wire import reasons
@@ -78,8 +78,6 @@ class Connection(Attachment):
 
     def __init__(self, driver: Driver, door: Door) -> None:
         super().__init__(driver, door)
-        self.request_problem_information = True
-        self.connect_expiry_s = 0
         self._packets: list[Packet] = []  # read, and from `_next` on not yet handled
         self._next = 0
         self._arrived_ns = 0
@@ -538,7 +536,7 @@ class Connection(Attachment):
     def _on_request(self, session: Session, packet: Publish, topic: str, now_ns: int) -> None:
         self.is_slow = True
         try:
-            control.handle(self, session, packet, topic, now_ns)
+            control.handle(self.driver, self, session, packet, topic, now_ns)
         except ProtocolError as error:
             self._refuse_publish(packet, error.reason_code, str(error), control.reason_of(error))
 
@@ -561,7 +559,7 @@ class Connection(Attachment):
 
     def _is_topic_within_limits(self, packet: Publish, topic: str) -> bool:
         limits = self.driver.limits
-        fault = requests.topic_fault(topic, limits.topic_length_max, limits.topic_levels_max)
+        fault = topic_fault(topic, limits.topic_length_max, limits.topic_levels_max)
         if fault:
             self._refuse_publish(packet, reasons.ReasonCode.TOPIC_NAME_INVALID, fault, Reason.QUOTA)
         return not fault
@@ -652,19 +650,3 @@ class Connection(Attachment):
         self._connack = accepted.connack(is_present, self.version)
         self.broker.reply(session, self._connack, mark)
         logger.info("%r connected as %r from %s", accepted.client_id, accepted.user, self.peer)
-
-    def open_link(self, link: NeighbourLink, connack: bytes, silence_max_ns: int, now_ns: int) -> None:
-        """The peer is a broker and was let in: from now on this connection is a link."""
-        self.neighbour = link
-        self.state = OPEN
-        self._last_heard_ns = now_ns
-        self._opened_ns = now_ns
-        self._silence_max_ns = silence_max_ns
-        self._is_greeted = True
-        self._write(connack)
-
-    def turn_away(self, refused: Refused) -> None:
-        self.note_refused(refused.reason)
-        self.broker.counters.connections_refused += 1
-        self._write_refusal(refused, self.version)
-        self._finish()

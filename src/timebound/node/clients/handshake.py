@@ -17,11 +17,11 @@ from timebound.core.values.access import AccessList
 from timebound.core.values.delay import link_of_rate
 from timebound.core.values.store_orders import Will
 from timebound.errors import ProtocolError
-from timebound.node.clients import requests
+from timebound.linking.codec import BROKER_PROPERTY
 from timebound.node.driver import Driver
 from timebound.node.login.logins import Logins, Question
 from timebound.node.login.passwords import PasswordFile
-from timebound.topics import reserved_fault
+from timebound.topics import reserved_fault, topic_fault
 from timebound.translate import to_will
 from timebound.wire.codec import encode
 from timebound.wire.packets import Connack, Connect
@@ -30,8 +30,6 @@ from timebound.wire.reasons import CONNACK_CODES, ReasonCode
 
 # A client id is a key of sessions, logs and records; nothing legitimate is longer.
 CLIENT_ID_LENGTH_MAX: Final = 1_024
-# The User Property of CONNECT and CONNACK by which brokers tell each other their names.
-BROKER_PROPERTY: Final = "timebound-broker"
 
 
 class Refused:
@@ -229,7 +227,7 @@ def _accept(packet: Connect, door: Door, user: str) -> Accepted | Refused:
         fault = reserved_fault(will.topic)
         if fault:
             return Refused(ReasonCode.NOT_AUTHORIZED, f"not_authorized: will: {fault}")
-        fault = requests.topic_fault(will.topic, door.limits.topic_length_max, door.limits.topic_levels_max)
+        fault = topic_fault(will.topic, door.limits.topic_length_max, door.limits.topic_levels_max)
         if fault:
             return Refused(ReasonCode.TOPIC_NAME_INVALID, f"will: {fault}")
         if not door.access.for_client(user, client_id).may_publish(will.topic):

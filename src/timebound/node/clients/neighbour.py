@@ -7,23 +7,20 @@ neighbour and have logged in as the user that stands for it.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from timebound.errors import ProtocolError
 from timebound.linking.codec import link_packet_size_max
 from timebound.linking.link import NeighbourLink
+from timebound.node.clients.attachment import Attachment
 from timebound.node.clients.handshake import Accepted, Refused
 from timebound.units import SECOND
 from timebound.wire.packets import Packet
 from timebound.wire.reasons import ReasonCode
 
-if TYPE_CHECKING:
-    from timebound.node.clients.connection import Connection
-
 logger = logging.getLogger("timebound.node")
 
 
-def accept(connection: Connection, accepted: Accepted, now_ns: int) -> None:
+def accept(connection: Attachment, accepted: Accepted, now_ns: int) -> None:
     """Make the connection a link, or turn it away."""
     mesh = connection.driver.mesh
     door = connection.door
@@ -47,7 +44,7 @@ def accept(connection: Connection, accepted: Accepted, now_ns: int) -> None:
     mesh.open(link)
 
 
-def receive(connection: Connection, link: NeighbourLink, packets: list[Packet], now_ns: int) -> None:
+def receive(connection: Attachment, link: NeighbourLink, packets: list[Packet], now_ns: int) -> None:
     """Take what the neighbour has sent."""
     try:
         link.receive(packets, now_ns)

@@ -14,7 +14,7 @@ from timebound.core.sessions.session import Session
 from timebound.core.values.subscription import Subscription
 from timebound.errors import FilterError, ProtocolError
 from timebound.records import Reason
-from timebound.topics import SHARE_PREFIX, check_filter, check_wildcards, level_count, split_share
+from timebound.topics import SHARE_PREFIX, check_filter, check_wildcards, split_share, topic_fault
 from timebound.translate import to_subscription
 from timebound.wire.codec import encode
 from timebound.wire.packets import (
@@ -32,7 +32,7 @@ from timebound.wire.terms import refuse_reserved_terms, subscribe_hints
 
 if TYPE_CHECKING:
     from timebound.config.values import Limits
-    from timebound.node.clients.connection import Connection
+    from timebound.node.clients.attachment import Attachment
 
 # Of one packet; enough for the reasons of several filters.
 REASON_STRING_LENGTH_MAX: Final = 1_024
@@ -41,7 +41,7 @@ RETAINED_STEPS: Final = 64
 NOTHING: Final = -2  # in place of a mark: the answer depends on no order
 
 
-def handle(connection: Connection, session: Session, packet: Packet, now_ns: int) -> None:
+def handle(connection: Attachment, session: Session, packet: Packet, now_ns: int) -> None:
     """Act on a packet that is neither PUBLISH nor an acknowledgement, nor a `Request`."""
     if isinstance(packet, Disconnect):
         _disconnect(connection, session, packet)
@@ -59,7 +59,7 @@ class Request:
     what is left is not done, and nobody was promised anything.
     """
 
-    def __init__(self, connection: Connection, session: Session, packet: Subscribe | Unsubscribe) -> None:
+    def __init__(self, connection: Attachment, session: Session, packet: Subscribe | Unsubscribe) -> None:
         self._connection = connection
         self._session = session
         self._packet = packet
@@ -168,24 +168,13 @@ class Request:
         _answer(self._connection, self._session, answer, self._reasons + hints, mark)
 
 
-def topic_fault(topic: str, length_max: int, levels_max: int) -> str:
-    """What is wrong with the size of a topic or filter; empty if nothing."""
-    length = len(topic.encode("utf-8", "surrogatepass"))
-    if length > length_max:
-        return f"topic has {length} bytes, topic_length_max is {length_max}"
-    levels = level_count(topic)
-    if levels > levels_max:
-        return f"topic has {levels} levels, topic_levels_max is {levels_max}"
-    return ""
-
-
 def _filters_of(packet: Subscribe | Unsubscribe) -> list[str]:
     if isinstance(packet, Unsubscribe):
         return packet.topic_filters
     return [entry.topic_filter for entry in packet.entries]
 
 
-def _is_violated(connection: Connection, topic_filters: list[str]) -> bool:
+def _is_violated(connection: Attachment, topic_filters: list[str]) -> bool:
     """Close the connection for a filter that MQTT 3.1.1 does not allow [MQTT-4.7.1-3] [MQTT-4.8.0-1].
 
     MQTT 5 has a reason code for each filter; here nothing of the packet is done.
@@ -202,7 +191,7 @@ def _is_violated(connection: Connection, topic_filters: list[str]) -> bool:
 
 
 def _answer(
-    connection: Connection, session: Session, answer: Suback | Unsuback, reasons: list[str], mark: int
+    connection: Attachment, session: Session, answer: Suback | Unsuback, reasons: list[str], mark: int
 ) -> None:
     frame = _with_reasons(connection, answer, reasons)
     if connection.outgoing.fits(frame):
@@ -213,7 +202,7 @@ def _answer(
         connection.close(ReasonCode.PACKET_TOO_LARGE, reason)
 
 
-def _with_reasons(connection: Connection, answer: Suback | Unsuback, reasons: list[str]) -> bytes:
+def _with_reasons(connection: Attachment, answer: Suback | Unsuback, reasons: list[str]) -> bytes:
     """Encode an answer, with its reasons where the client wants them and has room for them."""
     bare = encode(answer, connection.version)
     if not reasons or not connection.request_problem_information:
@@ -224,7 +213,7 @@ def _with_reasons(connection: Connection, answer: Suback | Unsuback, reasons: li
 
 
 def _make_subscription(
-    connection: Connection, session: Session, packet: Subscribe, entry: SubscribeEntry
+    connection: Attachment, session: Session, packet: Subscribe, entry: SubscribeEntry
 ) -> Subscription:
     limits = connection.driver.limits
     check_filter(entry.topic_filter)
@@ -268,14 +257,14 @@ def _check_size(limits: Limits, topic_filter: str, where: str = "") -> None:
         raise ProtocolError(ReasonCode.TOPIC_FILTER_INVALID, where + fault)
 
 
-def _check_announceable(connection: Connection, session: Session, subscription: Subscription) -> None:
+def _check_announceable(connection: Attachment, session: Session, subscription: Subscription) -> None:
     mesh = connection.driver.mesh
     refusal = mesh.refusal(session.client_id, subscription) if mesh is not None else ""
     if refusal:
         raise ProtocolError(ReasonCode.QUOTA_EXCEEDED, f"{Reason.QUOTA.value}: {refusal}")
 
 
-def _disconnect(connection: Connection, session: Session, packet: Disconnect) -> None:
+def _disconnect(connection: Attachment, session: Session, packet: Disconnect) -> None:
     expiry_interval_s = packet.properties.session_expiry_interval
     if expiry_interval_s is not None:
         if expiry_interval_s and not connection.connect_expiry_s:

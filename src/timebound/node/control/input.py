@@ -15,7 +15,7 @@ import json
 import logging
 import time
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from timebound.config.values import MQTT_PACKET_BYTES_MAX
 from timebound.core.input.bounds import NEVER
@@ -24,16 +24,16 @@ from timebound.core.input.contract import BURST_MAX, Contract
 from timebound.core.sessions.session import Session
 from timebound.core.values.message import Message
 from timebound.errors import FilterError, ProtocolError, UnitError
+from timebound.node.driver import Driver
 from timebound.node.input.allowance import Allowance
+from timebound.node.input.flows import Flows
+from timebound.node.input.input import Input
+from timebound.node.input.publisher import Publisher
 from timebound.records import Reason
 from timebound.topics import check_filter
 from timebound.units import SECOND, parse_count, parse_duration, parse_number
 from timebound.wire.packets import Publish
 from timebound.wire.reasons import ReasonCode
-
-if TYPE_CHECKING:
-    from timebound.node.clients.connection import Connection
-    from timebound.node.driver import Driver
 
 logger = logging.getLogger("timebound.node")
 
@@ -54,25 +54,27 @@ def is_one(topic: str) -> bool:
     return topic.startswith(ADVERTISE_PREFIX) or topic in (WEIGHT_TOPIC, BOUNDS_REQUEST)
 
 
-def handle(connection: Connection, session: Session, packet: Publish, topic: str, now_ns: int) -> str:
+def handle(
+    driver: Driver, publisher: Publisher, session: Session, packet: Publish, topic: str, now_ns: int
+) -> str:
     """Do what a request about the input asks for; gives the answer in words.
 
     Raises:
         ProtocolError: it is refused, wrong, or there were too many of them.
     """
-    flows = connection.input.flows
+    flows = driver.input.flows
     is_ending = topic.startswith(ADVERTISE_PREFIX) and not packet.user_properties
     if not is_ending:
-        _check_allowances(connection, now_ns)
+        _check_allowances(flows, publisher, now_ns)
     began_ns = time.thread_time_ns()
     try:
         answer = ""
         if topic == WEIGHT_TOPIC:
-            set_weight(connection, packet.payload, now_ns)
+            set_weight(driver.input, packet.payload, now_ns)
         elif topic != BOUNDS_REQUEST:
-            answer = advertise(connection, session, packet, topic, now_ns)
+            answer = advertise(flows, publisher, session, packet, topic, now_ns)
         if topic == BOUNDS_REQUEST or now_ns - flows.reported_ns > REPORT_INTERVAL_NS:
-            publish_bounds(connection.driver, now_ns)
+            publish_bounds(driver, now_ns)
         else:
             flows.is_report_due = True
     finally:
@@ -80,13 +82,12 @@ def handle(connection: Connection, session: Session, packet: Publish, topic: str
     return answer
 
 
-def _check_allowances(connection: Connection, now_ns: int) -> None:
-    flows = connection.input.flows
-    own = connection.advertisements
+def _check_allowances(flows: Flows, publisher: Publisher, now_ns: int) -> None:
+    own = publisher.advertisements
     if own is None:
         config = flows.config
         rate = config.advertisements_per_second_max
-        own = connection.advertisements = Allowance(config.flows_per_client_max + rate, rate)
+        own = publisher.advertisements = Allowance(config.flows_per_client_max + rate, rate)
     if not own.has_any(now_ns):
         raise _too_many("advertisements_per_second_max")
     if not flows.allowance.has_any(now_ns):
@@ -99,14 +100,15 @@ def _too_many(limit: str) -> ProtocolError:
     return ProtocolError(ReasonCode.QUOTA_EXCEEDED, reason)
 
 
-def advertise(connection: Connection, session: Session, packet: Publish, topic: str, now_ns: int) -> str:
+def advertise(
+    flows: Flows, publisher: Publisher, session: Session, packet: Publish, topic: str, now_ns: int
+) -> str:
     """Admit the flow that a packet describes, or end it if it describes none; gives what is promised.
 
     Raises:
         ProtocolError: it is refused, or described wrongly.
     """
     flow_topic = topic[len(ADVERTISE_PREFIX) :]
-    flows = connection.input.flows
     if not flow_topic or flow_topic.startswith("$"):
         raise ProtocolError(
             ReasonCode.TOPIC_NAME_INVALID, f"{topic!r} names no topic; write {ADVERTISE_PREFIX}<topic>"
@@ -116,13 +118,13 @@ def advertise(connection: Connection, session: Session, packet: Publish, topic: 
     if not packet.user_properties:
         if packet.payload:
             raise _wrong("an advertisement has user properties: period or rate, burst, size, weight, delay")
-        if flows.unadvertise(connection, session.client_id, flow_topic, now_ns):
+        if flows.unadvertise(publisher, session.client_id, flow_topic, now_ns):
             logger.info("%r no longer advertises %r", session.client_id, flow_topic)
         return ""
     contract = read_contract(
         session.client_id, flow_topic, packet.user_properties, flows.weight_of(flow_topic)
     )
-    decision = flows.advertise(connection, contract, now_ns)
+    decision = flows.advertise(publisher, contract, now_ns)
     if not decision.accepted:
         logger.info("refused an advertisement: %s", decision.reason)
         raise ProtocolError(ReasonCode.QUOTA_EXCEEDED, f"{Reason.NOT_ADMITTED.value}: {decision.reason}")
@@ -164,14 +166,13 @@ def read_contract(
         raise _wrong(f"advertisement: {error}") from error
 
 
-def set_weight(connection: Connection, payload: bytes, now_ns: int) -> None:
+def set_weight(input_: Input, payload: bytes, now_ns: int) -> None:
     """Give the topics of a filter a weight: `alarm/# 10`; or take it away again: `alarm/# -`.
 
     Raises:
         ProtocolError: it is wrong, or would break a promise.
     """
     topic_filter, _, text = payload.decode("utf-8", "replace").strip().rpartition(" ")
-    input_ = connection.input
     try:
         if not topic_filter:
             raise ValueError(

@@ -16,21 +16,20 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from timebound.core.link.scheduling import Scheduling
 from timebound.core.sessions.session import Session
 from timebound.errors import ProtocolError, UnitError
 from timebound.node.control import input as input_requests
 from timebound.node.control import link_models
+from timebound.node.driver import Driver
+from timebound.node.input.publisher import Publisher
 from timebound.records import Reason
 from timebound.topics import REQUESTS, reserved_fault
 from timebound.units import parse_count
 from timebound.wire.packets import Publish
 from timebound.wire.reasons import ReasonCode
-
-if TYPE_CHECKING:
-    from timebound.node.clients.connection import Connection
 
 logger = logging.getLogger("timebound.node")
 
@@ -42,7 +41,9 @@ STRATEGIES_TOPIC: Final = "$timebound/control/strategies"
 DONE: Final = "done"
 
 
-def handle(connection: Connection, session: Session, packet: Publish, topic: str, now_ns: int) -> None:
+def handle(
+    driver: Driver, publisher: Publisher, session: Session, packet: Publish, topic: str, now_ns: int
+) -> None:
     """Do what a message under `$timebound/` asks for, and acknowledge it.
 
     Raises:
@@ -55,19 +56,19 @@ def handle(connection: Connection, session: Session, packet: Publish, topic: str
         raise ProtocolError(ReasonCode.NOT_AUTHORIZED, f"not_authorized: publishing to {topic!r}")
     answer = ""
     if input_requests.is_one(topic):
-        answer = input_requests.handle(connection, session, packet, topic, now_ns)
+        answer = input_requests.handle(driver, publisher, session, packet, topic, now_ns)
     elif topic.startswith(link_models.LINK_PREFIX):
-        link_models.tell(connection.broker, topic, packet.payload, now_ns)
+        link_models.tell(driver.broker, topic, packet.payload, now_ns)
     elif topic == STRATEGIES_TOPIC:
-        answer = _strategies(connection)
+        answer = _strategies(driver)
     elif topic == STRATEGY_TOPIC or topic.startswith(STRATEGY_TOPIC + "/"):
-        _set_strategy(connection, topic[len(STRATEGY_TOPIC) + 1 :], packet.payload, now_ns)
+        _set_strategy(driver, topic[len(STRATEGY_TOPIC) + 1 :], packet.payload, now_ns)
     else:
         raise ProtocolError(
             ReasonCode.TOPIC_NAME_INVALID, f"{topic!r} is no request; {STRATEGY_TOPIC} is one"
         )
     if packet.qos:
-        connection.broker.accept_request(session, packet.qos, packet.packet_id, answer or DONE)
+        driver.broker.accept_request(session, packet.qos, packet.packet_id, answer or DONE)
 
 
 def reason_of(error: ProtocolError) -> Reason:
@@ -77,12 +78,12 @@ def reason_of(error: ProtocolError) -> Reason:
     return Reason.NOT_ADMITTED if error.reason_code == ReasonCode.QUOTA_EXCEEDED else Reason.MALFORMED
 
 
-def _set_strategy(connection: Connection, listener: str, payload: bytes, now_ns: int) -> None:
-    doors = [door for door in connection.driver.doors if listener in ("", door.listener.label)]
-    mesh = connection.driver.mesh
+def _set_strategy(driver: Driver, listener: str, payload: bytes, now_ns: int) -> None:
+    doors = [door for door in driver.doors if listener in ("", door.listener.label)]
+    mesh = driver.mesh
     links = [] if mesh is None else [name for name in mesh.neighbours if listener in ("", name)]
     if not doors and not links:
-        known = [door.listener.label for door in connection.driver.doors]
+        known = [door.listener.label for door in driver.doors]
         if mesh is not None:
             known += mesh.neighbours
         raise ProtocolError(
@@ -104,7 +105,7 @@ def _set_strategy(connection: Connection, listener: str, payload: bytes, now_ns:
             raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from error
         door.scheduling = scheduling
         label = door.listener.label
-        count = connection.broker.set_scheduling(label, scheduling, now_ns)
+        count = driver.broker.set_scheduling(label, scheduling, now_ns)
         logger.info("listener %s: strategy %s for %d sessions", label, name, count)
     for link in links:
         assert mesh is not None, "links are those of a mesh"
@@ -115,14 +116,13 @@ def _set_strategy(connection: Connection, listener: str, payload: bytes, now_ns:
         logger.info("link to %s: strategy %s", link, name)
 
 
-def _strategies(connection: Connection) -> str:
+def _strategies(driver: Driver) -> str:
     """The strategy of each listener and of each link to a broker, written as it is set: `ebpc 70`."""
     in_use = {
-        door.listener.label: _written(door.scheduling.name, door.scheduling.weight)
-        for door in connection.driver.doors
+        door.listener.label: _written(door.scheduling.name, door.scheduling.weight) for door in driver.doors
     }
-    if connection.driver.mesh is not None:
-        for link, (name, weight) in connection.driver.mesh.strategies.items():
+    if driver.mesh is not None:
+        for link, (name, weight) in driver.mesh.strategies.items():
             in_use[link] = _written(name, weight)
     return json.dumps(in_use)
 

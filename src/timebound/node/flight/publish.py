@@ -26,11 +26,10 @@ from timebound.config.values import Limits
 from timebound.core.values.access import ClientAccess
 from timebound.core.values.message import Message
 from timebound.errors import ProtocolError, StorageError
-from timebound.node.clients import requests
 from timebound.node.driver import Driver
 from timebound.node.journal.rows import arrow_type
 from timebound.records import PUBLISH_FIELDS
-from timebound.topics import FINDINGS, reserved_fault
+from timebound.topics import FINDINGS, reserved_fault, topic_fault
 from timebound.wire.properties import encode_user_property
 from timebound.wire.terms import parse_publish_terms
 
@@ -364,6 +363,6 @@ def _topic_fault(topic: str, limits: Limits) -> str:
         return "topic is empty"
     if "+" in topic or "#" in topic or "\0" in topic:
         return f"topic {topic!r} has a wildcard or a null character"
-    return reserved_fault(topic, FINDINGS) or requests.topic_fault(
+    return reserved_fault(topic, FINDINGS) or topic_fault(
         topic, limits.topic_length_max, limits.topic_levels_max
     )

@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from timebound.config.values import NeighbourConfig
+from timebound.config.values import Limits, NeighbourConfig
+from timebound.core.broker import Broker
 from timebound.errors import ConfigError, ProtocolError
-from timebound.linking.codec import link_packet_size_max
+from timebound.linking.codec import BROKER_PROPERTY, link_packet_size_max
 from timebound.linking.link import NeighbourLink
-from timebound.node.clients.handshake import BROKER_PROPERTY
-from timebound.node.driver import Driver
 from timebound.node.mesh.mesh import Mesh
 from timebound.units import SECOND
 from timebound.wire.codec import Decoder, encode
@@ -29,6 +28,34 @@ logger = logging.getLogger("timebound.node")
 # Between attempts; the longest is how late a neighbour that came back may be noticed.
 RETRY_S_MIN: Final = 0.1
 RETRY_S_MAX: Final = 5.0
+
+
+class Driver(Protocol):
+    """What a connection to a neighbour needs of the driver."""
+
+    @property
+    def limits(self) -> Limits: ...
+
+    @property
+    def broker(self) -> Broker: ...
+
+    @property
+    def connections(self) -> dict[int, Any]: ...
+
+    @property
+    def throttled(self) -> list[Any]: ...
+
+    def next_number(self) -> int: ...
+
+    def now_ns(self) -> int: ...
+
+    def schedule(self) -> None: ...
+
+    def is_storage_behind(self) -> bool: ...
+
+    def remove(self, number: int) -> None: ...
+
+    def failed(self, client: Any, error: Exception) -> None: ...
 
 
 class Dialled(asyncio.Protocol):

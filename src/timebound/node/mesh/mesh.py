@@ -27,6 +27,7 @@ from timebound.core.values.delay import LinkDelay, link_of_rate
 from timebound.core.values.subscription import Subscription
 from timebound.linking import codec as mesh_codec
 from timebound.linking.link import Carrier, NeighbourLink
+from timebound.node.links.meter import LinkMeter
 from timebound.records import Reason
 from timebound.units import SECOND
 from timebound.wire.reasons import ReasonCode
@@ -124,13 +125,15 @@ class Mesh:
         is_dialled: bool = False,
     ) -> NeighbourLink:
         """A link over a connection to a neighbour; `open` it when the handshake is complete."""
+        delay = self.member.broker.delay_of(name)
+        is_paced = self.neighbours[name].rate > 0
         return NeighbourLink(
             name,
             carrier,
             self,
-            self.member.broker.delay_of(name),
-            is_paced=self.neighbours[name].rate > 0,
-            transport=transport,
+            delay,
+            is_paced=is_paced,
+            meter=None if is_paced or transport is None else LinkMeter(transport, delay),
             receive_maximum=receive_maximum,
             packet_size_max=packet_size_max,
             is_dialled=is_dialled,
