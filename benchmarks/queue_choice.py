@@ -19,7 +19,8 @@ import tracemalloc
 
 from timebound.core.link import queue as queue_module
 from timebound.core.link.queue import LinkQueue
-from timebound.core.link.strategy.entry import Audience, Entry, Term
+from timebound.core.link.strategy.audience import Audience, Term
+from timebound.core.link.strategy.entry import Entry
 from timebound.core.link.strategy.registry import STRATEGY_NAMES, strategy_named
 from timebound.core.values.delay import LinkDelay, Path
 from timebound.units import MILLISECOND, SECOND

@@ -17,10 +17,11 @@ import statistics
 from collections.abc import Callable, Iterable
 
 from timebound.core.link.queue import LinkQueue
+from timebound.core.link.strategy.audience import Audience, Term
 from timebound.core.link.strategy.base import Strategy
 from timebound.core.link.strategy.eb import ExpectedBenefit
 from timebound.core.link.strategy.ebpc import BenefitAndCost
-from timebound.core.link.strategy.entry import Audience, Entry, Term, flow_key
+from timebound.core.link.strategy.entry import Entry, flow_key
 from timebound.core.link.strategy.fifo import Fifo
 from timebound.core.link.strategy.fixed import Fixed
 from timebound.core.link.strategy.mtep import TotalEarning

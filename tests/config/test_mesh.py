@@ -10,7 +10,8 @@ import pytest
 from timebound.config.scheduling import scheduling_of
 from timebound.config.values import ListenerConfig, NeighbourConfig, NeighbourTlsConfig
 from timebound.core.broker import Broker
-from timebound.core.link.strategy.entry import Audience, Entry, Term
+from timebound.core.link.strategy.audience import Audience, Term
+from timebound.core.link.strategy.entry import Entry
 from timebound.core.mesh.flooding import LINK, SUBSCRIPTION, Announcement
 from timebound.core.mesh.interest import WatchedIndex
 from timebound.core.mesh.member import COPY_BYTES, Member

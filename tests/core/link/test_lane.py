@@ -7,7 +7,8 @@ import random
 import pytest
 
 from timebound.core.link.queue import LinkQueue
-from timebound.core.link.strategy.entry import Audience, Entry, Term
+from timebound.core.link.strategy.audience import Audience, Term
+from timebound.core.link.strategy.entry import Entry
 from timebound.core.link.strategy.registry import STRATEGY_NAMES, strategy_named
 from timebound.core.values.delay import LinkDelay
 

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from timebound.core.link.queue import LinkQueue
-from timebound.core.link.strategy.entry import NEVER_NS, Audience, Entry, Term, flow_key
+from timebound.core.link.strategy.audience import Audience, Term
+from timebound.core.link.strategy.entry import NEVER_NS, Entry, flow_key
 from timebound.core.link.strategy.registry import strategy_named
 from timebound.core.values.delay import LinkDelay, Path
 from timebound.records import Reason

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from timebound.core.link.scheduling import DEFAULT_SCHEDULING, STRATEGY_NAMES, Scheduling, parse_share
-from timebound.core.link.strategy.entry import Audience, Entry, Term
+from timebound.core.link.strategy.audience import Audience, Term
+from timebound.core.link.strategy.entry import Entry
 from timebound.core.values.delay import link_of_rate
 from timebound.errors import FilterError
 from timebound.units import SECOND

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 from timebound.core.link.queue import LinkQueue
-from timebound.core.link.strategy.entry import Audience, Entry, Term
+from timebound.core.link.strategy.audience import Audience, Term
+from timebound.core.link.strategy.entry import Entry
 from timebound.core.link.strategy.registry import strategy_named
 from timebound.core.mesh.message import Copy, MeshMessage
 from timebound.core.mesh.pressure import EXHAUSTED, FULL, ROOM, Gauge, Parking

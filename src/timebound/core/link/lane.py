@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from timebound.core.link.strategy.audience import Link
 from timebound.core.link.strategy.base import Strategy
-from timebound.core.link.strategy.entry import NEVER_NS, Entry, Link, Node
+from timebound.core.link.strategy.entry import NEVER_NS, Entry, Node
 from timebound.core.link.strategy.heap import Heap
 from timebound.core.link.strategy.ranking import Ranking
 

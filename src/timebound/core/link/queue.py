@@ -7,7 +7,7 @@ can no longer be reordered or dropped. Every entry that was pushed is popped onc
 once, with one reason.
 
 How the choice is made stands in `strategy/ranking.py`, how nothing starves in `lane.py`, what is given
-up early in `strategy/backlog.py`.
+up early in `strategy/entry.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Hashable, Sequence
 from typing import Final
 
 from timebound.core.link.lane import Lane, charge, check_shares, choose
-from timebound.core.link.strategy.backlog import Backlog, kind_of, level_of
+from timebound.core.link.strategy.audience import Link
 from timebound.core.link.strategy.base import LeastWorth, Strategy, stake
 from timebound.core.link.strategy.entry import (
     DROPPED,
@@ -25,10 +25,12 @@ from timebound.core.link.strategy.entry import (
     NEW,
     POPPED,
     QUEUED,
+    Backlog,
     Chain,
     Entry,
-    Link,
     Node,
+    kind_of,
+    level_of,
 )
 from timebound.core.link.strategy.heap import Heap
 from timebound.core.link.strategy.ranking import Ranking

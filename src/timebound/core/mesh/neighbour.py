@@ -12,7 +12,7 @@ from typing import Final
 
 from timebound.core.link.queue import LinkQueue
 from timebound.core.link.scheduling import Scheduling
-from timebound.core.link.strategy.entry import SCALE_FLOOR_NS, Audience, Term
+from timebound.core.link.strategy.audience import SCALE_FLOOR_NS, Audience, Term
 from timebound.core.mesh.pressure import ROOM, Gauge
 from timebound.core.mesh.table import HomeGroup
 from timebound.core.values.delay import KILOBYTE, NS_PER_S, LinkDelay, Path, phi

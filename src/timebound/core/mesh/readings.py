@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from timebound.core.link.strategy.audience import Audience, Link, Term
 from timebound.core.link.strategy.base import DECAYING, STATIC, Strategy
-from timebound.core.link.strategy.entry import Audience, Entry, Link, Term
+from timebound.core.link.strategy.entry import Entry
 from timebound.core.values.message import Message
 
 _NS_PER_MS: Final = 1_000_000

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from timebound.core.link.strategy.entry import DIRECT, NEVER_NS, Audience
+from timebound.core.link.strategy.audience import DIRECT, Audience
+from timebound.core.link.strategy.entry import NEVER_NS
 from timebound.core.mesh.message import Copy, Offer, Waiting
 from timebound.core.mesh.neighbour import Neighbour, Reach
 from timebound.core.mesh.options import LATE, TREE

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import cast
 
 from timebound.core.account.account import pairs
-from timebound.core.link.strategy.entry import Audience, Entry, Term, flow_key
+from timebound.core.link.strategy.audience import Audience, Term
+from timebound.core.link.strategy.entry import Entry, flow_key
 from timebound.core.sessions.session import Session
 from timebound.core.values.message import ENTRY_COST, Delivery, Message, copy_cost
 from timebound.core.values.subscription import Subscription

@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from timebound.core.link.queue import LinkQueue
 from timebound.core.link.scheduling import DEFAULT_SCHEDULING
-from timebound.core.link.strategy.entry import Audience
+from timebound.core.link.strategy.audience import Audience
 from timebound.core.sessions.transit import Transit
 from timebound.core.values.access import ClientAccess
 from timebound.core.values.delay import START_MEAN_S_PER_KB, START_VARIATION, LinkDelay

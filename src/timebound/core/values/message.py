@@ -22,7 +22,7 @@ RELEASED: Final = 2  # PUBREC received, awaiting PUBCOMP
 # What a copy costs beside its bytes: message, delivery, encoded packet, places in lists. Measured as RSS
 # for copies that share nothing: 530 bytes compiled, 660 in plain Python.
 COPY_COST: Final = 576
-# What one that competes for its link costs more (`strategy/entry.py`): 620 bytes compiled, 1,000 plain.
+# What one that competes for its link costs more (`link/strategy/entry.py`): 620 bytes compiled, 1,000 plain.
 ENTRY_COST: Final = 704
 # The encoded packet of a larger message is not kept: it would take the memory of the message again.
 FRAME_KEPT_MAX: Final = 16 * 1024

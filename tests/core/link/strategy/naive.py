@@ -9,7 +9,8 @@ import math
 import random
 
 from timebound.core.link.queue import LinkQueue
-from timebound.core.link.strategy.entry import Audience, Entry, Term
+from timebound.core.link.strategy.audience import Audience, Term
+from timebound.core.link.strategy.entry import Entry
 from timebound.core.values.delay import LinkDelay, Path, normal_cdf
 
 MS = 1_000_000

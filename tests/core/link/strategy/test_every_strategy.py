@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from timebound.core.link.queue import LinkQueue
+from timebound.core.link.strategy.audience import Audience, Term
 from timebound.core.link.strategy.base import DECAYING, Strategy
-from timebound.core.link.strategy.entry import POPPED, Audience, Entry, Term
+from timebound.core.link.strategy.entry import POPPED, Entry
 from timebound.core.link.strategy.registry import STRATEGY_NAMES, strategy_named
 from timebound.core.values.delay import LinkDelay
 from timebound.records import Reason

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from timebound.core.link.strategy.entry import Audience, Entry, Link, Term
+from timebound.core.link.strategy.audience import Audience, Link, Term
+from timebound.core.link.strategy.entry import Entry
 from timebound.core.link.strategy.registry import strategy_named
 from timebound.core.values.delay import LinkDelay, Path, normal_cdf
 

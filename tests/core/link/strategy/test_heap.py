@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timebound.core.link.strategy.entry import Audience, Entry, Node, Term
+from timebound.core.link.strategy.audience import Audience, Term
+from timebound.core.link.strategy.entry import Entry, Node
 from timebound.core.link.strategy.heap import Heap
 
 ENTRY = Entry(None, 1, 0, Audience([Term()]))

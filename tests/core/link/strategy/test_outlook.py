@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from timebound.core.link.strategy.audience import Audience, Link, Term
 from timebound.core.link.strategy.base import LeastWorth, Strategy
-from timebound.core.link.strategy.entry import Audience, Entry, Link, Term
+from timebound.core.link.strategy.entry import Entry
 from timebound.core.link.strategy.registry import strategy_named
 from timebound.core.values.delay import LinkDelay, Path
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from timebound.core.link.strategy.entry import NEVER_NS, Audience, Entry, Node, Term
+from timebound.core.link.strategy.audience import Audience, Term
+from timebound.core.link.strategy.entry import NEVER_NS, Entry, Node
 from timebound.core.link.strategy.windows import Windows
 
 ENTRY = Entry(None, 1, 0, Audience([Term()]))

@@ -13,7 +13,8 @@ import math
 from abc import abstractmethod
 from typing import Final
 
-from timebound.core.link.strategy.entry import Entry, Link, Term
+from timebound.core.link.strategy.audience import Link, Term
+from timebound.core.link.strategy.entry import Entry
 from timebound.core.values.delay import phi
 
 # How a value moves with time.

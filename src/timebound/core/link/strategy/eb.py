@@ -5,8 +5,9 @@ It never grows while a message waits, so an old value is a bound for ever.
 
 from __future__ import annotations
 
+from timebound.core.link.strategy.audience import Link
 from timebound.core.link.strategy.base import DECAYING, Strategy, benefit
-from timebound.core.link.strategy.entry import Entry, Link
+from timebound.core.link.strategy.entry import Entry
 
 
 class ExpectedBenefit(Strategy):

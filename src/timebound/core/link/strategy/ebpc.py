@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from timebound.core.link.strategy.audience import Link
 from timebound.core.link.strategy.base import WINDOWED, Strategy, benefit_and_cost
-from timebound.core.link.strategy.entry import Entry, Link
+from timebound.core.link.strategy.entry import Entry
 from timebound.core.link.strategy.outlook import Shape, outlook
 
 # The published curves are flat from a quarter to one; the middle is as good as any.

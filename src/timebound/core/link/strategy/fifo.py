@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from timebound.core.link.strategy.audience import Link
 from timebound.core.link.strategy.base import STATIC, Strategy
-from timebound.core.link.strategy.entry import Entry, Link
+from timebound.core.link.strategy.entry import Entry
 
 
 class Fifo(Strategy):

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from timebound.core.link.strategy.audience import Link
 from timebound.core.link.strategy.base import WINDOWED, Strategy
-from timebound.core.link.strategy.entry import Entry, Link
+from timebound.core.link.strategy.entry import Entry
 from timebound.core.link.strategy.outlook import Shape, outlook
 from timebound.core.values.delay import phi
 

@@ -21,7 +21,8 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from timebound.core.link.strategy.entry import Entry, Link
+from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.entry import Entry
 
 # "Around" is within so many deviations; 2·Φ(-3) of the normal distribution lies beyond.
 _CORE: Final = 3.0

@@ -5,8 +5,9 @@ It rises as a deadline comes near and falls once it is lost.
 
 from __future__ import annotations
 
+from timebound.core.link.strategy.audience import Link
 from timebound.core.link.strategy.base import WINDOWED, Strategy, benefit_and_cost
-from timebound.core.link.strategy.entry import Entry, Link
+from timebound.core.link.strategy.entry import Entry
 from timebound.core.link.strategy.outlook import Shape, outlook
 
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from timebound.core.link.strategy.audience import Link
 from timebound.core.link.strategy.base import STATIC, WINDOWED, Strategy
-from timebound.core.link.strategy.entry import NEVER_NS, Entry, Link, Node
+from timebound.core.link.strategy.entry import NEVER_NS, Entry, Node
 from timebound.core.link.strategy.heap import Heap
 from timebound.core.link.strategy.windows import Windows
 

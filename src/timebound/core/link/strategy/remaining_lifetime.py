@@ -6,8 +6,9 @@ average lifetime ends. A message that some subscription would take for ever come
 
 from __future__ import annotations
 
+from timebound.core.link.strategy.audience import Link
 from timebound.core.link.strategy.base import STATIC, Strategy
-from timebound.core.link.strategy.entry import Entry, Link
+from timebound.core.link.strategy.entry import Entry
 
 
 class RemainingLifetime(Strategy):

@@ -23,8 +23,9 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from timebound.core.link.strategy.audience import Link
 from timebound.core.link.strategy.base import DECAYING, Strategy, stake
-from timebound.core.link.strategy.entry import Entry, Link
+from timebound.core.link.strategy.entry import Entry
 
 # In times of one message. Measured: 3 is too short-sighted under overload, 50 and more no longer see
 # which of two equals is urgent; from 10 to 50 all published settings are flat.

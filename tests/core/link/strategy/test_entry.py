@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from timebound.core.link.queue import LinkQueue
-from timebound.core.link.strategy.backlog import kind_of, level_of
-from timebound.core.link.strategy.entry import Audience, Entry, Term, flow_key
+from timebound.core.link.strategy.audience import Audience, Term
+from timebound.core.link.strategy.entry import Entry, flow_key, kind_of, level_of
 from timebound.core.link.strategy.registry import STRATEGY_NAMES, strategy_named
 from timebound.core.values.delay import LinkDelay
 from timebound.records import Reason
