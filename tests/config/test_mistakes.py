@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.config.doubles import PATH, mistakes_of
 
-from timebound.config.values import TABLES, settings_of
+from timebound.config.values import TABLES
 from timebound.errors import ConfigError
 from timebound.node.config import (
     parse_config,
     read_config,
 )
+from timebound.toml.setting import settings_of
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,10 @@ from typing import Any
 
 import pytest
 
-from timebound.config.values import KIBIBYTE, TABLES, UNLIMITED, Setting, format_size, settings_of
+from timebound.config.values import TABLES
 from timebound.core.values.access import AccessList, parse_access_rules
-from timebound.node.config import (
-    NEVER_S,
-    default_config,
-    load_config,
-)
+from timebound.node.config import default_config, load_config
+from timebound.toml.setting import KIBIBYTE, NEVER_S, UNLIMITED, Setting, format_size, settings_of
 from timebound.units import SECOND, format_duration
 
 ROOT = Path(__file__).parents[2]

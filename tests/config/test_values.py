@@ -10,14 +10,9 @@ from tests.config.doubles import PATH
 from timebound.config.reader import key_text
 from timebound.config.scheduling import scheduling_of
 from timebound.core.values.access import AccessRule
-from timebound.node.config import (
-    NEVER_S,
-    default_config,
-    is_loopback,
-    load_config,
-    parse_config,
-)
+from timebound.node.config import default_config, is_loopback, load_config, parse_config
 from timebound.node.login.passwords import PasswordFile
+from timebound.toml.setting import NEVER_S
 
 
 def test_defaults_listen_on_this_machine_alone() -> None:

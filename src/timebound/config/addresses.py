@@ -5,9 +5,7 @@ Names are not looked up, but for `localhost`: a configuration means the same whe
 
 from __future__ import annotations
 
-import errno
 import ipaddress
-import os
 from typing import Final
 
 # `localhost` is listened on with both protocols.
@@ -18,20 +16,6 @@ _EVERY: Final = {"0.0.0.0": 4, "::": 6}
 def address_text(host: str, port: int) -> str:
     """Write an address as URLs have it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def cannot_listen(error: OSError, host: str, port: int, change: str) -> OSError:
-    """Return the error in words that name the address and what to do; `change` says what sets the port."""
-    number = error.errno or 0
-    if number == errno.EADDRINUSE:
-        why = f"another program uses this port; choose another one with {change}, or stop that program"
-    elif number == errno.EACCES:
-        why = f"not permitted, as for most ports below 1024; choose a higher one with {change}"
-    elif number == errno.EADDRNOTAVAIL:
-        why = "this machine does not have that address"
-    else:
-        why = os.strerror(number).lower() if number > 0 else str(error.strerror or error)
-    return OSError(f"cannot listen on {address_text(host, port)}: {why}")
 
 
 def hosts_meet(one: str, other: str) -> bool:

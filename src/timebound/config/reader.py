@@ -32,18 +32,16 @@ from timebound.config.values import (
     NeighbourConfig,
     NeighbourTlsConfig,
     SecurityConfig,
-    Setting,
     TlsConfig,
     TraceConfig,
     WeightEntry,
-    format_size,
-    settings_of,
 )
 from timebound.core.link.scheduling import parse_share
 from timebound.core.values.access import ANONYMOUS, ANYONE, AccessRule
 from timebound.errors import ConfigError, FilterError
 from timebound.toml.lines import KeyPath, key_lines
 from timebound.toml.reader import WrongValue, read_value, shown
+from timebound.toml.setting import Setting, format_size, settings_of
 from timebound.topics import check_filter
 from timebound.units import SECOND, format_duration
 

@@ -4,9 +4,6 @@ This is the one place where a key is described. The reader (`reader.py`) takes t
 ranges from here, and a test compares `docs/configuration.md` with it row by row. Nothing here
 touches a file.
 
-A field that ends in `_s` is written in TOML without that ending, as a duration: the field
-`connect_timeout_s` is the key `connect_timeout = "10s"`.
-
 It is long because all keys stand in it: one place to look at, and nothing here but their description.
 """
 
@@ -15,7 +12,7 @@ It is long because all keys stand in it: one place to look at, and nothing here 
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -26,42 +23,13 @@ from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, STRATEGY_NAM
 from timebound.core.mesh.options import MESH_EPSILON, PREFERENCE, THRIFT, WAITING_SHARE
 from timebound.core.predicate.predicate import LENGTH_MAX
 from timebound.core.values.access import AccessRule
+from timebound.toml.setting import GIBIBYTE, KIBIBYTE, MEBIBYTE, NEVER_S, setting
 
-# What a value is made of; `reader.py` has one function for each.
-Kind = Literal[
-    "text", "path", "switch", "count", "size", "duration", "seconds", "choice", "texts", "fraction"
-]
-
-KIBIBYTE: Final = 1024
-MEBIBYTE: Final = 1024 * KIBIBYTE
-GIBIBYTE: Final = 1024 * MEBIBYTE
 DAY_S: Final = 86_400
 # MQTT 5, 2.1.4: the largest remaining length, and the header before it.
 MQTT_PACKET_BYTES_MAX: Final = 268_435_455 + 5
-# MQTT 5, 3.1.2.11.2: this session expiry interval means "never".
-NEVER_S: Final = 0xFFFF_FFFF
-UNLIMITED: Final = 1 << 53
 # What lets clients in on a listener.
 TO_LOG_IN: Final = 'set security.password_file, tls.identity = "common_name", or allow_anonymous = true'
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What is known about one key besides its name and default."""
-
-    kind: Kind
-    reason: str
-    minimum: int = 0
-    maximum: int = UNLIMITED
-    choices: tuple[str, ...] = ()
-    least: float = 0.0  # of a fraction
-    most: float = 1.0
-    was_size: bool = False  # a count that was written as a size once, like "4KiB", and still may be
-
-
-def setting(kind: Kind, default: object, reason: str, **more: Any) -> Any:
-    """Declare a field of a configuration table; `default` may be MISSING for a required key."""
-    return field(default=default, metadata={"setting": Setting(kind, reason, **more)})
 
 
 # Listeners and links to brokers have these alike.
@@ -750,29 +718,6 @@ TABLES: Final[tuple[tuple[str, type], ...]] = (
     ("metrics", MetricsConfig),
     ("log", LogConfig),
 )
-
-
-def settings_of(table: type) -> dict[str, tuple[Field[Any], Setting]]:
-    """The TOML keys of one table, in order, with the field and the setting behind each."""
-    found: dict[str, tuple[Field[Any], Setting]] = {}
-    for known in fields(table):
-        described = known.metadata.get("setting")
-        if isinstance(described, Setting):
-            found[toml_key(known.name, described)] = (known, described)
-    return found
-
-
-def toml_key(field_name: str, described: Setting) -> str:
-    if described.kind in ("duration", "seconds"):
-        return field_name.removesuffix("_s")
-    return field_name
-
-
-def format_size(size: int) -> str:
-    for unit, factor in (("GiB", GIBIBYTE), ("MiB", MEBIBYTE), ("KiB", KIBIBYTE)):
-        if size >= factor and size % factor == 0:
-            return f"{size // factor}{unit}"
-    return str(size)
 
 
 def is_loopback(host: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from timebound.config.values import MQTT_PACKET_BYTES_MAX, UNLIMITED
+from timebound.config.values import MQTT_PACKET_BYTES_MAX
 from timebound.core.mesh.flooding import LINK, SUBSCRIPTION, Announcement
 from timebound.core.mesh.member import COPY_BYTES
 from timebound.core.mesh.message import Copy, MeshMessage
@@ -24,6 +24,7 @@ from timebound.core.mesh.table import MeshSubscription
 from timebound.core.predicate.predicate import parse
 from timebound.core.values.delay import LinkDelay
 from timebound.errors import FilterError, ProtocolError
+from timebound.toml.setting import UNLIMITED
 from timebound.topics import check_filter
 from timebound.translate import to_message
 from timebound.units import DURATION_NS_MAX, SECOND, parse_count

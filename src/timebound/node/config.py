@@ -16,7 +16,6 @@ from typing import Final
 
 from timebound.config.reader import ConfigReader
 from timebound.config.values import (
-    NEVER_S,
     Config,
     DataConfig,
     Limits,
@@ -33,7 +32,6 @@ from timebound.packages import FOR_TRACES, advice, missing
 from timebound.toml.lines import KeyPath
 
 __all__ = [
-    "NEVER_S",
     "Config",
     "DataConfig",
     "Limits",

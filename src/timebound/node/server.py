@@ -19,7 +19,6 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from timebound.config.addresses import cannot_listen
 from timebound.config.values import Limits, TlsConfig
 from timebound.core.broker import Broker
 from timebound.core.mesh.interest import WatchedIndex
@@ -34,6 +33,7 @@ from timebound.node.config import Config, ListenerConfig, load_access_list
 from timebound.node.control.input import publish_bounds
 from timebound.node.driver import PATROL_INTERVAL_S, Driver
 from timebound.node.journal.journals import Journals
+from timebound.node.listening import cannot_listen
 from timebound.node.login.logins import Logins
 from timebound.node.login.passwords import PasswordFile
 from timebound.node.mesh.dial import Dialler

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from timebound.config.values import NEVER_S, UNLIMITED, Setting, format_size
 from timebound.errors import UnitError
+from timebound.toml.setting import NEVER_S, UNLIMITED, Setting, format_size
 from timebound.units import SECOND, format_duration, parse_duration
 
 _SIZE: Final = re.compile(r"([0-9]{1,15})\s*(B|KiB|MiB|GiB)?")

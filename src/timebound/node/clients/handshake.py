@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from timebound.config.scheduling import scheduling_of
-from timebound.config.values import NEVER_S, Config, Limits, ListenerConfig
+from timebound.config.values import Config, Limits, ListenerConfig
 from timebound.core.sessions.session import START_DELAY
 from timebound.core.values.access import AccessList
 from timebound.core.values.delay import link_of_rate
@@ -21,6 +21,7 @@ from timebound.linking.codec import BROKER_PROPERTY
 from timebound.node.driver import Driver
 from timebound.node.login.logins import Logins, Question
 from timebound.node.login.passwords import PasswordFile
+from timebound.toml.setting import NEVER_S
 from timebound.topics import reserved_fault, topic_fault
 from timebound.translate import to_will
 from timebound.wire.codec import encode

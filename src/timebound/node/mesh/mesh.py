@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from timebound.config.scheduling import scheduling_of
-from timebound.config.values import MEBIBYTE, Config, NeighbourConfig
+from timebound.config.values import Config, NeighbourConfig
 from timebound.core.broker import Broker
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
 from timebound.core.mesh.account import MeshAccount
@@ -29,6 +29,7 @@ from timebound.linking import codec as mesh_codec
 from timebound.linking.link import Carrier, NeighbourLink
 from timebound.node.links.meter import LinkMeter
 from timebound.records import Reason
+from timebound.toml.setting import MEBIBYTE
 from timebound.units import SECOND
 from timebound.wire.reasons import ReasonCode
 

@@ -2,7 +2,7 @@
 
 An `Entry` is one message in one queue; it is linked into the `Chain` of its flow and the `Backlog` of its
 kind, and has a `Node` in each heap. Times are integer nanoseconds outside; inside a formula they are floats
-counted from the message's publication, so that nothing is lost to rounding however large the clock's value is.
+counted from the message's publication, so that nothing is lost to rounding however large the clock is.
 
 These classes know each other, and what a choice reads stands side by side: hence one file.
 """
