@@ -517,27 +517,6 @@ class TestBackPressure:
         assert len(queue) == 4
         assert scheduler.pushes_refused == 1
 
-    def test_refused_client_is_resumed_once_at_half(self) -> None:
-        scheduler: InputScheduler[str] = InputScheduler(client_quanta_max=4)
-        _, queue = one_queue(scheduler)
-        for name in "abcde":
-            scheduler.push(queue, name, 1)
-
-        scheduler.pop()
-        assert scheduler.take_resumed() == []
-        scheduler.pop()
-        assert scheduler.take_resumed() == [queue.client]
-        scheduler.pop()
-        assert scheduler.take_resumed() == []
-
-    def test_client_that_was_never_refused_is_not_resumed(self) -> None:
-        scheduler: InputScheduler[str] = InputScheduler(client_quanta_max=4)
-        _, queue = one_queue(scheduler)
-        scheduler.push(queue, "a", 1)
-        scheduler.pop()
-
-        assert scheduler.take_resumed() == []
-
     def test_long_queue_is_trimmed_and_keeps_its_order(self) -> None:
         scheduler: InputScheduler[str] = InputScheduler()
         _, queue = one_queue(scheduler)

@@ -15,13 +15,12 @@ ItemT = TypeVar("ItemT")
 class ClientInput(Generic[ItemT]):
     """One client's input queues, and how much waits in them."""
 
-    __slots__ = ("is_paused", "name", "queues", "waiting")
+    __slots__ = ("name", "queues", "waiting")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.queues: dict[str, InputQueue[ItemT]] = {}  # by queue name: a row of the matrix IN
         self.waiting = 0  # quanta, in all its queues
-        self.is_paused = False
 
 
 class InputQueue(Generic[ItemT]):

@@ -65,7 +65,7 @@ class InputScheduler(Generic[ItemT]):
     """Decide whose message the broker takes next.
 
     `push` refuses when the client has too much waiting: the caller keeps the message, stops
-    reading from that client, and goes on when `take_resumed` names it. `step` is that of `paper`; 0 lets
+    reading from that client, and goes on when there is room again. `step` is that of `paper`; 0 lets
     it follow the weights as published, and then a new weight may move all cells at once.
     """
 
@@ -101,7 +101,6 @@ class InputScheduler(Generic[ItemT]):
         self._cell_left = 0  # quanta left in it
         self._queues_waiting = 0
         self._topics_active = 0  # in the rotation
-        self._resumed: list[ClientInput[ItemT]] = []
         self._changes: list[WeightChange[ItemT]] = []  # of weights, by key
         self._change_key = _NO_CHANGE  # the first of them
 
@@ -228,7 +227,6 @@ class InputScheduler(Generic[ItemT]):
         """
         client = queue.client
         if client.waiting >= self.client_quanta_max:
-            client.is_paused = True
             self.pushes_refused += 1
             return False
         tag = _PLAIN if size <= self.quantum_bytes else -(-size // self.quantum_bytes) << 1
@@ -310,22 +308,12 @@ class InputScheduler(Generic[ItemT]):
         """Tell whether nobody but this client has anything waiting."""
         return self._queues_waiting == sum([1 for queue in client.queues.values() if len(queue) > 0])
 
-    def take_resumed(self) -> list[ClientInput[ItemT]]:
-        """Return the clients that were refused a push and have room again."""
-        resumed = self._resumed
-        if resumed:
-            self._resumed = []
-        return resumed
-
     def _finish(self, queue: InputQueue[ItemT]) -> None:
         """Take the served message off its queue, and look at the one behind it."""
         head = queue.head
         client = queue.client
         self.finished = queue.items[head]
         client.waiting -= queue.tags[head] >> 1
-        if client.is_paused and client.waiting * 2 <= self.client_quanta_max:
-            client.is_paused = False
-            self._resumed.append(client)
         head += 1
         if head == len(queue.items):
             queue.items.clear()
