@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -169,11 +169,6 @@ def _ask_password() -> str:
         return sys.stdin.readline().rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise ValueError(f"the password is not text in {error.encoding}") from error
-
-
-def print_json(value: Any) -> None:
-    """Print a value for programs: one JSON document."""
-    typer.echo(json.dumps(value, indent=2))
 
 
 # Here, because help lists commands in the order they are named.

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.core.values.doubles import parse_access_rules
 
 from timebound.config.values import TABLES
-from timebound.core.values.access import AccessList, parse_access_rules
+from timebound.core.values.access import AccessList
 from timebound.node.config import default_config, load_config
 from timebound.toml.setting import KIBIBYTE, NEVER_S, UNLIMITED, Setting, format_size, settings_of
 from timebound.units import SECOND, format_duration

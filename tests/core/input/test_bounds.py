@@ -19,7 +19,6 @@ from timebound.core.input.bounds import (
     UNBOUNDED,
     Bound,
     Rotation,
-    corrected_bound,
     flow_bound,
     printed_bound,
     printed_cells,
@@ -31,6 +30,30 @@ from timebound.sim.input.server import Arrival, relay
 
 QUANTUM = 1_000  # ns; an arrival one nanosecond late has missed its poll
 SELDOM = 1_000 * QUANTUM  # no message ever meets its predecessor
+
+
+def corrected_bound(
+    weights: list[int],
+    topic: int,
+    *,
+    clients: int,
+    quantum_ns: int,
+    burst: int,
+    interval_ns: int,
+    order: str,
+    parts: int = 1,
+) -> Bound:
+    """The bound for `clients` clients that all publish every topic; weights in any order."""
+    rotation = Rotation(weights, [clients] * len(weights), order)
+    return flow_bound(
+        rotation,
+        topic,
+        burst=burst,
+        interval_ns=interval_ns,
+        quantum_ns=quantum_ns,
+        clients=clients,
+        parts=parts,
+    )
 
 
 class Scene(NamedTuple):

@@ -7,7 +7,7 @@ from timebound.core.mesh.account import MeshAccount
 from timebound.core.mesh.forwarding import MeshBroker
 from timebound.core.mesh.message import MeshMessage
 from timebound.core.mesh.options import MeshOptions
-from timebound.core.mesh.overlay import LinkState
+from timebound.core.mesh.overlay import LinkState, PathTree
 from timebound.core.mesh.table import MeshSubscription, SubscriptionTable
 from timebound.core.values.delay import LinkDelay
 from timebound.core.values.message import Message
@@ -47,3 +47,12 @@ class Diamond:
             assert delay is not None
             broker.add_neighbour(neighbour, delay)
         return broker
+
+
+def path_to(tree: PathTree, broker: str) -> list[str]:
+    """The brokers on the way, origin and destination included; KeyError if it cannot be reached."""
+    path = [broker]
+    while path[-1] != tree.origin:
+        path.append(tree.parents[path[-1]])
+    path.reverse()
+    return path

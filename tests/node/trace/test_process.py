@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -48,7 +49,7 @@ class Served:
         answers = list(iter(lambda: read_answer(self._answers), None))
         self._thread.join()
         os.close(self._answers)
-        self._told.listen_no_more()
+        logging.getLogger("timebound.trace").removeHandler(self._told)
         return answers
 
 

@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from tests.core.mesh.doubles import path_to
+
 from timebound.core.mesh.message import MeshMessage
 from timebound.core.mesh.table import MeshSubscription
 from timebound.core.values.delay import phi
@@ -106,7 +108,7 @@ class NaiveMesh:
         tree = self.real.links.tree(what.origin)
         found = []
         for subscription in self._matching(what):
-            path = tree.path_to(subscription.home)
+            path = path_to(tree, subscription.home)
             for index in range(len(path) - 1):
                 if (path[index], path[index + 1]) == (link.source, link.target):
                     found.append((subscription, path[index:]))

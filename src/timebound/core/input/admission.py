@@ -203,12 +203,6 @@ class Admission:
         self._release(client, [topic_name], now_ns)
         return True
 
-    def remove_client(self, client: str, now_ns: int) -> list[str]:
-        """Give back all that a client had; return the topics."""
-        names = [name for name, topic in self._plan.topics.items() if client in topic.flows]
-        self._release(client, names, now_ns)
-        return names
-
     def set_quantum(self, quantum_ns: int) -> list[Contract]:
         """Take a new measurement, and return the flows whose promise it breaks."""
         self.quantum_ns = quantum_ns

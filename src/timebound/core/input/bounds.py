@@ -258,30 +258,6 @@ def _dominating(rotation: Rotation, topic: int, message: int, clients: int, part
     return name
 
 
-def corrected_bound(
-    weights: list[int],
-    topic: int,
-    *,
-    clients: int,
-    quantum_ns: int,
-    burst: int,
-    interval_ns: int,
-    order: str,
-    parts: int = 1,
-) -> Bound:
-    """Return the bound for `clients` clients that all publish every topic; weights in any order."""
-    rotation = Rotation(weights, [clients] * len(weights), order)
-    return flow_bound(
-        rotation,
-        topic,
-        burst=burst,
-        interval_ns=interval_ns,
-        quantum_ns=quantum_ns,
-        clients=clients,
-        parts=parts,
-    )
-
-
 def printed_rank(weights: list[int], topic: int) -> int:
     """Return the paper's k: the topic's place, from 1, with the weights in non-increasing order."""
     own = weights[topic]

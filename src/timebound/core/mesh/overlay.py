@@ -44,18 +44,6 @@ class PathTree:
         self._links = links
         self._ways: dict[str, dict[str, Way]] = {}
 
-    def path_to(self, broker: str) -> list[str]:
-        """The brokers on the way, origin and destination included.
-
-        Raises:
-            KeyError: the broker cannot be reached.
-        """
-        path = [broker]
-        while path[-1] != self.origin:
-            path.append(self.parents[path[-1]])
-        path.reverse()
-        return path
-
     def ways_from(self, broker: str) -> dict[str, Way]:
         """For every broker beyond this one in the tree, the way that leads there."""
         ways = self._ways.get(broker)

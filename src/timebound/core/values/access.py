@@ -166,11 +166,6 @@ class ClientAccess:
             if rule.action != PUBLISH:
                 self._subscribe_rules.append(filled)
 
-    @property
-    def cached_topics(self) -> int:
-        """How many decisions are remembered, at most CACHED_TOPICS_MAX."""
-        return len(self._publish_cache)
-
     def may_publish(self, topic: str) -> bool:
         """Whether a message to this topic is accepted; also asked for wills."""
         if not self._has_rules:
@@ -324,18 +319,6 @@ def check_rule_filter(topic_filter: str) -> None:
         if "\0" in level:
             raise FilterError(f"topic filter {topic_filter!r} has a null character", position=position)
         position += len(level) + 1
-
-
-def parse_access_rules(text: str, path: str = "") -> list[AccessRule]:
-    """Read the rules of an ACL file.
-
-    Raises:
-        ConfigError: the first line that is wrong, with its number.
-    """
-    rules, mistakes = read_access_rules(text, path)
-    if mistakes:
-        raise mistakes[0]
-    return rules
 
 
 def read_access_rules(text: str, path: str = "") -> tuple[list[AccessRule], list[ConfigError]]:

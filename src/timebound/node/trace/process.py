@@ -38,9 +38,6 @@ class Told(logging.Handler):
     def listen(self) -> None:
         _logger.addHandler(self)
 
-    def listen_no_more(self) -> None:
-        _logger.removeHandler(self)
-
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append((record.levelno, record.getMessage()))
 
