@@ -22,7 +22,6 @@ Value = int | float | str
 
 RUNS_FILE: Final = "runs.parquet"
 INFO_FILE: Final = "sweep.json"
-SEED: Final = "seed"
 
 
 class Figure(msgspec.Struct, frozen=True):

@@ -10,7 +10,6 @@ from timebound.sim.kernel.draws import choice, fixed, uniform
 from timebound.sim.mesh.setting import (
     LinkSetting,
     PublisherSetting,
-    Reading,
     Setting,
     SubscriptionSetting,
     Terms,
@@ -19,7 +18,6 @@ from timebound.sim.mesh.setting import (
 from timebound.units import HOUR, MILLISECOND, SECOND
 
 SIZE_BYTES: Final = 50 * 1_024
-LITERAL: Final = Reading()
 # Of the tables in docs/reproduction.md. A broker has none unless it is asked for: docs/decisions/0055.
 PAPER_THRIFT: Final = 1.0
 
