@@ -152,7 +152,7 @@ FOLLOWING = frozenset(
 # Packages of others, and where they are used: in a folder, or in one file.
 THIRD_PARTY: dict[str, frozenset[str]] = {
     "librt": frozenset({"core/account/trace_log.py", "node/trace/pack.py"}),
-    "matplotlib": frozenset({"demo/plot.py"}),
+    "matplotlib": frozenset({"bench/channel_report.py", "demo/plot.py", "sim/papers/"}),
     "msgspec": frozenset(
         {
             "channel/",
@@ -185,6 +185,7 @@ THIRD_PARTY: dict[str, frozenset[str]] = {
             "pipeline/jobs/",
             "pipeline/report/",
             "pipeline/sweep/",
+            "sim/mesh/trace.py",
         }
     ),
     "pyspark": frozenset({"commands/pipeline.py", "pipeline/"}),
@@ -259,6 +260,8 @@ def imports_of(path: Path) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
             found.add(node.module)
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            found.update(name.value for name in node.args[:1] if isinstance(name, ast.Constant))
     return frozenset(found)
 
 
