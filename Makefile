@@ -88,7 +88,7 @@ test-compiled: $(STAMPS)/package $(STAMPS)/test packages
 
 # The same sources as plain Python: what the compiler could change.
 test-plain: $(STAMPS)/test packages
-	PYTHONPATH=src $(PYTEST) $(TWO_AT_A_TIME) tests/wire tests/core tests/node
+	PYTHONPATH=src $(PYTEST) $(TWO_AT_A_TIME) tests/wire tests/core tests/config tests/linking tests/toml tests/test_topics.py tests/node
 
 # What takes too long for every change: one at a time, since these measure time on real links.
 test-slow: $(STAMPS)/package $(STAMPS)/test packages

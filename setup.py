@@ -18,10 +18,11 @@ from setuptools import setup
 from setuptools.command.build_ext import build_ext
 
 HERE = Path(__file__).parent
+PACKAGE = HERE / "src" / "timebound"
 # The hot path, by folder: everything in these packages is compiled but what is listed after them.
 COMPILED = ("wire", "core")
 COMPILED_FILES = (
-    "units.py",
+    "bench/counting.py",
     "channel/aio.py",
     "channel/channel.py",
     "channel/consumer.py",
@@ -32,62 +33,77 @@ COMPILED_FILES = (
     "channel/lane.py",
     "channel/lanes.py",
     "channel/measure.py",
-    "node/adapter.py",
-    "node/attachment.py",
-    "node/connection.py",
+    "node/clients/adapter.py",
+    "node/clients/attachment.py",
+    "node/clients/connection.py",
+    "node/clients/outgoing.py",
+    "node/clients/tls.py",
     "node/driver.py",
-    "node/flows.py",
-    "node/input.py",
-    "node/journal_columns.py",
-    "node/link.py",
-    "node/meter.py",
-    "node/outgoing.py",
-    "node/pacing.py",
-    "node/publisher.py",
-    "node/tcp_info.py",
-    "node/tls.py",
-    "node/trace_pack.py",
-    "node/translate.py",
-    "bench/counting.py",
-    "sim/cluster.py",
-    "sim/draws.py",
-    "sim/faults.py",
-    "sim/kernel.py",
-    "sim/network.py",
-    "sim/workload.py",
+    "node/input/flows.py",
+    "node/input/input.py",
+    "node/input/meter.py",
+    "node/input/publisher.py",
+    "node/journal/columns.py",
+    "node/links/meter.py",
+    "node/links/pacing.py",
+    "node/links/tcp_info.py",
+    "node/trace/pack.py",
+    "sim/kernel/draws.py",
+    "sim/kernel/kernel.py",
+    "sim/mesh/cluster.py",
+    "sim/mesh/faults.py",
+    "sim/mesh/network.py",
+    "sim/mesh/workload.py",
+    "topics.py",
+    "translate.py",
+    "units.py",
 )
 # Parsers and calculations that run once per request, not once per message: not worth the build's time.
 NOT_COMPILED = (
-    "core/correlation_text.py",
-    "core/matrices.py",
-    "core/schedulability.py",
+    "core/correlation/text.py",
+    "core/input/matrices.py",
+    "core/input/schedulability.py",
     "wire/reasons.py",
 )
 # What a simulation spends its time in, by how the names of its C files begin, and mypyc's own functions:
 # optimised further than the rest, which saves a seventh of a run.
 HOT = (
-    "core___delay",
-    "core___lane",
+    "core___link___lane",
+    "core___link___queue",
+    "core___link___strategy",
     "core___mesh",
-    "core___queue",
-    "core___routing",
-    "core___strategy",
-    "sim_",
+    "core___values___delay",
+    "sim___",
 )
 HOT_OPTION = "-O2"
 # The steps of a build that need the extensions; the others only ask for the package's name and version.
 BUILDING = {"bdist_wheel", "build", "build_ext", "editable_wheel", "install"}
 
 
-def compiled_sources() -> list[str]:
-    package = HERE / "src" / "timebound"
-    found = [package / name for name in COMPILED_FILES]
+def compiled_sources(package: Path = PACKAGE) -> list[str]:
+    """Return the files to compile, relative to the package.
+
+    Raises:
+        SystemExit: one of the lists names something that does not exist.
+    """
+    found = list(COMPILED_FILES)
     for folder in COMPILED:
-        found += sorted((package / folder).rglob("*.py"))
-    kept = [path for path in found if path.exists() and path.name != "__init__.py"]
-    return [
-        str(path.relative_to(HERE)) for path in kept if str(path.relative_to(package)) not in NOT_COMPILED
-    ]
+        names = sorted(path.relative_to(package).as_posix() for path in (package / folder).rglob("*.py"))
+        if not names:
+            raise SystemExit(f"setup.py: COMPILED names the folder {folder!r}, which has no modules")
+        found += names
+    for name in COMPILED_FILES:
+        if not (package / name).is_file():
+            raise SystemExit(f"setup.py: COMPILED_FILES names {name!r}, which does not exist")
+    for name in NOT_COMPILED:
+        if name not in found:
+            raise SystemExit(f"setup.py: NOT_COMPILED names {name!r}, which is not compiled anyway")
+    kept = [name for name in found if not name.endswith("__init__.py") and name not in NOT_COMPILED]
+    c_names = [name.removesuffix(".py").replace("/", "___") for name in kept]
+    for prefix in HOT:
+        if not any(c_name.startswith(prefix) for c_name in c_names):
+            raise SystemExit(f"setup.py: HOT names {prefix!r}, with which no compiled module begins")
+    return kept
 
 
 def has_compiler() -> bool:
@@ -105,7 +121,7 @@ def extensions() -> list[object]:
     from mypyc.build import mypycify
 
     os.environ.setdefault("MYPYPATH", str(HERE / "src"))
-    sources = compiled_sources()
+    sources = [(PACKAGE / name).relative_to(HERE).as_posix() for name in compiled_sources()]
     return list(
         mypycify(
             # Only these modules are judged here; `make check` has the rest.
@@ -146,4 +162,5 @@ class ParallelBuild(build_ext):
         super().build_extensions()
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": ParallelBuild})
+if __name__ == "__main__":
+    setup(ext_modules=extensions(), cmdclass={"build_ext": ParallelBuild})

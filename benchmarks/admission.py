@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from timebound.core.admission import Admission
-from timebound.core.offers import Contract, Decision
+from timebound.core.input.admission import Admission
+from timebound.core.input.contract import Contract, Decision
 from timebound.version import is_compiled
 
 QUANTUM_NS: Final = 1_000

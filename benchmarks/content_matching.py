@@ -17,9 +17,9 @@ import time
 import tracemalloc
 from collections.abc import Callable
 
-from timebound.core import content_index
-from timebound.core.content_index import ContentIndex
-from timebound.core.predicate import Attributes, Predicate, parse
+from timebound.core.predicate.index import index as content_index
+from timebound.core.predicate.index.index import ContentIndex
+from timebound.core.predicate.predicate import Attributes, Predicate, parse
 
 SITES = 500
 SCANNED_MESSAGES = 4  # a scan is slow: few of them are enough to time it

@@ -18,14 +18,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from timebound.core.access import AccessList
+from timebound.config.values import Config, InputConfig, Limits, ListenerConfig
 from timebound.core.broker import Broker
-from timebound.core.limits import BrokerLimits
-from timebound.node.config_values import Config, InputConfig, Limits, ListenerConfig
-from timebound.node.connection import SHARED_READ_BYTES, Connection
+from timebound.core.values.access import AccessList
+from timebound.core.values.limits import BrokerLimits
+from timebound.node.clients.connection import SHARED_READ_BYTES, Connection
+from timebound.node.clients.handshake import Door
 from timebound.node.driver import Driver
-from timebound.node.handshake import Door
-from timebound.node.storage import NoStorage
+from timebound.node.storage.storage import NoStorage
 from timebound.version import is_compiled
 from timebound.wire.codec import Decoder, encode
 from timebound.wire.packets import Connect, Publish, Subscribe, SubscribeEntry

@@ -16,8 +16,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from timebound.core.cells import EVEN, PAPER
-from timebound.core.wrr import ClientInput, InputQueue, InputScheduler
+from timebound.core.input.cells import EVEN, PAPER
+from timebound.core.input.scheduler import ClientInput, InputQueue, InputScheduler
 
 MESSAGES = 8_000
 BATCH = 64

@@ -17,11 +17,12 @@ import random
 import time
 import tracemalloc
 
-from timebound.core import queue as queue_module
-from timebound.core.delay import LinkDelay, Path
-from timebound.core.queue import LinkQueue
-from timebound.core.strategy.entry import Audience, Entry, Term
-from timebound.core.strategy.registry import STRATEGY_NAMES, strategy_named
+from timebound.core.link import queue as queue_module
+from timebound.core.link.queue import LinkQueue
+from timebound.core.link.strategy.audience import Audience, Term
+from timebound.core.link.strategy.entry import Entry
+from timebound.core.link.strategy.registry import STRATEGY_NAMES, strategy_named
+from timebound.core.values.delay import LinkDelay, Path
 from timebound.units import MILLISECOND, SECOND
 
 SIZE_BYTES = 1_024

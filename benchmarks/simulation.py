@@ -13,7 +13,7 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from timebound.sim.grid import Job, run_job
+from timebound.sim.papers.grid import Job, run_job
 from timebound.version import is_compiled
 
 RUNS = (

@@ -17,12 +17,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from timebound.core.message import Message
-from timebound.node.config_values import JournalConfig
-from timebound.node.journal import Journals
-from timebound.pipeline.flight import BrokerClient, Range
-from timebound.pipeline.options import Options
-from timebound.pipeline.session import Scale, spark_session
+from timebound.config.values import JournalConfig
+from timebound.core.values.message import Message
+from timebound.node.journal.journals import Journals
+from timebound.pipeline.datasource.flight import BrokerClient, Range
+from timebound.pipeline.datasource.options import Options
+from timebound.pipeline.spark.session import Scale, spark_session
 
 CONFIG = '[[listeners]]\nport = 0\n[[journals]]\nname = "all"\n[flight]\nport = 0\n'
 ROUNDS = 3

@@ -16,7 +16,8 @@ import threading
 import time
 from pathlib import Path
 
-from timebound.core.effects import (
+from timebound.core.values.message import Delivery, Message
+from timebound.core.values.store_orders import (
     DropDelivery,
     DropMessage,
     PutDelivery,
@@ -24,9 +25,8 @@ from timebound.core.effects import (
     PutSession,
     StoreOrder,
 )
-from timebound.core.message import Delivery, Message
-from timebound.core.subscription import Subscription
-from timebound.node.storage import Storage
+from timebound.core.values.subscription import Subscription
+from timebound.node.storage.storage import Storage
 
 WAIT_S = 60.0
 

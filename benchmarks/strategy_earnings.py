@@ -16,18 +16,19 @@ import random
 import statistics
 from collections.abc import Callable, Iterable
 
-from timebound.core.delay import KILOBYTE, LinkDelay, Path, success
-from timebound.core.queue import LinkQueue
-from timebound.core.strategy.base import Strategy
-from timebound.core.strategy.eb import ExpectedBenefit
-from timebound.core.strategy.ebpc import BenefitAndCost
-from timebound.core.strategy.entry import Audience, Entry, Term, flow_key
-from timebound.core.strategy.fifo import Fifo
-from timebound.core.strategy.fixed import Fixed
-from timebound.core.strategy.mtep import TotalEarning
-from timebound.core.strategy.pc import PostponingCost
-from timebound.core.strategy.remaining_lifetime import RemainingLifetime
-from timebound.core.strategy.worth import Worth
+from timebound.core.link.queue import LinkQueue
+from timebound.core.link.strategy.audience import Audience, Term
+from timebound.core.link.strategy.base import Strategy
+from timebound.core.link.strategy.eb import ExpectedBenefit
+from timebound.core.link.strategy.ebpc import BenefitAndCost
+from timebound.core.link.strategy.entry import Entry, flow_key
+from timebound.core.link.strategy.fifo import Fifo
+from timebound.core.link.strategy.fixed import Fixed
+from timebound.core.link.strategy.mtep import TotalEarning
+from timebound.core.link.strategy.pc import PostponingCost
+from timebound.core.link.strategy.remaining_lifetime import RemainingLifetime
+from timebound.core.link.strategy.worth import Worth
+from timebound.core.values.delay import KILOBYTE, LinkDelay, Path, success
 from timebound.units import MILLISECOND, SECOND
 
 STRATEGIES: dict[str, Callable[[], Strategy]] = {

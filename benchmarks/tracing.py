@@ -42,14 +42,14 @@ from rich.table import Table
 
 from timebound.bench.load import LoadRun
 from timebound.bench.options import LoadOptions
-from timebound.core.account import Account
-from timebound.core.message import Delivery, Message
-from timebound.core.scheduling import DEFAULT_SCHEDULING
-from timebound.core.subscription import Subscription
-from timebound.core.trace_kind import TraceHint
+from timebound.core.account.account import Account
+from timebound.core.link.scheduling import DEFAULT_SCHEDULING
+from timebound.core.values.message import Delivery, Message
+from timebound.core.values.subscription import Subscription
+from timebound.core.values.trace_kind import TraceHint
 from timebound.demo.brokers import Contender, running
-from timebound.node.trace import COLLECT_S
-from timebound.node.trace_pack import TracePacks
+from timebound.node.trace.pack import TracePacks
+from timebound.node.trace.writer import COLLECT_S
 from timebound.version import is_compiled
 
 RATIO_MIN = 0.85  # tracing may cost at most 15 % of throughput

@@ -4,7 +4,7 @@ Spark looks for a module `pyspark_<format>` with a class `DefaultSource`, on the
 executors, so this one has to be light and must be installed there.
 """
 
-from timebound.pipeline.source import TimeboundDataSource
+from timebound.pipeline.datasource.source import TimeboundDataSource
 
 
 class DefaultSource(TimeboundDataSource):

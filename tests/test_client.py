@@ -17,7 +17,7 @@ from tests.conftest import BrokerProcess, Certificates, StartBroker
 from timebound import Client, Message, Subscription, Will
 from timebound.client import PublishRefused, SubscribeRefused
 from timebound.errors import ConnectError, NotConnected, PublishError
-from timebound.node.passwords import PasswordFile
+from timebound.node.login.passwords import PasswordFile
 
 LIMIT_S = 20.0
 MIB = 1_048_576

@@ -14,7 +14,7 @@ import typer
 from tests.conftest import BrokerProcess, StartBroker
 from timebound.bounds_report import describe_toml, report
 from timebound.cli import app
-from timebound.core.access import AccessList, AccessRule
+from timebound.core.values.access import AccessList, AccessRule
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

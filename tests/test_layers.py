@@ -1,13 +1,18 @@
-"""The shape of the source: who may import whom, how long a file may be, and that each is tested.
+"""The shape of the source: who may import whom, how long files and functions may be, and that each is tested.
 
-`DESIGN` says that a pure core decides and thin shells act; these tests keep it so. A new
-package must be entered in MAY_IMPORT before anything in it may import from another.
+A pure core decides and thin shells act; these tests keep it so. A part is a package or a module at the
+top of `timebound`; the large parts are divided into rooms. A new part is entered in MAY_IMPORT, a new room
+in ROOMS, before anything in it may import from another. An entry that stands for nothing fails.
 """
 
 from __future__ import annotations
 
 import ast
+import re
+import sys
+from collections.abc import Iterator
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -17,26 +22,34 @@ SOURCE = ROOT / "src" / "timebound"
 TESTS = ROOT / "tests"
 
 LINES_MAX = 800
+FUNCTION_LINES_MAX = 60
 
-# From part to the parts it may use, besides itself. A part is a package or a module at the top.
-GROUND = frozenset({"errors", "units", "records", "packages", "terminal"})
-SHELL = GROUND | {"core", "wire", "version"}
+# From part to the parts it may use, besides itself.
+GROUND = frozenset({"errors", "units", "records", "topics", "packages", "terminal"})
+# No IO in any of these: the node and the simulator drive them alike.
+PURE = frozenset(
+    {"errors", "records", "units", "topics", "toml", "wire", "core", "config", "translate", "linking"}
+)
+SHELL = GROUND | PURE | {"version"}
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "records": frozenset(),
     "units": frozenset({"errors"}),
+    "topics": frozenset({"errors"}),
     "packages": frozenset({"errors"}),
     "terminal": frozenset(),
-    "toml_lines": frozenset(),
     "version": frozenset({"core"}),  # tells whether it is compiled
+    "toml": GROUND,
     "wire": GROUND,
     "core": GROUND,
+    "config": GROUND | {"core", "toml"},
+    "translate": GROUND | {"core", "wire"},
+    "linking": GROUND | {"core", "wire", "toml", "config", "translate"},
     "channel": GROUND | {"core"},
     "client": GROUND | {"wire", "version"},
-    "sim": SHELL | {"toml_lines"},
-    "node": SHELL | {"toml_lines"},
+    "sim": SHELL,
+    "node": SHELL,
     "pipeline": GROUND,
-    "dashboard": frozenset({"errors", "records", "units"}),  # talks to a node over HTTP
     "bench": SHELL | {"channel", "client"},
     "bounds_report": GROUND | {"core"},
     "pubsub": GROUND | {"client", "standard_input"},
@@ -45,16 +58,142 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 # What wires everything together may use everything.
 WIRING = frozenset({"__init__", "__main__", "cli", "commands", "demo"})
 
+# The rooms of a part, from the ground up, with all the rooms of the same part that each one uses: these
+# stand above it. A module beside the rooms is a room of its own.
+ROOMS: dict[str, dict[str, set[str]]] = {
+    "core": {
+        "predicate": set(),
+        "predicate/index": {"predicate"},
+        "correlation": set(),
+        "values": {"predicate", "correlation"},
+        "matching": {"predicate", "predicate/index", "values"},
+        "link/strategy": {"values"},
+        "link": {"values", "link/strategy"},
+        "input": set(),
+        "account": {"values"},
+        "sessions": {"correlation", "values", "matching", "link/strategy", "link", "account"},
+        "mesh": {"predicate", "values", "matching", "link/strategy", "link", "account"},
+        "distribution": {"predicate", "values", "matching", "account", "sessions", "mesh"},
+        "broker": {"values", "matching", "link", "account", "sessions", "mesh", "distribution"},
+    },
+    "node": {
+        "login": set(),
+        "config": {"login"},
+        "listening": set(),
+        "memory": set(),
+        "notices": set(),
+        "storage": set(),
+        "trace/parquet": set(),
+        "trace": {"trace/parquet"},
+        "journal": {"trace"},
+        "links": set(),
+        "input": set(),
+        "mesh": {"links"},
+        "driver": {"memory", "notices", "input", "mesh"},
+        "control": {"input", "driver"},
+        "clients": {"login", "links", "input", "driver", "control"},
+        "flight": {"login", "journal", "driver"},
+        "telemetry": {"trace", "input", "mesh", "control"},
+        "calibrate": {"input", "clients"},
+        "server": {
+            "login",
+            "config",
+            "listening",
+            "storage",
+            "trace",
+            "journal",
+            "mesh",
+            "driver",
+            "control",
+            "clients",
+            "flight",
+            "telemetry",
+            "calibrate",
+        },
+        "serve": {"config", "memory", "server"},
+    },
+    "sim": {
+        "kernel": set(),
+        "mesh": {"kernel"},
+        "input": set(),
+        "papers": {"kernel", "mesh", "input"},
+        "scenario": {"kernel", "mesh", "papers"},
+    },
+    "pipeline": {
+        "manifest": set(),
+        "schema": set(),
+        "io": {"manifest", "schema"},
+        "spark": set(),
+        "datasource": set(),
+        "sweep": {"spark"},
+        "jobs": {"schema", "sweep"},
+        "report": {"sweep"},
+        "batch": {"manifest", "schema", "io", "jobs"},
+        "stream": {"schema", "jobs"},
+    },
+}
+
 # No clock, no chance, no world outside: the caller hands in what is needed.
-PURE = ("wire", "core")
 CLOCKS = frozenset({"time", "datetime"})
 CHANCE = frozenset({"random", "secrets", "uuid"})
 WORLD = frozenset({"os", "sys", "socket", "ssl", "logging", "pathlib", "sqlite3", "subprocess", "signal"})
 WAITING = frozenset({"asyncio", "threading", "select", "multiprocessing", "concurrent"})
 FORBIDDEN = CLOCKS | CHANCE | WORLD | WAITING
 # Reads dates out of messages; it never asks for today's.
-DATES_ALLOWED = frozenset({"core/predicate_values.py"})
-NUMPY_ALLOWED = frozenset({"core/delay.py", "core/bounds.py", "core/wrr.py"})
+DATES_ALLOWED = frozenset({"core/predicate/values.py"})
+TODAY = frozenset({"now", "utcnow", "today"})
+# A path is a value there: it is put together, and never followed.
+PATHS_ALLOWED = frozenset({"config/reader.py", "config/values.py", "toml/reader.py"})
+FOLLOWING = frozenset(
+    {"open", "read_text", "read_bytes", "write_text", "write_bytes", "exists", "is_file", "is_dir", "stat"}
+    | {"iterdir", "glob", "rglob", "resolve", "absolute", "cwd", "mkdir", "unlink", "rename", "touch"}
+)
+
+# Packages of others, and where they are used: in a folder, or in one file.
+THIRD_PARTY: dict[str, frozenset[str]] = {
+    "librt": frozenset({"core/account/trace_log.py", "node/trace/pack.py"}),
+    "matplotlib": frozenset({"bench/channel_report.py", "demo/plot.py", "sim/papers/"}),
+    "msgspec": frozenset(
+        {
+            "channel/",
+            "commands/sweep.py",
+            "core/predicate/values.py",
+            "linking/codec.py",
+            "node/control/link_models.py",
+            "node/trace/frames.py",
+            "pipeline/sweep/results.py",
+        }
+    ),
+    "mypy_extensions": frozenset({"channel/", "core/", "node/clients/", "sim/kernel/"}),
+    "numpy": frozenset(
+        {
+            "node/journal/rows.py",
+            "node/trace/columns.py",
+            "node/trace/parquet/runs.py",
+            "pipeline/jobs/envelope.py",
+        }
+    ),
+    "pyarrow": frozenset(
+        {
+            "commands/",
+            "node/flight/",
+            "node/journal/",
+            "node/trace/columns.py",
+            "node/trace/parquet/runs.py",
+            "pipeline/datasource/",
+            "pipeline/io.py",
+            "pipeline/jobs/",
+            "pipeline/report/",
+            "pipeline/sweep/",
+            "sim/mesh/trace.py",
+        }
+    ),
+    "pyspark": frozenset({"commands/pipeline.py", "pipeline/"}),
+    "rich": frozenset({"bench/", "cli.py", "commands/", "demo/report.py"}),
+    "typer": frozenset({"cli.py", "commands/"}),
+    "uvloop": frozenset({"node/serve.py"}),
+    "websockets": frozenset({"demo/ends.py", "node/clients/websocket.py"}),
+}
 
 # Modules that no test names, and why that is right.
 UNTESTED = {
@@ -62,6 +201,29 @@ UNTESTED = {
     "__main__.py": "one line; the tests that start `python -m timebound` run it",
     "cli.py": "wires the commands; tests start it as a process",
     "version.py": "a number",
+}
+
+# Public names that nothing in the repository uses but tests: users do.
+PUBLIC = frozenset(
+    {
+        "AsyncioDispatch.wait_idle",
+        "EventChannel.remove_listener",
+        "Histogram.mean_ns",
+        "Lanes.lane_count",
+        "Lanes.set_threads",
+        "Subscription.get_nowait",
+    }
+)
+# Names that others call, by who does.
+CALLED_BY = {
+    "asyncio": frozenset({"get_buffer", "buffer_updated"}),
+    "logging": frozenset({"emit"}),
+    "pickle": frozenset({"reducer_override"}),
+    "pyarrow": frozenset({"list_actions", "start_call"}),
+    "pyspark": frozenset(
+        {"streamReader", "streamWriter", "initialOffset", "latestOffset"}
+        | {"getDefaultReadLimit", "prepareForTriggerAvailableNow"}
+    ),
 }
 
 
@@ -75,6 +237,12 @@ def name_of(path: Path) -> str:
 
 def part_of(name: str) -> str:
     return name.split("/")[0].removesuffix(".py")
+
+
+def room_of(name: str) -> str:
+    """The room of a file, without the part: its folder, or a file beside the rooms; '' for `__init__`."""
+    folder, _, file = name.partition("/")[2].rpartition("/")
+    return folder or file.removesuffix(".py").removesuffix("__init__")
 
 
 @cache
@@ -92,7 +260,27 @@ def imports_of(path: Path) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
             found.add(node.module)
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            found.update(name.value for name in node.args[:1] if isinstance(name, ast.Constant))
     return frozenset(found)
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def by_module() -> dict[str, Path]:
+    return {module_of(path): path for path in modules()}
+
+
+def used_by(path: Path) -> set[Path]:
+    """The files of ours that a file imports; a package alone counts only for what is taken from it."""
+    known = by_module()
+    names = {name for name in imports_of(path) if name in known}
+    inside = {name.rpartition(".")[0] for name in names}
+    return {known[name] for name in names if name not in inside or known[name].name != "__init__.py"}
 
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)
@@ -106,20 +294,90 @@ def test_imports_go_in_one_direction(path: Path) -> None:
     assert used - {part} <= MAY_IMPORT[part], f"{name_of(path)} must not import {used - MAY_IMPORT[part]}"
 
 
+def rooms_used(part: str) -> dict[str, set[str]]:
+    """The rooms of a part, each with the other rooms of that part that its files import."""
+    found: dict[str, set[str]] = {}
+    for path in modules():
+        name = name_of(path)
+        if part_of(name) == part and room_of(name):
+            used = {room_of(name_of(other)) for other in used_by(path) if part_of(name_of(other)) == part}
+            found.setdefault(room_of(name), set()).update(used - {room_of(name), ""})
+    return found
+
+
+@pytest.mark.parametrize("part", ROOMS)
+def test_rooms_use_the_rooms_that_are_listed_and_no_others(part: str) -> None:
+    assert rooms_used(part) == ROOMS[part]
+
+
+@pytest.mark.parametrize("part", ROOMS)
+def test_rooms_use_only_rooms_above_them(part: str) -> None:
+    above: set[str] = set()
+    for room, used in ROOMS[part].items():
+        assert used <= above, f"{part}/{room} stands before {used - above}"
+        above.add(room)
+
+
+def test_a_part_with_folders_has_rooms() -> None:
+    divided = {part_of(name_of(path)) for path in modules() if name_of(path).count("/") > 1}
+
+    assert divided == set(ROOMS)
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    try:
+        TopologicalSorter({path: used_by(path) - {path} for path in modules()}).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(name_of(path) for path in error.args[1]))
+
+
 @pytest.mark.parametrize("path", [path for path in modules() if part_of(name_of(path)) in PURE], ids=name_of)
 def test_pure_modules_know_no_clock_no_chance_and_no_world(path: Path) -> None:
     name = name_of(path)
     roots = {imported.split(".")[0] for imported in imports_of(path)}
 
-    allowed = {"datetime"} if name in DATES_ALLOWED else set()
-    assert not roots & FORBIDDEN - allowed
-    assert "numpy" not in roots or name in NUMPY_ALLOWED
+    dates = {"datetime"} if name in DATES_ALLOWED else set()
+    paths = {"pathlib"} if name in PATHS_ALLOWED else set()
+    assert not roots & FORBIDDEN - dates - paths
 
 
-def test_the_dates_allowed_are_only_read() -> None:
-    for name in DATES_ALLOWED:
-        calls = {node.attr for node in ast.walk(tree_of(SOURCE / name)) if isinstance(node, ast.Attribute)}
-        assert not calls & {"now", "utcnow", "today"}
+@pytest.mark.parametrize(
+    ("names", "package", "never"),
+    [(DATES_ALLOWED, "datetime", TODAY), (PATHS_ALLOWED, "pathlib", FOLLOWING)],
+)
+def test_what_is_allowed_to_pure_modules_is_only_read(
+    names: frozenset[str], package: str, never: frozenset[str]
+) -> None:
+    for name in names:
+        assert package in imports_of(SOURCE / name), f"{name} does not need {package}"
+        used = {node.attr for node in ast.walk(tree_of(SOURCE / name)) if isinstance(node, ast.Attribute)}
+        assert not used & never, f"{name} must not use {used & never}"
+
+
+def places_of(package: str) -> set[str]:
+    return {
+        name_of(path)
+        for path in modules()
+        if package in {imported.split(".")[0] for imported in imports_of(path)}
+    }
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_packages_of_others_are_used_where_they_are_listed(path: Path) -> None:
+    name = name_of(path)
+    roots = {imported.split(".")[0] for imported in imports_of(path)}
+
+    for package in roots - sys.stdlib_module_names - {"timebound"}:
+        assert package in THIRD_PARTY, f"{name} must not import {package}"
+        assert name.startswith(tuple(THIRD_PARTY[package])), f"{name} must not import {package}"
+
+
+@pytest.mark.parametrize("package", THIRD_PARTY)
+def test_packages_of_others_are_listed_where_they_are_used(package: str) -> None:
+    used = places_of(package)
+
+    for place in THIRD_PARTY[package]:
+        assert any(name.startswith(place) for name in used), f"{place} does not use {package}"
 
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)
@@ -130,25 +388,28 @@ def test_no_file_is_too_long(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_no_function_is_too_long(path: Path) -> None:
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            lines = node.end_lineno - node.lineno + 1
+            assert lines <= FUNCTION_LINES_MAX, f"{name_of(path)}: {node.name} has {lines} lines"
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
 def test_every_module_says_what_it_is_for(path: Path) -> None:
     assert ast.get_docstring(tree_of(path)), f"{name_of(path)} has no docstring"
-
-
-def module_of(path: Path) -> str:
-    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 @cache
 def covered() -> frozenset[str]:
     """Modules with a test file of their name, those that a test imports, and the pieces of both.
 
-    A piece is what a tested module of the same package imports: `broker` is tested with all it
+    A piece is what a tested module of the same part imports: `broker` is tested with all it
     is made of, and what deserves tests of its own has them in the mirrored folder.
     """
-    by_module = {module_of(path): path for path in modules()}
-    pending = [name for path in TESTS.rglob("*.py") for name in imports_of(path) if name in by_module]
-    for module, path in by_module.items():
+    pending = [name for path in TESTS.rglob("*.py") for name in imports_of(path) if name in by_module()]
+    for module, path in by_module().items():
         relative = path.relative_to(SOURCE)
         if (TESTS / relative.parent / f"test_{relative.name}").exists():
             pending.append(module)
@@ -157,9 +418,9 @@ def covered() -> frozenset[str]:
         module = pending.pop()
         if module not in found:
             found.add(module)
-            package = module.split(".")[:2]
-            pieces = [name for name in imports_of(by_module[module]) if name in by_module]
-            pending += [name for name in pieces if name.split(".")[:2] == package]
+            part = module.split(".")[:2]
+            pieces = [name for name in imports_of(by_module()[module]) if name in by_module()]
+            pending += [name for name in pieces if name.split(".")[:2] == part]
     return frozenset(found)
 
 
@@ -173,5 +434,61 @@ def test_every_module_is_tested(path: Path) -> None:
     assert module_of(path) in covered() or is_excused or not has_code, f"{name} has no test"
 
 
-def test_what_is_listed_as_untested_exists() -> None:
+def words_of(path: Path) -> set[str]:
+    """Every name that a file uses, and those in texts that consist of names: `module:function`."""
+    found: set[str] = set()
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.alias):
+            found.add(node.name.split(".")[-1])
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"[\w.:]+", str(node.value)):
+            found.update(re.split(r"[.:]", str(node.value)))
+    return found
+
+
+@cache
+def words_used() -> frozenset[str]:
+    """What sources, benchmarks and examples use, and what the docs show as code."""
+    found: set[str] = set()
+    for folder in ("src", "benchmarks", "examples", "fuzz"):
+        for path in (ROOT / folder).rglob("*.py"):
+            found |= words_of(path)
+    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for code in re.findall(r"```.*?```|`[^`]*`", path.read_text(encoding="utf-8"), re.DOTALL):
+            found.update(re.findall(r"\w+", code))
+    return frozenset(found)
+
+
+def unused_names(body: list[ast.stmt], within: str = "") -> Iterator[str]:
+    """Public functions, classes and methods that nothing but tests uses; a command registers itself."""
+    for node in body:
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        is_command = any("command" in ast.unparse(decorator) for decorator in node.decorator_list)
+        if not node.name.startswith("_") and node.name not in words_used() and not is_command:
+            yield f"{within}{node.name}"
+        if isinstance(node, ast.ClassDef):
+            yield from unused_names(node.body, f"{node.name}.")
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_nothing_is_there_for_tests_alone(path: Path) -> None:
+    called = frozenset[str]().union(*CALLED_BY.values())
+    unused = {name for name in unused_names(tree_of(path).body) if name.split(".")[-1] not in called}
+
+    assert unused <= PUBLIC, f"{name_of(path)}: only tests use {', '.join(sorted(unused - PUBLIC))}"
+
+
+def test_every_name_in_the_lists_stands_for_something() -> None:
+    parts = {part_of(name_of(path)) for path in modules()}
+    named = GROUND | PURE | WIRING | MAY_IMPORT.keys() | ROOMS.keys()
+    unused = {name for path in modules() for name in unused_names(tree_of(path).body)}
+
+    assert named.union(*MAY_IMPORT.values()) <= parts
+    assert not MAY_IMPORT.keys() & WIRING
     assert all((SOURCE / name).exists() for name in UNTESTED)
+    assert unused >= PUBLIC
+    assert {name.split(".")[-1] for name in unused} >= frozenset[str]().union(*CALLED_BY.values())

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import timebound
-from tests.node.live_mesh import free_ports
+from tests.node.mesh.live_mesh import free_ports
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "mesh.md").read_text()

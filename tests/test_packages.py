@@ -91,7 +91,7 @@ def test_command_says_at_once_that_java_is_missing(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     for name in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("timebound.pipeline.session.FOR_SPARK", ())
+    monkeypatch.setattr("timebound.pipeline.spark.session.FOR_SPARK", ())
     monkeypatch.setattr("sys.argv", ["timebound", *command])
     monkeypatch.chdir(tmp_path)
 

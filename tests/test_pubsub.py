@@ -17,7 +17,7 @@ import pytest
 from tests.conftest import BrokerProcess, Certificates, StartBroker
 from tests.peer import Peer
 from timebound.cli import app
-from timebound.node.passwords import PasswordFile
+from timebound.node.login.passwords import PasswordFile
 from timebound.pubsub import Connecting, Publishing, Subscribing, parse_properties
 
 LIMIT_S = 20.0

@@ -29,11 +29,11 @@ from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Final
 
-from timebound.core.bounds import NEVER, UNBOUNDED, Bound, Rotation, flow_bound, printed_bound
-from timebound.core.cells import EVEN, check_order, check_weight
-from timebound.core.matrices import Membership
-from timebound.core.offers import Contract, rate_of
-from timebound.core.wrr import QUANTUM_BYTES
+from timebound.core.input.bounds import NEVER, UNBOUNDED, Bound, Rotation, flow_bound, printed_bound
+from timebound.core.input.cells import EVEN, check_order, check_weight
+from timebound.core.input.contract import Contract, rate_of
+from timebound.core.input.matrices import Membership
+from timebound.core.input.scheduler import QUANTUM_BYTES
 from timebound.errors import ConfigError, UnitError
 from timebound.units import MILLISECOND, SECOND, parse_duration
 

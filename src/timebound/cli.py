@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -143,7 +143,7 @@ def passwd(
     delete: Annotated[bool, typer.Option("--delete", help="Remove the user.")] = False,
 ) -> None:
     """Set or remove a user's password. It is asked for, or read from standard input."""
-    from timebound.node.passwords import PasswordFile, user_name_problem
+    from timebound.node.login.passwords import PasswordFile, user_name_problem
 
     problem = "" if delete else user_name_problem(user)
     if problem:
@@ -169,11 +169,6 @@ def _ask_password() -> str:
         return sys.stdin.readline().rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise ValueError(f"the password is not text in {error.encoding}") from error
-
-
-def print_json(value: Any) -> None:
-    """Print a value for programs: one JSON document."""
-    typer.echo(json.dumps(value, indent=2))
 
 
 # Here, because help lists commands in the order they are named.

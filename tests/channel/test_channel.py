@@ -387,7 +387,7 @@ def test_unknown_configuration_is_refused_with_the_known_ones() -> None:
 
 
 def test_leaf_made_by_hand_must_be_a_pair(channel: EventChannel) -> None:
-    from timebound.core.correlation import Leaf
+    from timebound.core.correlation.expression import Leaf
 
     with channel, pytest.raises(TypeError, match="no \\(type, source\\) pair"):
         channel.connect(Recorder(), Leaf("a"))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timebound.channel.measure import Histogram, Meter
-from timebound.core.schedulability import Operation
+from timebound.core.input.schedulability import Operation
 
 
 def test_empty_histogram_answers_zero() -> None:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from timebound import topics as broker_topic
 from timebound.client.topics import FilterMatcher, check_filter, check_topic
-from timebound.core import topic as broker_topic
 from timebound.errors import FilterError
 
 LEVELS = st.sampled_from(["", "a", "b", "$x"])

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from timebound.core.access import AccessList, AccessRule
 from timebound.core.broker import Broker, Close
-from timebound.core.durability import Batch
-from timebound.core.effects import (
+from timebound.core.sessions.durability import Batch
+from timebound.core.sessions.session import ENCODED, PUBACK, PUBCOMP, PUBREC, PUBREL, Reply, Session
+from timebound.core.values.access import AccessList, AccessRule
+from timebound.core.values.limits import BrokerLimits
+from timebound.core.values.message import Delivery, Message
+from timebound.core.values.store_orders import (
     DropDelivery,
     DropInbound,
     DropMessage,
@@ -33,10 +36,7 @@ from timebound.core.effects import (
     StoreOrder,
     Will,
 )
-from timebound.core.limits import BrokerLimits
-from timebound.core.message import Delivery, Message
-from timebound.core.session import ENCODED, PUBACK, PUBCOMP, PUBREC, PUBREL, Reply, Session
-from timebound.core.subscription import Subscription
+from timebound.core.values.subscription import Subscription
 from timebound.records import Reason
 from timebound.units import SECOND
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from timebound.core.effects import Will
-from timebound.core.message import Message
-from timebound.core.subscription import Subscription
-from timebound.core.topic import split_share
+from tests.topic_strategies import selects
+
+from timebound.core.values.message import Message
+from timebound.core.values.store_orders import Will
+from timebound.core.values.subscription import Subscription
+from timebound.topics import split_share
 from timebound.units import SECOND
 
 from .broker_doubles import NEVER_S
-from .topic_strategies import selects
 
 # Which member of a group gets a message is the broker's choice; the driver looks it up.
 Choose = Callable[[list[Subscription], Message], Subscription]

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from timebound.core.effects import Will
-from timebound.core.limits import BrokerLimits
-from timebound.core.message import RELEASED as DELIVERY_RELEASED
-from timebound.core.message import Delivery, Message
-from timebound.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL, Session
-from timebound.core.subscription import Subscription
-from timebound.core.topic import split_share
+from tests.topic_strategies import selects
+
+from timebound.core.sessions.session import PUBACK, PUBCOMP, PUBREC, PUBREL, Session
+from timebound.core.values.limits import BrokerLimits
+from timebound.core.values.message import RELEASED as DELIVERY_RELEASED
+from timebound.core.values.message import Delivery, Message
+from timebound.core.values.store_orders import Will
+from timebound.core.values.subscription import Subscription
+from timebound.topics import split_share
 from timebound.units import SECOND
 
 from .broker_doubles import BYTES_MAX, Node, Packet, Peer
@@ -30,7 +32,6 @@ from .broker_model import (
     PendingWill,
     Promise,
 )
-from .topic_strategies import selects
 
 QUEUE_MESSAGES_MAX = 6
 

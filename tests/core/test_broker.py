@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from timebound.core.access import AccessRule
-from timebound.core.limits import BrokerLimits
-from timebound.core.message import Message, copy_cost
-from timebound.core.predicate import parse
-from timebound.core.session import PUBACK, PUBREL
-from timebound.core.subscription import Subscription
+from timebound.core.predicate.predicate import parse
+from timebound.core.sessions.session import PUBACK, PUBREL
+from timebound.core.values.access import AccessRule
+from timebound.core.values.limits import BrokerLimits
+from timebound.core.values.message import Message, copy_cost
+from timebound.core.values.subscription import Subscription
 
 from .broker_doubles import Node, Packet, Peer
 

@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from timebound.core.session import PUBACK, PUBCOMP, PUBREC
-from timebound.core.subscription import Subscription
+from timebound.core.sessions.session import PUBACK, PUBCOMP, PUBREC
+from timebound.core.values.subscription import Subscription
 
 from .broker_doubles import BYTES_MAX, NEVER_S, make_will
 from .broker_model import Promise

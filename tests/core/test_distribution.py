@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from timebound.core.distribution import MISSED_MAX
-from timebound.core.predicate import parse
-from timebound.core.session import PUBACK, PUBREC, PUBREL
-from timebound.core.subscription import Subscription
+from timebound.core.predicate.predicate import parse
+from timebound.core.sessions.session import PUBACK, PUBREC, PUBREL
+from timebound.core.values.subscription import Subscription
 from timebound.records import Reason
 
 from .broker_doubles import Node, Peer

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from timebound.core.access import AccessList
 from timebound.core.broker import Broker
-from timebound.core.limits import BrokerLimits
-from timebound.core.message import Message
-from timebound.core.outbound import STEP_COPIES_MAX, STUCK_COPIES_MAX, STUCK_NS
-from timebound.core.session import Session
-from timebound.core.subscription import Subscription
+from timebound.core.sessions.outbound import STEP_COPIES_MAX, STUCK_COPIES_MAX, STUCK_NS
+from timebound.core.sessions.session import Session
+from timebound.core.values.access import AccessList
+from timebound.core.values.limits import BrokerLimits
+from timebound.core.values.message import Message
+from timebound.core.values.subscription import Subscription
 from timebound.units import SECOND
 
 DEADLINE_NS = 2 * SECOND

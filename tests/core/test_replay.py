@@ -6,9 +6,9 @@ from typing import Any
 
 from timebound.core.broker import Broker
 from timebound.core.distribution import Replay
-from timebound.core.message import Message
-from timebound.core.predicate import parse
-from timebound.core.subscription import Subscription
+from timebound.core.predicate.predicate import parse
+from timebound.core.values.message import Message
+from timebound.core.values.subscription import Subscription
 
 from .broker_doubles import Node, Peer
 

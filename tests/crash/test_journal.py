@@ -16,8 +16,8 @@ import pytest
 
 from tests.conftest import BrokerProcess, StartBroker
 from tests.peer import Peer, join, props
-from timebound.core.session import PUBCOMP, PUBREC, PUBREL
-from timebound.node.journal_log import JournalLog
+from timebound.core.sessions.session import PUBCOMP, PUBREC, PUBREL
+from timebound.node.journal.log import JournalLog
 from timebound.wire.packets import Ack, Publish, Will
 
 CONFIG = """\
@@ -54,7 +54,7 @@ def wait_journaled(data: Path, payload: bytes) -> None:
 
 def rows_of(broker: BrokerProcess, name: str) -> list[bytes]:
     """The payloads in a journal of a broker that has stopped."""
-    from timebound.node.journal_rows import message_schema
+    from timebound.node.journal.rows import message_schema
 
     folder = broker.data / "journals" / name
     log = JournalLog(folder, message_schema(), bytes_max=1 << 30, age_max_s=3_600, fsync=False)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from timebound.core.access import AccessList
+from timebound.config.values import Config, Limits, ListenerConfig
 from timebound.core.broker import Broker
-from timebound.core.effects import StoreOrder
-from timebound.core.limits import BrokerLimits
-from timebound.node.config_values import Config, Limits, ListenerConfig
-from timebound.node.connection import Connection
+from timebound.core.values.access import AccessList
+from timebound.core.values.limits import BrokerLimits
+from timebound.core.values.store_orders import StoreOrder
+from timebound.node.clients.connection import Connection
+from timebound.node.clients.handshake import Door
 from timebound.node.driver import Driver
-from timebound.node.handshake import Door
-from timebound.node.logins import Logins
-from timebound.node.passwords import PasswordFile
+from timebound.node.login.logins import Logins
+from timebound.node.login.passwords import PasswordFile
 from timebound.wire.codec import Decoder, encode
 from timebound.wire.packets import Packet
 

@@ -1,151 +1,193 @@
-"""The configuration file: the values it gives, and those it leaves out."""
+"""The files that a configuration names, and the file itself: readable, fitting, in order."""
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 
 import pytest
-from tests.node.config_doubles import PATH
+import trustme
+from tests.config.doubles import mistakes_of
 
-from timebound.core.access import AccessRule
+from timebound.errors import ConfigError
 from timebound.node.config import (
-    NEVER_S,
     default_config,
-    is_loopback,
+    load_access_list,
     load_config,
     parse_config,
+    read_config,
 )
-from timebound.node.config_reader import key_text
-from timebound.node.passwords import PasswordFile
-from timebound.node.scheduling_config import scheduling_of
 
 
-def test_defaults_listen_on_this_machine_alone() -> None:
-    config = default_config()
+def test_every_wrong_line_of_a_password_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "users").write_text("anna\n# fine\nbert:hash\n")
 
-    (listener,) = config.listeners
-    assert (listener.host, listener.port, listener.kind) == ("127.0.0.1", 1883, "tcp")
-    assert listener.anonymous_allowed
-    assert config.data.path == Path("data")
-    assert config.security.rules == ()
+    found = mistakes_of('[security]\npassword_file = "users"\n', tmp_path)
+
+    assert [mistake.split(": ")[0] for mistake in found] == ["users:1", "users:3"]
 
 
-def test_an_empty_file_is_the_default_but_for_where_data_lies() -> None:
-    config = parse_config("", PATH)
+def test_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
 
-    assert config.listeners == default_config().listeners
-    assert config.limits == default_config().limits
-    assert config.data.path == PATH.parent / "data"
+    found = mistakes_of('[data]\npath = "file/data"\n[trace]\nenabled = true\npath = "file"\n', tmp_path)
 
-
-def test_every_kind_of_value_is_read() -> None:
-    config = parse_config(
-        """
-        node_name = "n-1"
-        sys_interval = "500ms"
-        data = { path = "store", fsync = false }
-        [[listeners]]
-        name = "net"
-        host = "0.0.0.0"
-        port = 8884
-        kind = "websocket"
-        path = "/ws"
-        origins = ["https://a.example", "*"]
-        allow_anonymous = true
-        tls.certificate = "c.pem"
-        tls.key = "/keys/k.pem"
-        tls.ca = "ca.pem"
-        tls.identity = "common_name"
-        [security]
-        anonymous_user = "guest"
-        [[acl]]
-        user = "*"
-        filter = "a/%u/#"
-        action = "publish"
-        allow = false
-        [limits]
-        packet_size_max = "2 MiB"
-        topic_length_max = 100
-        connect_timeout = "1.5s"
-        keep_alive_max = "2m"
-        session_expiry_max = "never"
-        [log]
-        level = "debug"
-        """,
-        PATH,
-    )
-
-    (listener,) = config.listeners
-    assert listener.tls is not None
-    assert listener.tls.certificate == PATH.parent / "c.pem"
-    assert listener.tls.key == Path("/keys/k.pem")
-    assert listener.tls.identity == "common_name"
-    assert listener.origins == ("https://a.example", "*")
-    assert config.data.path == PATH.parent / "store"
-    assert config.data.fsync is False
-    assert config.sys_interval_s == 0.5
-    assert config.limits.packet_size_max == 2 * 1024 * 1024
-    assert config.limits.topic_length_max == 100
-    assert config.limits.connect_timeout_s == 1.5
-    assert config.limits.keep_alive_max_s == 120
-    assert config.limits.session_expiry_max_s == NEVER_S
-    assert config.security.rules == (AccessRule("*", "publish", "a/%u/#", False),)
-    assert config.log.level == "debug"
+    assert found == [
+        "t.toml:2: data.path: 'file/data' cannot be made: 'file' is no folder that can be written",
+        "t.toml:5: trace.path: 'file' is no folder that can be written",
+    ]
 
 
-def test_a_network_listener_with_passwords_keeps_anonymous_clients_out(tmp_path: Path) -> None:
-    users = PasswordFile(tmp_path / "users")
-    users.set("ann", "pw")
-    users.save()
+def test_load_raises_the_first_mistake_with_its_attributes(tmp_path: Path) -> None:
     path = tmp_path / "t.toml"
-    path.write_text("[security]\npassword_file = 'users'\n[[listeners]]\nhost = '0.0.0.0'\n")
+    path.write_text("[log]\nlevel = 1\nformat = 2\n")
 
-    (listener,) = load_config(path).listeners
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
 
-    assert not listener.anonymous_allowed
+    assert (caught.value.path, caught.value.line, caught.value.key) == (str(path), 2, "log.level")
 
 
 @pytest.mark.parametrize(
-    ("host", "expected"),
+    ("content", "expected"),
     [
-        ("127.0.0.1", True),
-        ("127.1.2.3", True),
-        ("::1", True),
-        ("LocalHost", True),
-        ("0.0.0.0", False),
-        ("::", False),
-        ("", False),
-        ("192.168.1.1", False),
-        ("localhost.evil.example", False),
+        (b"a = 1\nb = '\xff'", "t.toml:2: is not UTF-8 text: byte 0xff"),
+        (b"#" * 5_000_000, "t.toml: is larger than 4194304 bytes; is it the right file?"),
+        (b"x = " + b"[" * 5_000, "t.toml:1: values are nested too deeply"),
     ],
+    ids=["not UTF-8", "too large", "too deep"],
 )
-def test_loopback_is_told_by_the_address(host: str, expected: bool) -> None:
-    assert is_loopback(host) is expected
+def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, content: bytes, expected: str) -> None:
+    path = tmp_path / "t.toml"
+    path.write_bytes(content)
+
+    assert [str(mistake).replace(f"{tmp_path}/", "") for mistake in read_config(path)[1]] == [expected]
 
 
-def test_browsers_are_served_only_from_listed_origins() -> None:
-    closed = parse_config("[[listeners]]\nkind = 'websocket'", PATH).listeners[0]
-    listed = parse_config(
-        "[[listeners]]\nkind = 'websocket'\norigins = ['https://a.example']", PATH
-    ).listeners[0]
-    anything = parse_config("[[listeners]]\nkind = 'websocket'\norigins = ['*']", PATH).listeners[0]
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    _, (mistake,) = read_config(tmp_path / "none.toml")
 
-    assert closed.allows_origin(None)
-    assert not closed.allows_origin("https://a.example")
-    assert listed.allows_origin("https://a.example")
-    assert not listed.allows_origin("https://a.example.evil.example")
-    assert anything.allows_origin("null")
+    assert str(mistake) == f"{tmp_path}/none.toml: cannot be read: no such file or directory"
 
 
-def test_key_text_is_how_people_write_it() -> None:
-    assert key_text(("listeners", 0, "tls", "key")) == "listeners[0].tls.key"
+def test_a_byte_order_mark_and_dos_line_ends_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.toml"
+    path.write_bytes(b"\xef\xbb\xbfnode_name = 'a'\r\n\r\nsys_interval = 3\r\n")
+
+    assert [mistake.line for mistake in read_config(path)[1]] == [3]
 
 
-def test_a_margin_reaches_the_queues_of_its_listener() -> None:
-    config = parse_config("[[listeners]]\nmargin = '150ms'\n[[listeners]]\nport = 1884\n", PATH)
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("certificates")
+    authority = trustme.CA()
+    server = authority.issue_cert("localhost")
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    server.cert_chain_pems[0].write_to_path(folder / "server.pem")
+    server.private_key_pem.write_to_path(folder / "server.key")
+    authority.issue_cert("other.example").private_key_pem.write_to_path(folder / "other.key")
+    return folder
 
-    assert [scheduling_of(one).margin_ns for one in config.listeners] == [150_000_000, 0]
+
+def tls_text(certificates: Path, **files: str) -> str:
+    lines = [f"tls.{key} = '{certificates / name}'" for key, name in files.items()]
+    return "\n".join(["[[listeners]]", *lines])
 
 
-def test_the_length_of_filters_may_still_be_written_as_a_size() -> None:
-    assert parse_config("[limits]\nfilter_length_max = '4KiB'", PATH).limits.filter_length_max == 4096
+def test_tls_files_that_fit_are_accepted(certificates: Path, tmp_path: Path) -> None:
+    text = tls_text(certificates, certificate="server.pem", key="server.key", ca="ca.pem")
+
+    assert mistakes_of(text, tmp_path) == []
+
+
+def test_tls_files_that_are_missing_are_named(certificates: Path, tmp_path: Path) -> None:
+    text = tls_text(certificates, certificate="none.pem", key="server.key", ca="none.ca")
+
+    assert mistakes_of(text, tmp_path) == [
+        f"t.toml:2: listeners[0].tls.certificate: '{certificates}/none.pem' is no file; "
+        "give the path of a PEM file",
+        f"t.toml:4: listeners[0].tls.ca: '{certificates}/none.ca' is no file; give the path of a PEM file",
+    ]
+
+
+def test_a_key_of_another_certificate_is_refused(certificates: Path, tmp_path: Path) -> None:
+    text = tls_text(certificates, certificate="server.pem", key="other.key", ca="other.key")
+
+    first, second = mistakes_of(text, tmp_path)
+
+    assert first.startswith(
+        "t.toml:2: listeners[0].tls.certificate: certificate and key cannot be used together"
+    )
+    assert second.startswith("t.toml:4: listeners[0].tls.ca: holds no certificates in PEM")
+
+
+def test_the_accepted_files_make_a_server_context(certificates: Path, tmp_path: Path) -> None:
+    path = tmp_path / "t.toml"
+    path.write_text(tls_text(certificates, certificate="server.pem", key="server.key"))
+
+    tls = load_config(path).listeners[0].tls
+
+    assert tls is not None
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key)
+
+
+def test_password_and_acl_mistakes_have_their_own_lines(tmp_path: Path) -> None:
+    (tmp_path / "users").write_text("# nobody\nann\n")
+    (tmp_path / "rules").write_text("allow anyone all #\nallow\n\nallow anyone fly #\n")
+    text = "[security]\npassword_file = 'users'\nacl_file = 'rules'\n"
+
+    assert mistakes_of(text, tmp_path) == [
+        "rules:2: 'user NAME', 'anyone' or 'anonymous' is expected, not ''",
+        "rules:4: an action is 'publish', 'subscribe' or 'all', not 'fly'",
+        "users:2: a line is 'name:hash'; make it with `timebound passwd`",
+    ]
+
+
+def test_missing_password_and_acl_files_are_named_where_they_are_configured(tmp_path: Path) -> None:
+    text = "[security]\npassword_file = 'users'\nacl_file = 'rules'\n"
+
+    assert mistakes_of(text, tmp_path) == [
+        "t.toml:2: security.password_file: users: cannot be read: no such file or directory",
+        "t.toml:3: security.acl_file: rules: cannot be read: no such file or directory",
+    ]
+
+
+def test_rules_in_both_places_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "rules").write_text("allow anyone all #\n")
+    text = "[security]\nacl_file = 'rules'\n[[acl]]\nuser = '*'\nfilter = '#'\n"
+
+    assert mistakes_of(text, tmp_path) == [
+        "t.toml:2: security.acl_file: is given besides [[acl]]; the order of rules would be unclear"
+    ]
+
+
+def test_rules_for_anonymous_are_refused_once_they_have_a_name(tmp_path: Path) -> None:
+    (tmp_path / "rules").write_text("allow anonymous all #\n")
+    text = "[security]\nacl_file = 'rules'\nanonymous_user = 'guest'\n"
+
+    (mistake,) = mistakes_of(text, tmp_path)
+
+    assert "rules: has rules for 'anonymous', but anonymous_user calls these clients 'guest'" in mistake
+
+
+def test_a_file_in_place_of_the_data_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+
+    assert mistakes_of("[data]\n", tmp_path) == [
+        "t.toml:1: data.path: 'data' is no folder that can be written"
+    ]
+
+
+def test_the_access_list_comes_from_the_tables_or_the_file(tmp_path: Path) -> None:
+    (tmp_path / "rules").write_text("allow user ann publish a\n")
+    inline = parse_config("[[acl]]\nuser = 'bob'\nfilter = 'b'\n", tmp_path / "t.toml")
+    from_file = parse_config("[security]\nacl_file = 'rules'\n", tmp_path / "t.toml")
+
+    assert load_access_list(inline.security).may_publish("bob", "c", "b")
+    assert not load_access_list(inline.security).may_publish("ann", "c", "a")
+    assert load_access_list(from_file.security).may_publish("ann", "c", "a")
+    assert load_access_list(default_config().security).may_publish("", "c", "x")
+
+    (tmp_path / "rules").write_text("nonsense\n")
+    with pytest.raises(ConfigError, match="rules:1: "):
+        load_access_list(from_file.security)

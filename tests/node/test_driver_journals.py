@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from tests.node.doubles import Build
 
-from timebound.core.message import Message
-from timebound.core.trace_log import TraceBatch
+from timebound.core.account.trace_log import TraceBatch
+from timebound.core.values.message import Message
 from timebound.wire.packets import Ack, Connect, Pingreq, Publish
 from timebound.wire.properties import Properties
 

@@ -8,9 +8,9 @@ import pytest
 from tests.conftest import BrokerProcess, StartBroker
 from tests.peer import Peer, join, props
 
+from timebound.config.values import Limits
 from timebound.errors import ConfigError
 from timebound.node.config import load_config
-from timebound.node.config_values import Limits
 from timebound.wire.packets import Publish
 
 CONFIG = 'sys_interval = "100ms"\n[limits]\nfilter_cost_total_max = 5\n'

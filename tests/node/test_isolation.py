@@ -19,31 +19,31 @@ from tests.conftest import BrokerProcess
 from tests.node.doubles import Build, House, RecordingTransport
 from tests.peer import join, props
 
-from timebound.core.account import Account
+from timebound.config.values import Limits
+from timebound.core.account.account import Account
 from timebound.core.broker import Broker
-from timebound.core.content_index import ContentIndex
+from timebound.core.correlation.timers import Timer
 from timebound.core.distribution import Distribution
-from timebound.core.durability import Durability
-from timebound.core.index import SubscriptionIndex
-from timebound.core.lifecycle import Lifecycle
-from timebound.core.message import Delivery, Message
-from timebound.core.outbound import Outbound
-from timebound.core.owed import Owed
-from timebound.core.queue import LinkQueue
-from timebound.core.session import Session
-from timebound.core.strategy.entry import Entry
-from timebound.core.subscription import Subscription
-from timebound.core.timers import Timer
-from timebound.core.waits import Waits
-from timebound.core.wrr import InputScheduler
-from timebound.node.attachment import Attachment
-from timebound.node.config_values import Limits
-from timebound.node.connection import Connection
+from timebound.core.input.scheduler import InputScheduler
+from timebound.core.link.queue import LinkQueue
+from timebound.core.link.strategy.entry import Entry
+from timebound.core.matching.index import SubscriptionIndex
+from timebound.core.predicate.index.index import ContentIndex
+from timebound.core.sessions.correlations import Waits
+from timebound.core.sessions.durability import Durability
+from timebound.core.sessions.lifecycle import Lifecycle
+from timebound.core.sessions.outbound import Outbound
+from timebound.core.sessions.owed import Owed
+from timebound.core.sessions.session import Session
+from timebound.core.values.message import Delivery, Message
+from timebound.core.values.subscription import Subscription
+from timebound.node.clients.attachment import Attachment
+from timebound.node.clients.connection import Connection
+from timebound.node.clients.outgoing import Outgoing
 from timebound.node.driver import FAULTS_LOGGED_MAX
-from timebound.node.flows import Flows
-from timebound.node.input import Input
-from timebound.node.outgoing import Outgoing
-from timebound.node.publisher import Arrival
+from timebound.node.input.flows import Flows
+from timebound.node.input.input import Input
+from timebound.node.input.publisher import Arrival
 from timebound.units import SECOND
 from timebound.version import is_compiled
 from timebound.wire.packets import (

@@ -9,8 +9,8 @@ import pytest
 from tests.node.doubles import Build, House, RecordingTransport
 from tests.peer import props
 
-from timebound.core.message import Message
-from timebound.node.connection import Connection
+from timebound.core.values.message import Message
+from timebound.node.clients.connection import Connection
 from timebound.units import SECOND
 from timebound.wire.codec import encode
 from timebound.wire.packets import (

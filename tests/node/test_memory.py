@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import BrokerProcess, StartBroker
 from tests.peer import Peer, join, props
 
-from timebound.core.session import PUBACK
+from timebound.core.sessions.session import PUBACK
 from timebound.node import memory
 from timebound.node.memory import (
     COLLECT_AFTER,

@@ -16,7 +16,7 @@ from tests.conftest import Certificates
 
 from timebound.demo.interface import payload_rate, why_not
 from timebound.demo.interface_run import CLASSES, Case, Result, run
-from timebound.node.pacing import BUDGET_NS, SEGMENT_BYTES
+from timebound.node.links.pacing import BUDGET_NS, SEGMENT_BYTES
 from timebound.units import SECOND
 
 REASON = why_not()

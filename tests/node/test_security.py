@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import BrokerProcess, Certificates, StartBroker
 from tests.peer import Peer, join, props
 
-from timebound.node.passwords import PasswordFile
+from timebound.node.login.passwords import PasswordFile
 from timebound.wire.packets import Ack, Connack, Connect, Publish, Will
 
 BAD_PASSWORD = 0x86

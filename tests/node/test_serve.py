@@ -17,8 +17,8 @@ import pytest
 from tests.conftest import BrokerProcess, StartBroker
 from tests.peer import Peer, join, props
 
+from timebound.config.values import TlsConfig
 from timebound.node.config import ListenerConfig
-from timebound.node.config_values import TlsConfig
 from timebound.node.serve import _url
 from timebound.wire.codec import encode
 from timebound.wire.packets import Publish, Suback, Subscribe, SubscribeEntry, make_publish

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.peer import join
 
+from timebound.config.values import Config, DataConfig, Limits, ListenerConfig, SecurityConfig, TlsConfig
 from timebound.errors import ConfigError
-from timebound.node.config_values import Config, DataConfig, Limits, ListenerConfig, SecurityConfig, TlsConfig
 from timebound.node.server import Server
 from timebound.wire.packets import Publish
 

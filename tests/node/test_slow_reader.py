@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import BrokerProcess
 from tests.peer import Peer, join, props
 
-from timebound.core.message import copy_cost
+from timebound.core.values.message import copy_cost
 from timebound.wire.codec import encode
 from timebound.wire.packets import Ack, Publish
 

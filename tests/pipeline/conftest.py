@@ -27,7 +27,7 @@ def connect_port() -> int:
 def spark(connect_port: int) -> Iterator[SparkSession]:
     """A real Spark on this machine; it starts once in a run."""
     pytest.importorskip("pyspark", reason="pyspark is not installed")
-    from timebound.pipeline.session import Scale, spark_session
+    from timebound.pipeline.spark.session import Scale, spark_session
 
     options = {
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",

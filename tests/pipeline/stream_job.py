@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from timebound.pipeline.session import Scale, spark_session
+from timebound.pipeline.spark.session import Scale, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,17 +12,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.pipeline.traces import MS, SPARK_TIMEOUT_S, START, dropped, row, write_file
 
-from timebound.core.account import Account
-from timebound.core.message import Delivery, Message
-from timebound.core.subscription import Subscription
+from timebound.core.account.account import Account
+from timebound.core.values.message import Delivery, Message
+from timebound.core.values.subscription import Subscription
 from timebound.errors import ConfigError
-from timebound.node.trace_columns import to_table
+from timebound.node.trace.columns import to_table
 from timebound.pipeline import batch
 from timebound.pipeline.batch import Summary, last_summary, prepare, run
-from timebound.pipeline.cube import cube
-from timebound.pipeline.earnings import bills
 from timebound.pipeline.io import read_trace
-from timebound.pipeline.quality import good, with_faults
+from timebound.pipeline.jobs.cube import cube
+from timebound.pipeline.jobs.earnings import bills
+from timebound.pipeline.jobs.quality import good, with_faults
 from timebound.records import Reason
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ ROWS = 1_000
 JOB = """
 import sys
 from timebound.cli import app
-from timebound.pipeline.session import Scale, spark_session
+from timebound.pipeline.spark.session import Scale, spark_session
 server, *sweep = sys.argv[1:]
 spark = spark_session(master="local-cluster[2,1,1024]", scale=Scale.FEW_ROWS)
 frame = spark.read.format("timebound").option("servers", server).option("rowsPerPartition", "250").load()

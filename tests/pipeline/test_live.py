@@ -14,8 +14,8 @@ from tests.peer import Peer, join, props
 from tests.pipeline.brokers import free_port
 from tests.pipeline.traces import SPARK_TIMEOUT_S
 
-from timebound.pipeline.flight import BrokerClient
-from timebound.pipeline.options import parse_options
+from timebound.pipeline.datasource.flight import BrokerClient
+from timebound.pipeline.datasource.options import parse_options
 from timebound.pipeline.stream import publisher, read_live, start_alarms, start_links
 from timebound.wire.packets import Publish
 

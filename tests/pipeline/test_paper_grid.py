@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from timebound.commands.paper_grid import RUN_ROW, run_grid, write_paper
-from timebound.pipeline.report import render_report
-from timebound.pipeline.sweep import Plan, run_sweep
-from timebound.pipeline.sweep_results import read_results
-from timebound.sim.grid import RESULTS, Job, Row, jobs, row_of
+from timebound.pipeline.report.report import render_report
+from timebound.pipeline.sweep.results import read_results
+from timebound.pipeline.sweep.sweep import Plan, run_sweep
+from timebound.sim.papers.grid import RESULTS, Job, Row, jobs, row_of
 
 # On a busy machine Spark alone takes a minute to start.
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(240)]

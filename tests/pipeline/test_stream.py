@@ -10,11 +10,11 @@ import pytest
 from tests.pipeline.traces import MS, SECOND, SPARK_TIMEOUT_S, START, dropped, row, write_file
 
 from timebound.pipeline.io import read_trace
-from timebound.pipeline.links import links, samples, slots
-from timebound.pipeline.quality import good, with_faults
+from timebound.pipeline.jobs.links import links, samples, slots
+from timebound.pipeline.jobs.quality import good, with_faults
+from timebound.pipeline.jobs.windows import alarms, delivery_windows, with_time
 from timebound.pipeline.schema import normalise, trace_schema
 from timebound.pipeline.stream import SampleStore, describe, start_alarms, start_links
-from timebound.pipeline.windows import alarms, delivery_windows, with_time
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

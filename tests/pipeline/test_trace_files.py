@@ -9,11 +9,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from tests.pipeline.traces import SPARK_TIMEOUT_S, START
 
-from timebound.core.account import Account
-from timebound.core.message import Delivery, Message
-from timebound.core.subscription import Subscription
-from timebound.core.trace_log import TraceBatch
-from timebound.node.trace import TraceLimits, TraceWriter
+from timebound.core.account.account import Account
+from timebound.core.account.trace_log import TraceBatch
+from timebound.core.values.message import Delivery, Message
+from timebound.core.values.subscription import Subscription
+from timebound.node.trace.writer import TraceLimits, TraceWriter
 from timebound.pipeline.io import read_trace, trace_files
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(SPARK_TIMEOUT_S)]

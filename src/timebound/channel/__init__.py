@@ -21,7 +21,7 @@ from timebound.channel.remote import DiallingGateway, ListeningGateway
 from timebound.channel.reports import Kind, Report
 from timebound.channel.scheduling import Admission, OperationReport, Scheduler
 from timebound.channel.timing import AsyncioTiming, ThreadTiming, Timing
-from timebound.core.correlation import Timeout
+from timebound.core.correlation.expression import Timeout
 
 __all__ = [
     "TIMEOUT",

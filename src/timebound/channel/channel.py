@@ -26,9 +26,9 @@ from timebound.channel.reports import Kind, Report
 from timebound.channel.scheduling import Scheduler
 from timebound.channel.statistics import ChannelStatistics, ConsumerStatistics
 from timebound.channel.timing import Timing
-from timebound.core.correlation import SIGNALS_MAX, AnyOf, Correlator, Leaf
-from timebound.core.schedulability import Operation
-from timebound.core.timers import TimerHeap
+from timebound.core.correlation.expression import SIGNALS_MAX, AnyOf, Correlator, Leaf
+from timebound.core.correlation.timers import TimerHeap
+from timebound.core.input.schedulability import Operation
 from timebound.units import SECOND
 
 # Connecting rebuilds every supplier's table; beyond this a broker is the right tool.

@@ -19,7 +19,7 @@ from timebound.channel.event import TIMEOUT, TOGETHER, Event
 from timebound.channel.measure import Meter
 from timebound.channel.reports import Kind, Report
 from timebound.channel.steps import Steps
-from timebound.core.correlation import Correlator, Timeout
+from timebound.core.correlation.expression import Correlator, Timeout
 from timebound.units import MILLISECOND, SECOND
 
 # How a route hands an event to a consumer: as it is, or (a positive mask of leaves) after evaluation.

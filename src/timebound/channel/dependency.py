@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from timebound.core.correlation import AllOf, AnyOf, Dependency, Every, Leaf, Watchdog
+from timebound.core.correlation.expression import AllOf, AnyOf, Dependency, Every, Leaf, Watchdog
 from timebound.units import parse_duration
 
 Part = Dependency | str

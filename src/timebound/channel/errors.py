@@ -7,7 +7,7 @@ ChannelError             (a TimeboundError)
 
 from __future__ import annotations
 
-from timebound.core.schedulability import Available, Operation, Verdict
+from timebound.core.input.schedulability import Available, Operation, Verdict
 from timebound.errors import TimeboundError
 from timebound.units import format_duration
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from timebound.core.schedulability import Operation
+from timebound.core.input.schedulability import Operation
 
 _STEPS_BITS: Final = 5
 _STEPS: Final = 1 << _STEPS_BITS

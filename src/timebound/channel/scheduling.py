@@ -12,7 +12,7 @@ from threading import Lock
 from timebound.channel.dependency import Duration, nanoseconds
 from timebound.channel.errors import ChannelError, NotSchedulable
 from timebound.channel.measure import Meter
-from timebound.core.schedulability import (
+from timebound.core.input.schedulability import (
     OPERATIONS_MAX,
     Available,
     Operation,

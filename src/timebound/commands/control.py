@@ -41,7 +41,7 @@ def list_(
     as_json: given.Json = False,
 ) -> None:
     """Print the strategies by which a link can choose, and which of them a running broker uses where."""
-    from timebound.core.scheduling import DEFAULT_SCHEDULING, STRATEGY_NAMES
+    from timebound.core.link.scheduling import DEFAULT_SCHEDULING, STRATEGY_NAMES
     from timebound.errors import ClientError
 
     in_use: dict[str, str] | None = None

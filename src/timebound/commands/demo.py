@@ -123,11 +123,11 @@ def story(
     """From an overloaded broker over its trace and Spark to a finished report; needs pyspark."""
     from rich.progress import Progress
 
-    from timebound.core.scheduling import DEFAULT_SCHEDULING
+    from timebound.core.link.scheduling import DEFAULT_SCHEDULING
     from timebound.demo import story as steps
     from timebound.demo.options import parse_rate
     from timebound.demo.report import format_rate
-    from timebound.pipeline.session import check_spark
+    from timebound.pipeline.spark.session import check_spark
 
     check_spark(master)
     chosen = strategy or DEFAULT_SCHEDULING.name

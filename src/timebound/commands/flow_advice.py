@@ -10,15 +10,15 @@ from __future__ import annotations
 from math import ceil
 from typing import Any, Final
 
-from timebound.core.admission import Admission
-from timebound.core.bounds import NEVER, UNBOUNDED
-from timebound.core.cells import WEIGHT_MAX
-from timebound.core.offers import BURST_MAX, Contract, Decision
-from timebound.core.wrr import InputScheduler
-from timebound.node.config_values import InputConfig
-from timebound.node.flows import Flows
-from timebound.node.input import QUANTUM_NS_DEFAULT
-from timebound.node.publisher import Arrival
+from timebound.config.values import InputConfig
+from timebound.core.input.admission import Admission
+from timebound.core.input.bounds import NEVER, UNBOUNDED
+from timebound.core.input.cells import WEIGHT_MAX
+from timebound.core.input.contract import BURST_MAX, Contract, Decision
+from timebound.core.input.scheduler import InputScheduler
+from timebound.node.input.flows import Flows
+from timebound.node.input.input import QUANTUM_NS_DEFAULT
+from timebound.node.input.publisher import Arrival
 from timebound.units import MILLISECOND, SECOND
 
 Row = dict[str, Any]

@@ -15,10 +15,10 @@ from timebound.errors import TimeboundError
 from timebound.packages import missing
 
 if TYPE_CHECKING:
-    from timebound.pipeline.sweep_results import Figure, Printed
-    from timebound.sim.grid import Job, Row
+    from timebound.pipeline.sweep.results import Figure, Printed
+    from timebound.sim.papers.grid import Job, Row
 
-RUN_ROW: Final = "timebound.sim.grid:open_runs"
+RUN_ROW: Final = "timebound.sim.papers.grid:open_runs"
 MEASURES: Final = ("delivery_rate", "earning", "traffic")
 # Runs of the papers take seconds each, so a task may be one run: the bar moves, and no core waits long.
 TASKS_MAX: Final = 256
@@ -40,7 +40,7 @@ def run_grid(
         return _run_on_spark(wanted, title, master, remote)
     if workers is None:
         screen.print("pyspark is not installed: running in processes on this machine", style="dim")
-    from timebound.sim.grid import run_all
+    from timebound.sim.papers.grid import run_all
 
     started_s = time.monotonic()
     rows = []
@@ -58,7 +58,7 @@ def write_paper(
     """Keep the rows with their figures and the printed values, for a report."""
     import pyarrow as pa
 
-    from timebound.pipeline.sweep_results import SweepInfo, write_results
+    from timebound.pipeline.sweep.results import SweepInfo, write_results
 
     names = [one.name for one in fields(rows[0])]
     columns = {name: [getattr(row, name) for row in rows] for name in names}
@@ -90,8 +90,8 @@ def write_paper(
 def _run_on_spark(
     wanted: list[Job], title: str, master: str | None, remote: str | None
 ) -> tuple[list[Row], float, int]:
-    from timebound.pipeline.sweep import Plan
-    from timebound.sim.grid import RESULTS, row_of
+    from timebound.pipeline.sweep.sweep import Plan
+    from timebound.sim.papers.grid import RESULTS, row_of
 
     plan = Plan([asdict(job) for job in wanted], RUN_ROW, b"", RESULTS)
     table, wall_s, cores = run_plan(plan, title, master, remote, min(len(wanted), TASKS_MAX))
@@ -104,9 +104,9 @@ def _run_on_spark(
 
 def _figures(number: str, rows: list[Row]) -> tuple[tuple[Figure, ...], tuple[Printed, ...]]:
     """A picture for each figure there are runs of, and what the paper prints about it."""
-    from timebound.pipeline.sweep_results import Figure, Printed
-    from timebound.sim.grid import MEASURES_OF_FIGURE
-    from timebound.sim.published import compare, summarise
+    from timebound.pipeline.sweep.results import Figure, Printed
+    from timebound.sim.papers.grid import MEASURES_OF_FIGURE
+    from timebound.sim.papers.published import compare, summarise
 
     figures = []
     titles = {}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from timebound.pipeline.batch import Step, Summary
-    from timebound.pipeline.session import Scale
+    from timebound.pipeline.spark.session import Scale
     from timebound.pipeline.stream import Restarted
 
 MICRO: Final = 1_000_000
@@ -58,7 +58,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Process what is new in a trace, and bring all results up to date."""
-    from timebound.pipeline.session import check_spark
+    from timebound.pipeline.spark.session import check_spark
 
     check_spark(master, remote)
     from timebound.commands.flow_advice import advise
@@ -98,7 +98,7 @@ def live(
     once: Annotated[bool, typer.Option("--once", help="End when all that is there has been read.")] = False,
 ) -> None:
     """Measure links and watch deliveries as they happen; publish models and alarms to the brokers."""
-    from timebound.pipeline.session import Scale, check_spark
+    from timebound.pipeline.spark.session import Scale, check_spark
 
     check_spark(master, remote)
     from timebound.pipeline import stream
@@ -138,14 +138,14 @@ def _follow(queries: list[Restarted], *, once: bool) -> None:
 
 
 def _tune(spark: SparkSession, rows: DataFrame, links: DataFrame) -> DataFrame:
-    from timebound.pipeline.tuning import Replay, tune
-    from timebound.sim.replay import REPLAY
+    from timebound.pipeline.jobs.tuning import Replay, tune
+    from timebound.sim.scenario.replay import REPLAY
 
     return tune(spark, rows, links, Replay(*REPLAY))
 
 
 def _scale(rows: int) -> Scale:
-    from timebound.pipeline.session import Scale
+    from timebound.pipeline.spark.session import Scale
 
     if rows <= ROWS_FEW_MAX:
         return Scale.FEW_ROWS
@@ -155,7 +155,7 @@ def _scale(rows: int) -> Scale:
 @contextlib.contextmanager
 def _spark(master: str | None, remote: str | None, title: str, *, scale: Scale) -> Iterator[SparkSession]:
     """A session, with its start shown: it is paid once for each command."""
-    from timebound.pipeline.session import cores_of, spark_session
+    from timebound.pipeline.spark.session import cores_of, spark_session
 
     started_s = time.monotonic()
     with screen.status("starting Spark"):
@@ -171,7 +171,7 @@ def _spark(master: str | None, remote: str | None, title: str, *, scale: Scale) 
 @contextlib.contextmanager
 def _bars(spark: SparkSession) -> Iterator[Step]:
     """A bar for each step while it runs, and a line with its time afterwards."""
-    from timebound.pipeline.progress import watched
+    from timebound.pipeline.spark.progress import watched
 
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), TimeElapsedColumn())
     with Progress(*columns, console=screen) as progress:

@@ -19,6 +19,6 @@ def report(
     out: Annotated[Path | None, typer.Option(help="The page to write; DIR/report.html if left out.")] = None,
 ) -> None:
     """Write one self-contained HTML page about results: headline, figures, tables."""
-    from timebound.pipeline.report import write_report
+    from timebound.pipeline.report.report import write_report
 
     typer.echo(write_report(folder, out).resolve())

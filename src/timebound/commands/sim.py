@@ -16,9 +16,9 @@ from timebound.commands.sweep import Master, Remote, printer, progress_bar
 from timebound.packages import FOR_PLOTS, FOR_TRACES, require
 
 if TYPE_CHECKING:
-    from timebound.sim.experiment import RunResult
-    from timebound.sim.grid import Row
-    from timebound.sim.scenario import Scenario
+    from timebound.sim.mesh.experiment import RunResult
+    from timebound.sim.papers.grid import Row
+    from timebound.sim.scenario.scenario import Scenario
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -44,9 +44,9 @@ def run(
     """Simulate a scenario and say what became of every message."""
     from dataclasses import replace
 
-    from timebound.sim.experiment import run as simulate
-    from timebound.sim.scenario import load_scenario
-    from timebound.sim.trace import check_trace_name, write_trace
+    from timebound.sim.mesh.experiment import run as simulate
+    from timebound.sim.mesh.trace import check_trace_name, write_trace
+    from timebound.sim.scenario.scenario import load_scenario
 
     if trace is not None:
         check_trace_name(trace)
@@ -102,8 +102,8 @@ def paper(
     if number == "000":
         _paper_000(_numbers(seeds, "--seeds")[0], plot, as_json)
         return
-    from timebound.sim import grid
-    from timebound.sim.readings import READINGS
+    from timebound.sim.papers import grid
+    from timebound.sim.papers.readings import READINGS
 
     if number not in grid.FIGURES:
         raise typer.BadParameter(f"there is no paper {number!r}; choose 000, 001 or 002", param_hint="NUMBER")
@@ -138,8 +138,8 @@ def paper(
 def _show_rows(rows: list[Row], folder: Path | None, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from timebound.sim.plots import plot
-    from timebound.sim.published import compare, summarise
+    from timebound.sim.papers.plots import plot
+    from timebound.sim.papers.published import compare, summarise
 
     summaries = summarise(rows)
     if as_json:
@@ -180,7 +180,7 @@ def _show_rows(rows: list[Row], folder: Path | None, as_json: bool) -> None:
 
 
 def _paper_000(seed: int, folder: Path | None, as_json: bool) -> None:
-    from timebound.sim import paper000
+    from timebound.sim.papers import paper000
 
     result = paper000.run(seed)
     if as_json:

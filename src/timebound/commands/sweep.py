@@ -16,14 +16,14 @@ from rich.table import Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from timebound.pipeline.sweep import Plan
-    from timebound.pipeline.sweep_results import Point, SweepInfo
+    from timebound.pipeline.sweep.results import Point, SweepInfo
+    from timebound.pipeline.sweep.sweep import Plan
 
 EXAMPLES: Final = (
     "Examples:  timebound sweep scenarios/quick.toml --vary rate=1..15 --vary strategy=eb,fifo --seeds 20"
     "  ·  timebound sweep scenarios/quick.toml --vary load=0.5..4:0.5 --out results --master spark://host:7077"
 )
-RUN_ROW: Final = "timebound.sim.variation:open_runs"
+RUN_ROW: Final = "timebound.sim.scenario.variation:open_runs"
 MEASURES: Final = ("delivery_rate", "earning", "traffic")
 # Errors that differ, shown at the end; all of them stand in the table.
 ERRORS_SHOWN: Final = 3
@@ -52,11 +52,11 @@ def sweep(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON row per run.")] = False,
 ) -> None:
     """Run a scenario with parameters varied, and put every run in one table."""
-    from timebound.pipeline.session import check_spark
-    from timebound.pipeline.sweep import Plan, check_plan
-    from timebound.pipeline.sweep_results import default_figures, write_results
-    from timebound.sim.scenario import load_scenario
-    from timebound.sim.variation import KEYS, RESULTS, pack, parse_variation
+    from timebound.pipeline.spark.session import check_spark
+    from timebound.pipeline.sweep.results import default_figures, write_results
+    from timebound.pipeline.sweep.sweep import Plan, check_plan
+    from timebound.sim.scenario.scenario import load_scenario
+    from timebound.sim.scenario.variation import KEYS, RESULTS, pack, parse_variation
 
     check_spark(master, remote)
     loaded = load_scenario(scenario)
@@ -80,8 +80,8 @@ def run_plan(
     plan: Plan, title: str, master: str | None, remote: str | None, tasks: int
 ) -> tuple[pa.Table, float, int]:
     """Start Spark and carry out a plan, with a bar; gives the table, the seconds and the cores."""
-    from timebound.pipeline.session import Scale, cores_of, spark_session
-    from timebound.pipeline.sweep import run_sweep
+    from timebound.pipeline.spark.session import Scale, cores_of, spark_session
+    from timebound.pipeline.sweep.sweep import run_sweep
 
     started_s = time.monotonic()
     with screen.status("starting Spark"):
@@ -108,7 +108,7 @@ def describe(
     title: str, keys: tuple[str, ...], measures: tuple[str, ...], table: pa.Table, wall_s: float, cores: int
 ) -> SweepInfo:
     """What a table of runs is about."""
-    from timebound.pipeline.sweep_results import SweepInfo
+    from timebound.pipeline.sweep.results import SweepInfo
 
     failed = sum(1 for error in table["error"].to_pylist() if error)
     cpu_s = math.fsum(table["cpu_s"].to_pylist())
@@ -117,7 +117,7 @@ def describe(
 
 def show(table: pa.Table, info: SweepInfo, *, as_json: bool) -> None:
     """Print rows for programs or a summary for people, and what failed."""
-    from timebound.pipeline.sweep_results import summarise
+    from timebound.pipeline.sweep.results import summarise
 
     if as_json:
         typer.echo(json.dumps(table.to_pylist(), indent=2))

@@ -9,12 +9,36 @@ from __future__ import annotations
 
 from typing import Final
 
-from timebound.core.access import AccessList
-from timebound.core.account import Account
-from timebound.core.delay import LinkDelay
+from timebound.core.account.account import Account
+from timebound.core.account.counters import Counters, Statistics
 from timebound.core.distribution import Distribution, Replay
-from timebound.core.durability import Batch, Durability
-from timebound.core.effects import (
+from timebound.core.link.scheduling import Scheduling
+from timebound.core.matching.index import SubscriptionIndex
+from timebound.core.matching.retained import WALK_STEPS_MAX, RetainedStore
+from timebound.core.matching.tap import Tap
+from timebound.core.mesh.member import Member
+from timebound.core.mesh.message import Copy
+from timebound.core.sessions.correlations import TIMERS_MAX, Waits
+from timebound.core.sessions.durability import Batch, Durability
+from timebound.core.sessions.faults import Fault, Faults
+from timebound.core.sessions.lifecycle import Lifecycle
+from timebound.core.sessions.outbound import Outbound
+from timebound.core.sessions.pressure import NO_HOMES, Pressure
+from timebound.core.sessions.session import (
+    ENCODED,
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    PUBREL,
+    ReadyList,
+    Reply,
+    Session,
+)
+from timebound.core.values.access import AccessList
+from timebound.core.values.delay import LinkDelay
+from timebound.core.values.limits import BrokerLimits
+from timebound.core.values.message import Delivery, Message
+from timebound.core.values.store_orders import (
     DropInbound,
     DropRetained,
     DropSubscription,
@@ -23,24 +47,9 @@ from timebound.core.effects import (
     Snapshot,
     Will,
 )
-from timebound.core.faults import Fault, Faults
-from timebound.core.index import SubscriptionIndex
-from timebound.core.lifecycle import Lifecycle
-from timebound.core.limits import BrokerLimits
-from timebound.core.mesh_member import Member
-from timebound.core.mesh_message import Copy
-from timebound.core.message import Delivery, Message
-from timebound.core.outbound import Outbound
-from timebound.core.pressure import NO_HOMES, Pressure
-from timebound.core.retained import WALK_STEPS_MAX, RetainedStore
-from timebound.core.scheduling import Scheduling
-from timebound.core.session import ENCODED, PUBACK, PUBCOMP, PUBREC, PUBREL, ReadyList, Reply, Session
-from timebound.core.stats import Counters, Statistics
-from timebound.core.subscription import Subscription
-from timebound.core.tap import Tap
-from timebound.core.topic import split_share
-from timebound.core.waits import TIMERS_MAX, Waits
+from timebound.core.values.subscription import Subscription
 from timebound.records import Reason
+from timebound.topics import split_share
 
 # MQTT 5 reason codes that the broker itself decides on (2.4).
 SUCCESS: Final = 0x00

@@ -10,23 +10,23 @@ from __future__ import annotations
 import json
 from typing import Final, cast
 
-from timebound.core.account import Missed
-from timebound.core.durability import Durability
-from timebound.core.effects import DropRetained, PutRetained
-from timebound.core.faults import Faults
-from timebound.core.index import Route, SharedGroup, SubscriptionIndex
-from timebound.core.mesh_member import Member
-from timebound.core.message import Delivery, Message
-from timebound.core.outbound import NO_OTHERS, Outbound
-from timebound.core.predicate import Attributes
-from timebound.core.retained import RetainedStore, RetainedWalk
-from timebound.core.session import Session
-from timebound.core.stats import Counters
-from timebound.core.subscription import Subscription
-from timebound.core.tap import Tap
-from timebound.core.topic import is_own_topic, matches
-from timebound.core.waits import Waits
+from timebound.core.account.account import Missed
+from timebound.core.account.counters import Counters
+from timebound.core.matching.index import Route, SharedGroup, SubscriptionIndex
+from timebound.core.matching.retained import RetainedStore, RetainedWalk
+from timebound.core.matching.tap import Tap
+from timebound.core.mesh.member import Member
+from timebound.core.predicate.predicate import Attributes
+from timebound.core.sessions.correlations import Waits
+from timebound.core.sessions.durability import Durability
+from timebound.core.sessions.faults import Faults
+from timebound.core.sessions.outbound import NO_OTHERS, Outbound
+from timebound.core.sessions.session import Session
+from timebound.core.values.message import Delivery, Message
+from timebound.core.values.store_orders import DropRetained, PutRetained
+from timebound.core.values.subscription import Subscription
 from timebound.records import Reason
+from timebound.topics import is_own_topic, matches
 
 MESH: Final = "the mesh"  # in place of a client's name, where an error is not a client's
 # Notices about messages that were not delivered: to who missed it, and to whoever watches.

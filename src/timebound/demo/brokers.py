@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import timebound
-from timebound.core.scheduling import STRATEGY_NAMES
+from timebound.core.link.scheduling import STRATEGY_NAMES
 from timebound.demo.way import LOOPBACK, Way
 from timebound.errors import TimeboundError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from timebound.core.scheduling import DEFAULT_SCHEDULING
+from timebound.core.link.scheduling import DEFAULT_SCHEDULING
 from timebound.demo.brokers import MOSQUITTO, Contender, mosquitto_program, ours
 from timebound.errors import UnitError
 from timebound.units import SECOND, parse_duration, parse_number

@@ -2,7 +2,7 @@
 
 A broker of its own is fed packets in batches, as they come from a socket: decode, queue, choose,
 match, queue for the subscriber, encode. The running broker starts from this and then goes by what
-its own turns take (`input.py`), sockets included.
+its own turns take (`input/input.py`), sockets included.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from timebound.core.access import AccessList
 from timebound.core.broker import Broker
-from timebound.core.input_queues import ClientInput
-from timebound.core.limits import BrokerLimits
-from timebound.core.message import Message
-from timebound.core.subscription import Subscription
-from timebound.core.wrr import InputScheduler
-from timebound.node.meter import Meter
-from timebound.node.outgoing import Outgoing
+from timebound.core.input.queues import ClientInput
+from timebound.core.input.scheduler import InputScheduler
+from timebound.core.values.access import AccessList
+from timebound.core.values.limits import BrokerLimits
+from timebound.core.values.message import Message
+from timebound.core.values.subscription import Subscription
+from timebound.node.clients.outgoing import Outgoing
+from timebound.node.input.meter import Meter
 from timebound.units import SECOND
 from timebound.wire.codec import Decoder, encode
 from timebound.wire.packets import Connect, Publish

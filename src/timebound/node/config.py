@@ -3,7 +3,7 @@
     config, mistakes = read_config(Path("timebound.toml"))  # with every mistake
     config = load_config(Path("timebound.toml"))            # raises the first mistake
 
-The values are described in `config_values.py` and read in `config_reader.py`; here stands what
+The values are described in `config/values.py` and read in `config/reader.py`; here stands what
 concerns the files a configuration names: certificates, passwords, access rules, data.
 """
 
@@ -14,11 +14,8 @@ import ssl
 from pathlib import Path
 from typing import Final
 
-from timebound.core.access import ANONYMOUS, AccessList, AccessRule, read_access_rules
-from timebound.errors import ConfigError
-from timebound.node.config_reader import ConfigReader
-from timebound.node.config_values import (
-    NEVER_S,
+from timebound.config.reader import ConfigReader
+from timebound.config.values import (
     Config,
     DataConfig,
     Limits,
@@ -28,12 +25,13 @@ from timebound.node.config_values import (
     TlsConfig,
     is_loopback,
 )
-from timebound.node.passwords import password_mistakes
+from timebound.core.values.access import ANONYMOUS, AccessList, AccessRule, read_access_rules
+from timebound.errors import ConfigError
+from timebound.node.login.passwords import password_mistakes
 from timebound.packages import FOR_TRACES, advice, missing
-from timebound.toml_lines import KeyPath
+from timebound.toml.lines import KeyPath
 
 __all__ = [
-    "NEVER_S",
     "Config",
     "DataConfig",
     "Limits",

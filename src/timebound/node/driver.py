@@ -2,7 +2,7 @@
 
 Connections hand what they read to the input and ask for a turn. The turn runs once all sockets
 that were readable have been read: it takes in messages, by weight and for a limited time
-(`input.py`), closes what the core wants closed, writes to every session that became ready,
+(`input/input.py`), closes what the core wants closed, writes to every session that became ready,
 hands the storage orders over as one batch, and arms the one timer. So work is batched under load
 and nothing waits when there is none.
 
@@ -18,15 +18,15 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from timebound.config.values import InputConfig, Limits
+from timebound.core.account.trace_log import TraceBatch
 from timebound.core.broker import Broker
-from timebound.core.durability import Batch
-from timebound.core.effects import PutOffset, StoreOrder
-from timebound.core.message import Message
-from timebound.core.trace_log import TraceBatch
-from timebound.node.config_values import InputConfig, Limits
-from timebound.node.input import Input
+from timebound.core.sessions.durability import Batch
+from timebound.core.values.message import Message
+from timebound.core.values.store_orders import PutOffset, StoreOrder
+from timebound.node.input.input import Input
 from timebound.node.memory import MemoryKeeper
-from timebound.node.mesh import Mesh
+from timebound.node.mesh.mesh import Mesh
 from timebound.node.notices import Notices
 from timebound.units import SECOND
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import uvloop
 
+from timebound.config.values import TO_LOG_IN, LogConfig
 from timebound.errors import ConfigError, StorageError
 from timebound.node.config import Config, ListenerConfig, default_config, read_config
-from timebound.node.config_values import TO_LOG_IN, LogConfig
 from timebound.node.memory import set_collecting
 from timebound.node.server import Server
 from timebound.terminal import LINES, safe

@@ -19,38 +19,38 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from timebound.core.access import AccessList
+from timebound.config.values import Limits, TlsConfig
 from timebound.core.broker import Broker
-from timebound.core.limits import BrokerLimits
-from timebound.core.mesh_interest import WatchedIndex
+from timebound.core.mesh.interest import WatchedIndex
+from timebound.core.values.access import AccessList
+from timebound.core.values.limits import BrokerLimits
 from timebound.errors import ConfigError
-from timebound.node.addresses import cannot_listen
 from timebound.node.calibrate import start_quantum_ns
+from timebound.node.clients.connection import Connection
+from timebound.node.clients.handshake import Door
+from timebound.node.clients.tls import TlsAdapter
 from timebound.node.config import Config, ListenerConfig, load_access_list
-from timebound.node.config_values import Limits, TlsConfig
-from timebound.node.connection import Connection
+from timebound.node.control.input import publish_bounds
 from timebound.node.driver import PATROL_INTERVAL_S, Driver
-from timebound.node.handshake import Door
-from timebound.node.input_requests import publish_bounds
-from timebound.node.journal import Journals
-from timebound.node.logins import Logins
-from timebound.node.mesh import join_mesh
-from timebound.node.metrics import MetricsServer
-from timebound.node.neighbour_dial import Dialler
-from timebound.node.passwords import PasswordFile
-from timebound.node.storage import NoStorage, Storage
-from timebound.node.sys_topics import SysTopics
-from timebound.node.tls import TlsAdapter
-from timebound.node.trace import TraceLimits, TraceWriter
-from timebound.node.translate import to_subscription
+from timebound.node.journal.journals import Journals
+from timebound.node.listening import cannot_listen
+from timebound.node.login.logins import Logins
+from timebound.node.login.passwords import PasswordFile
+from timebound.node.mesh.dial import Dialler
+from timebound.node.mesh.mesh import join_mesh
+from timebound.node.storage.storage import NoStorage, Storage
+from timebound.node.telemetry.metrics import MetricsServer
+from timebound.node.telemetry.sys_topics import SysTopics
+from timebound.node.trace.writer import TraceLimits, TraceWriter
 from timebound.packages import FOR_TRACES, require
+from timebound.translate import to_subscription
 from timebound.units import SECOND
 from timebound.wire.reasons import ReasonCode
 
 if TYPE_CHECKING:
-    from timebound.node.flight_publish import Publishing
-    from timebound.node.flight_service import FlightService
-    from timebound.node.websocket import Unframing
+    from timebound.node.clients.websocket import Unframing
+    from timebound.node.flight.publish import Publishing
+    from timebound.node.flight.service import FlightService
 
 logger = logging.getLogger("timebound.node")
 
@@ -188,8 +188,8 @@ class Server:
         if not self._is_persistent:
             raise ConfigError("the service needs a data directory; leave out --memory", key="flight")
         require("the service for journals", *FOR_TRACES, key="flight")
-        from timebound.node.flight_publish import Publishing
-        from timebound.node.flight_service import FlightService
+        from timebound.node.flight.publish import Publishing
+        from timebound.node.flight.service import FlightService
 
         self._publishing = Publishing(
             self.config.data.path / "flight",
@@ -311,7 +311,7 @@ class Server:
         inner: Callable[[], Any] = connect
         if listener.kind == "websocket":
             # Imported lazily: costs an eighth of start-up time.
-            from timebound.node.websocket import Unframing, WebSocketAdapter
+            from timebound.node.clients.websocket import Unframing, WebSocketAdapter
 
             if self._unframing is None:
                 self._unframing = Unframing(asyncio.get_running_loop())

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from timebound.errors import ConfigError
-from timebound.pipeline import bounds_audit, deliveries, earnings, flows, links, quality
-from timebound.pipeline.cube import cube
 from timebound.pipeline.io import QUARANTINE, VIOLATIONS, Output, inspect, read_trace, trace_files
+from timebound.pipeline.jobs import bounds_audit, deliveries, earnings, flows, links, quality
+from timebound.pipeline.jobs.cube import cube
 from timebound.pipeline.manifest import Manifest, Work, load_manifest
 from timebound.pipeline.schema import PLACE, trace_schema
 

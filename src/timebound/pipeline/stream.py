@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from timebound.errors import TimeboundError
-from timebound.pipeline import links, quality, windows
+from timebound.pipeline.jobs import links, quality, windows
 from timebound.pipeline.schema import COLUMNS, normalise, trace_schema
 
 if TYPE_CHECKING:

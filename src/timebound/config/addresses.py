@@ -1,0 +1,44 @@
+"""Addresses to listen on: how they are written, and whether two are the same.
+
+Names are not looked up, but for `localhost`: a configuration means the same wherever it is checked.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Final
+
+# `localhost` is listened on with both protocols.
+_LOCALHOST: Final = ("127.0.0.1", "::1")
+_EVERY: Final = {"0.0.0.0": 4, "::": 6}
+
+
+def address_text(host: str, port: int) -> str:
+    """Write an address as URLs have it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def hosts_meet(one: str, other: str) -> bool:
+    """Whether one port cannot be listened on at both hosts."""
+    return any(_meet(first, second) for first in _addresses(one) for second in _addresses(other))
+
+
+def _addresses(host: str) -> tuple[str, ...]:
+    if host.lower() == "localhost":
+        return _LOCALHOST
+    try:
+        return (str(ipaddress.ip_address(host)),)
+    except ValueError:
+        return (host.lower(),)
+
+
+def _meet(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    # 0.0.0.0 takes a port on every IPv4 address, :: on every IPv6 address; neither meets the other.
+    return _EVERY.get(one, 0) == _version(other) or _EVERY.get(other, 0) == _version(one)
+
+
+def _version(host: str) -> int:
+    """The protocol of an address; a name is taken for one of IPv4, as most are."""
+    return 6 if ":" in host else 4

@@ -1,0 +1,499 @@
+"""From TOML to configuration values, with every mistake named by line and key.
+
+The reader never stops at the first mistake: it notes it, goes on with the default, and hands
+back both the values and the notes. What the files named in a configuration hold is checked in
+`node/config.py`; here is only what the text itself says.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+from timebound.config.addresses import address_text, hosts_meet
+from timebound.config.scheduling import scheduling_of
+from timebound.config.values import (
+    TABLES,
+    TO_LOG_IN,
+    AclEntry,
+    Config,
+    DataConfig,
+    FlightConfig,
+    InputConfig,
+    JournalConfig,
+    Limits,
+    ListenerConfig,
+    LogConfig,
+    MeshConfig,
+    MetricsConfig,
+    NeighbourConfig,
+    NeighbourTlsConfig,
+    SecurityConfig,
+    TlsConfig,
+    TraceConfig,
+    WeightEntry,
+)
+from timebound.core.link.scheduling import parse_share
+from timebound.core.values.access import ANONYMOUS, ANYONE, AccessRule
+from timebound.errors import ConfigError, FilterError
+from timebound.toml.lines import KeyPath, key_lines
+from timebound.toml.reader import WrongValue, read_value, shown
+from timebound.toml.setting import Setting, format_size, settings_of
+from timebound.topics import check_filter
+from timebound.units import SECOND, format_duration
+
+_NODE_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]+")
+EMPTY_HOST: Final = 'is empty; "0.0.0.0" or "::" listens on every address'
+_TOML_PLACE: Final = re.compile(r" \(at (?:line ([0-9]+), column [0-9]+|end of document)\)$")
+
+
+class ConfigReader:
+    """Reads one document; afterwards `config` and `mistakes` are complete."""
+
+    def __init__(self, text: str, path: Path) -> None:
+        self.mistakes: list[ConfigError] = []
+        self.config = Config()
+        # Every path in the document by its key, also in tables that are wrong otherwise.
+        self.paths: dict[KeyPath, Path] = {}
+        self._path = path
+        self._lines: dict[KeyPath, int] = {}
+        self._noted: list[KeyPath] = []
+        document = self._parse(text)
+        if document is not None:
+            self._check_names(document)
+            self.config = self._read(document)
+            self._check_listeners()
+            self._check_flight()
+            self._check_neighbours()
+            self._check_limits()
+            self._check_ports()
+
+    def note(self, at: KeyPath, message: str) -> None:
+        """Note a mistake at a key, or at the nearest table around it that is written down."""
+        nearest = at
+        while nearest and nearest not in self._lines:
+            nearest = nearest[:-1]
+        line = self._lines.get(nearest, 1)
+        self._noted.append(at)
+        self.mistakes.append(ConfigError(message, path=str(self._path), line=line, key=key_text(at)))
+
+    def is_noted(self, *at: str | int) -> bool:
+        """Whether something there is wrong already; the default in its place must not be judged."""
+        return any(noted[: len(at)] == at for noted in self._noted)
+
+    def _parse(self, text: str) -> dict[str, Any] | None:
+        # tomllib reads \r\n as one line end; the scanner must see the same lines.
+        text = text.replace("\r\n", "\n")
+        try:
+            document = tomllib.loads(text)
+            self._lines = key_lines(text)
+            return document
+        except RecursionError:
+            self.note((), "values are nested too deeply")
+        except ValueError as exc:
+            place = _TOML_PLACE.search(str(exc))
+            line = int(place[1]) if place and place[1] else text.count("\n") + 1 if place else 1
+            message = _TOML_PLACE.sub("", str(exc))
+            self.mistakes.append(
+                ConfigError(
+                    f"not valid TOML: {message[:1].lower()}{message[1:]}", path=str(self._path), line=line
+                )
+            )
+        return None
+
+    def _read(self, document: dict[str, Any]) -> Config:
+        values = self._table(Config, document, ())
+        return Config(
+            **values,
+            data=self._data(document),
+            listeners=self._listeners(document),
+            security=self._security(document),
+            limits=Limits(**self._table(Limits, document.get("limits", {}), ("limits",))),
+            input=self._input(document),
+            trace=self._trace(document),
+            journals=self._journals(document),
+            flight=self._flight(document),
+            neighbours=self._neighbours(document),
+            mesh=MeshConfig(**self._table(MeshConfig, document.get("mesh", {}), ("mesh",))),
+            metrics=MetricsConfig(**self._table(MetricsConfig, document.get("metrics", {}), ("metrics",))),
+            log=LogConfig(**self._table(LogConfig, document.get("log", {}), ("log",))),
+        )
+
+    def _data(self, document: dict[str, Any]) -> DataConfig:
+        values = self._table(DataConfig, document.get("data", {}), ("data",))
+        # With a file, data lies beside it, wherever the broker is started from.
+        values.setdefault("path", self._path.parent / DataConfig().path)
+        return DataConfig(**values)
+
+    def _input(self, document: dict[str, Any]) -> InputConfig:
+        values = self._table(InputConfig, document.get("input", {}), ("input",))
+        weights: list[WeightEntry] = []
+        for raw, at in self._tables(document, "weights"):
+            entry = self._table(WeightEntry, raw, at)
+            for key in ("topic", "weight"):
+                if key not in raw:
+                    self.note((*at, key), "is required")
+            if "topic" in entry:
+                weights.append(WeightEntry(**{"weight": 1, **entry}))
+                self._check_weight(weights, at)
+        if values.get("turn_s") == 0:
+            usual = format_duration(int(InputConfig().turn_s * SECOND))
+            self.note(("input", "turn"), f'is zero; "{usual}" is the default')
+        return InputConfig(**values, weights=tuple(weights))
+
+    def _check_weight(self, weights: list[WeightEntry], at: KeyPath) -> None:
+        topic = weights[-1].topic
+        try:
+            check_filter(topic)
+        except FilterError as exc:
+            self.note((*at, "topic"), str(exc))
+        if topic.startswith("$share/"):
+            self.note((*at, "topic"), "messages are published to topics, not to shared subscriptions")
+        if any(entry.topic == topic for entry in weights[:-1]):
+            self.note((*at, "topic"), f"{topic!r} has a weight above already")
+
+    def _trace(self, document: dict[str, Any]) -> TraceConfig:
+        values = self._table(TraceConfig, document.get("trace", {}), ("trace",))
+        values.setdefault("path", self._path.parent / TraceConfig().path)
+        return TraceConfig(**values)
+
+    def _journals(self, document: dict[str, Any]) -> tuple[JournalConfig, ...]:
+        found: list[JournalConfig] = []
+        for raw, at in self._tables(document, "journals"):
+            values = self._table(JournalConfig, raw, at)
+            if "name" not in raw:
+                self.note((*at, "name"), "is required")
+            journal = JournalConfig(**{"name": "", **values})
+            self._check_journal(journal, found, at)
+            if journal.trace and "filter" in raw:
+                self.note((*at, "filter"), "is for messages; a journal of the trace keeps all its records")
+            found.append(journal)
+        return tuple(found)
+
+    def _check_journal(self, journal: JournalConfig, others: list[JournalConfig], at: KeyPath) -> None:
+        is_named = not self.is_noted(*at, "name")
+        if is_named and (not _NODE_NAME.fullmatch(journal.name) or journal.name.startswith(".")):
+            text = f"must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with '.', not {shown(journal.name)}"
+            self.note((*at, "name"), text)
+        if is_named and any(other.name == journal.name for other in others):
+            self.note((*at, "name"), f"a journal above is called {journal.name!r} already")
+        try:
+            check_filter(journal.filter)
+        except FilterError as exc:
+            self.note((*at, "filter"), str(exc))
+        if journal.filter.startswith("$share/"):
+            self.note((*at, "filter"), "messages are published to topics, not to shared subscriptions")
+
+    def _flight(self, document: dict[str, Any]) -> FlightConfig:
+        raw = document.get("flight", {})
+        values = self._table(FlightConfig, raw, ("flight",))
+        has_tls = isinstance(raw, dict) and "tls" in raw
+        tls = self._tls(raw["tls"], ("flight", "tls")) if has_tls else None
+        if tls is not None and tls.identity != "none":
+            self.note(("flight", "tls", "identity"), "is for listeners; here users give a password")
+        return FlightConfig(**values, tls=tls)
+
+    def _check_flight(self) -> None:
+        flight = self.config.flight
+        if not self.config.flight_enabled:
+            return
+        if flight.host == "":
+            self.note(("flight", "host"), EMPTY_HOST)
+        elif self._is_login_noted("flight"):
+            return
+        elif not flight.anonymous_allowed and not self.config.security.password_file:
+            self.note(
+                ("flight",), "nobody could log in: set security.password_file, or allow_anonymous = true"
+            )
+
+    def _neighbours(self, document: dict[str, Any]) -> tuple[NeighbourConfig, ...]:
+        found: list[NeighbourConfig] = []
+        for raw, at in self._tables(document, "neighbour"):
+            values = self._table(NeighbourConfig, raw, at)
+            if "name" not in raw:
+                self.note((*at, "name"), "is required; it is the neighbour's node_name")
+            tls = self._neighbour_tls(raw["tls"], (*at, "tls")) if "tls" in raw else None
+            found.append(NeighbourConfig(**{"name": "", **values}, tls=tls))
+            if not values.get("host"):
+                for key in ("port", "user", "password_file", "tls"):
+                    if key in raw:
+                        self.note((*at, key), "is for a link that this broker opens; give `host`, too")
+            elif "password_file" in values and not values.get("user"):
+                self.note((*at, "password_file"), "is for `user`, which is not given")
+        return tuple(found)
+
+    def _neighbour_tls(self, raw: object, at: KeyPath) -> NeighbourTlsConfig | None:
+        values = self._table(NeighbourTlsConfig, raw, at)
+        if isinstance(raw, dict) and "ca" not in raw:
+            self.note((*at, "ca"), "is required; give the path of a PEM file")
+        if ("certificate" in values) != ("key" in values):
+            self.note(at, "`certificate` and `key` belong together")
+        return NeighbourTlsConfig(**values) if "ca" in values else None
+
+    def _check_shares(self, config: ListenerConfig | NeighbourConfig, at: KeyPath) -> None:
+        for share in config.shares:
+            try:
+                parse_share(share)
+            except (ValueError, FilterError) as exc:
+                self.note((*at, "shares"), str(exc))
+        if self.is_noted(*at, "shares"):
+            return
+        try:
+            scheduling_of(config)
+        except (ValueError, FilterError) as exc:
+            self.note((*at, "shares"), str(exc))
+
+    def _check_neighbours(self) -> None:
+        names = [self.config.node_name]
+        for index, neighbour in enumerate(self.config.neighbours):
+            self._check_shares(neighbour, ("neighbour", index))
+            at = ("neighbour", index, "name")
+            if self.is_noted(*at):
+                continue
+            if not _NODE_NAME.fullmatch(neighbour.name):
+                self.note(at, f"must be 1 to 64 of A-Z a-z 0-9 . _ -, not {shown(neighbour.name)}")
+            elif neighbour.name in names:
+                whose = "this broker itself" if neighbour.name == names[0] else "a neighbour above"
+                self.note(at, f"{neighbour.name!r} is {whose}; brokers are told apart by node_name")
+            names.append(neighbour.name)
+
+    def _table(self, table: type, raw: object, at: KeyPath) -> dict[str, Any]:
+        """Read the keys of one table; wrong ones are noted and left out."""
+        values: dict[str, Any] = {}
+        if not isinstance(raw, dict):
+            self.note(at, f"is a table, not {shown(raw)}; write its keys under [{key_text(at)}]")
+            return values
+        for key, (known, described) in settings_of(table).items():
+            if key not in raw:
+                continue
+            if described.kind == "texts" and isinstance(raw[key], list):
+                values[known.name] = self._texts(raw[key], described, (*at, key))
+                continue
+            try:
+                values[known.name] = read_value(raw[key], described, self._path.parent)
+            except WrongValue as exc:
+                self.note((*at, key), str(exc))
+            else:
+                if described.kind == "path":
+                    self.paths[(*at, key)] = values[known.name]
+        return values
+
+    def _texts(self, raw: list[object], described: Setting, at: KeyPath) -> tuple[str, ...]:
+        """Read a list element by element, so that every wrong one is noted."""
+        found: list[str] = []
+        for element in raw:
+            try:
+                read = read_value([element], described, self._path.parent)
+            except WrongValue as exc:
+                self.note(at, str(exc))
+            else:
+                assert isinstance(read, tuple), "a list is read as a tuple"
+                found += read
+        return tuple(found)
+
+    def _tables(self, document: dict[str, Any], name: str) -> list[tuple[dict[str, Any], KeyPath]]:
+        raw = document.get(name, [])
+        if not isinstance(raw, list) or not all(isinstance(entry, dict) for entry in raw):
+            self.note((name,), f"is a list of tables; write [[{name}]] above the keys of each")
+            return []
+        return [(entry, (name, index)) for index, entry in enumerate(raw)]
+
+    def _listeners(self, document: dict[str, Any]) -> tuple[ListenerConfig, ...]:
+        if "listeners" not in document:
+            return Config().listeners
+        found: list[ListenerConfig] = []
+        for raw, at in self._tables(document, "listeners"):
+            tls = self._tls(raw["tls"], (*at, "tls")) if "tls" in raw else None
+            listener = ListenerConfig(**self._table(ListenerConfig, raw, at), tls=tls)
+            if listener.kind == "tcp":
+                for key in ("path", "origins"):
+                    if key in raw:
+                        self.note((*at, key), 'is for kind = "websocket" alone')
+            found.append(listener)
+        if document["listeners"] == []:
+            self.note(("listeners",), "there is no listener, so nobody could connect; leave the key out")
+        return tuple(found)
+
+    def _tls(self, raw: object, at: KeyPath) -> TlsConfig | None:
+        values = self._table(TlsConfig, raw, at)
+        complete = isinstance(raw, dict)
+        for key in ("certificate", "key"):
+            if isinstance(raw, dict) and key not in raw:
+                self.note((*at, key), "is required; give the path of a PEM file")
+            complete = complete and key in values
+        if "ca" not in values:
+            if values.get("require_client_certificate"):
+                self.note((*at, "require_client_certificate"), "needs `ca`, the certificates to trust")
+            if values.get("identity", "none") != "none":
+                self.note((*at, "identity"), "needs `ca`, the certificates to trust")
+        return TlsConfig(**values) if complete else None
+
+    def _security(self, document: dict[str, Any]) -> SecurityConfig:
+        values = self._table(SecurityConfig, document.get("security", {}), ("security",))
+        rules: list[AccessRule] = []
+        for raw, at in self._tables(document, "acl"):
+            rule = self._rule(raw, at)
+            if rule is not None:
+                rules.append(rule)
+        if document.get("acl") and values.get("acl_file"):
+            self.note(
+                ("security", "acl_file"), "is given besides [[acl]]; the order of rules would be unclear"
+            )
+        if values.get("anonymous_user") == ANYONE:
+            self.note(
+                ("security", "anonymous_user"), "'*' stands for every user in rules; choose another name"
+            )
+        if values.get("anonymous_user") and any(rule.user == ANONYMOUS for rule in rules):
+            self.note(("security", "anonymous_user"), 'names the clients that rules for user "" are about')
+        return SecurityConfig(**values, rules=tuple(rules))
+
+    def _rule(self, raw: dict[str, Any], at: KeyPath) -> AccessRule | None:
+        values = self._table(AclEntry, raw, at)
+        for key in ("user", "filter"):
+            if key not in raw:
+                self.note((*at, key), "is required")
+        if "filter" not in values:
+            return None
+        entry = AclEntry(**{"user": ANYONE, **values})
+        try:
+            return AccessRule(entry.user, entry.action, entry.filter, entry.allow)
+        except FilterError as exc:
+            self.note((*at, "filter"), str(exc))
+            return None
+
+    def _check_names(self, document: dict[str, Any]) -> None:
+        """Note every key that does not exist, with what was probably meant."""
+        for name, table in TABLES:
+            known = [*settings_of(table), *_tables_under(name)]
+            for raw, at in _occurrences(document, name):
+                for key in raw:
+                    if key not in known:
+                        self.note((*at, key), f"unknown key{_suggestion(key, known, name)}")
+
+    def _check_listeners(self) -> None:
+        for index, listener in enumerate(self.config.listeners):
+            self._check_listener(listener, ("listeners", index))
+            for other_index, other in enumerate(self.config.listeners[:index]):
+                if listener.name and listener.name == other.name:
+                    self.note(
+                        ("listeners", index, "name"),
+                        f"listener {other_index} has the name {other.name!r} too",
+                    )
+
+    def _check_listener(self, listener: ListenerConfig, at: KeyPath) -> None:
+        if listener.host == "":
+            self.note((*at, "host"), EMPTY_HOST)
+        if not listener.path.startswith("/"):
+            self.note((*at, "path"), f"must begin with '/', not {shown(listener.path)}")
+        for origin in listener.origins:
+            if origin != "*" and not _ORIGIN.fullmatch(origin):
+                self.note(
+                    (*at, "origins"), f'{shown(origin)} is no origin; write it like "https://a.example"'
+                )
+        self._check_shares(listener, at)
+        if self._is_login_noted(*at) or self.config.lets_somebody_in(listener):
+            return
+        self.note(at, f"nobody could log in at {listener.host!r}: {TO_LOG_IN}")
+
+    def _is_login_noted(self, *at: str | int) -> bool:
+        """Whether something is wrong that decides who may log in at this address."""
+        keys = ("host", "allow_anonymous", "tls")
+        return self.is_noted("security", "password_file") or any(self.is_noted(*at, key) for key in keys)
+
+    def _check_limits(self) -> None:
+        limits = self.config.limits
+        if not _NODE_NAME.fullmatch(self.config.node_name):
+            self.note(
+                ("node_name",), f"must be 1 to 64 of A-Z a-z 0-9 . _ -, not {shown(self.config.node_name)}"
+            )
+        self._check_order("packet_size_max", limits.packet_size_max, "queue_bytes_per_client_max")
+        self._check_order(
+            "queue_bytes_per_client_max", limits.queue_bytes_per_client_max, "queue_bytes_total_max"
+        )
+
+    def _check_order(self, smaller: str, value: int, larger: str) -> None:
+        """Note a queue that could not hold what it must be able to hold."""
+        if self.is_noted("limits", smaller) or self.is_noted("limits", larger):
+            return
+        if value > getattr(self.config.limits, larger):
+            self.note(
+                ("limits", larger), f"is smaller than {smaller} ({format_size(value)}), which has to fit in"
+            )
+
+    def _check_ports(self) -> None:
+        """Note every address that two parts of the broker would listen on."""
+        config = self.config
+        asked: list[tuple[str, KeyPath, str, int]] = [
+            (f"listener {index}", ("listeners", index), listener.host, listener.port)
+            for index, listener in enumerate(config.listeners)
+        ]
+        if config.flight_enabled:
+            asked.append(("the service for journals", ("flight",), config.flight.host, config.flight.port))
+        asked.append(("metrics", ("metrics",), config.metrics.host, config.metrics.port))
+        taken: list[tuple[str, str, int]] = []
+        for what, at, host, port in asked:
+            # Port 0 takes a free one, or turns metrics off.
+            if port == 0 or self.is_noted(*at, "host") or self.is_noted(*at, "port"):
+                continue
+            for other, other_host, other_port in taken:
+                if port == other_port and hosts_meet(host, other_host):
+                    self.note((*at, "port"), f"{address_text(host, port)} is taken by {other}")
+                    break
+            taken.append((what, host, port))
+
+
+def key_text(at: KeyPath) -> str:
+    """Write a key as people read it: `listeners[0].tls.key`."""
+    text = ""
+    for part in at:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
+    return text
+
+
+def _suggestion(key: str, known: list[str], table: str) -> str:
+    close = difflib.get_close_matches(key, known, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    for name, other in TABLES:
+        if key in settings_of(other):
+            where = (
+                f"[[{name}]]"
+                if name in ("listeners", "acl", "weights", "journals", "neighbour")
+                else f"[{name}]"
+                if name
+                else "the top"
+            )
+            return f"; it belongs to {where}"
+    here = f"[{table}]" if table else "the top"
+    return f"; {here} knows {', '.join(known)}"
+
+
+def _tables_under(name: str) -> list[str]:
+    prefix = f"{name}." if name else ""
+    return [
+        other.removeprefix(prefix)
+        for other, _ in TABLES
+        if other and other.startswith(prefix) and "." not in other.removeprefix(prefix)
+    ]
+
+
+def _occurrences(document: dict[str, Any], name: str) -> list[tuple[dict[str, Any], KeyPath]]:
+    """Every table of this name that the document has, arrays of tables included."""
+    found: list[tuple[object, KeyPath]] = [(document, ())]
+    for part in name.split(".") if name else []:
+        inner: list[tuple[object, KeyPath]] = []
+        for table, at in found:
+            value = table.get(part) if isinstance(table, dict) else None
+            if isinstance(value, list):
+                inner += [(entry, (*at, part, index)) for index, entry in enumerate(value)]
+            else:
+                inner.append((value, (*at, part)))
+        found = inner
+    return [(table, at) for table, at in found if isinstance(table, dict)]

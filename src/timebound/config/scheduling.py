@@ -1,0 +1,26 @@
+"""How the output side of a listener or of a link to a broker chooses, as the configuration has it."""
+
+from __future__ import annotations
+
+from timebound.config.values import ListenerConfig, NeighbourConfig
+from timebound.core.link.queue import EPSILON
+from timebound.core.link.scheduling import Scheduling, parse_share
+from timebound.units import SECOND
+
+
+def scheduling_of(config: ListenerConfig | NeighbourConfig) -> Scheduling:
+    """The settings for queues.
+
+    Raises:
+        ValueError: `shares` are not what they should be.
+        FilterError: one of them has a wrong topic filter.
+    """
+    percent = config.strategy_weight_percent
+    return Scheduling(
+        config.strategy,
+        -1.0 if percent is None else percent / 100,
+        config.untimed_share_percent / 100,
+        config.epsilon if isinstance(config, ListenerConfig) else EPSILON,
+        shares=[parse_share(share) for share in config.shares],
+        margin_ns=int(config.margin_s * SECOND) if isinstance(config, ListenerConfig) else 0,
+    )

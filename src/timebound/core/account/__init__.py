@@ -1,0 +1,1 @@
+"""What became of every delivery: the account, counters, and the trace log."""

@@ -1,0 +1,341 @@
+"""The records of a trace as they come, from the account to whoever takes them away.
+
+A record is a row of four numbers in a buffer: how many are alike, the message's kind, the reader and the
+size. Times stand once for all rows that share them and whose message ids count up: a run, such as what was
+read together and left together. So topics, readers and sizes may take turns, and no message is kept
+alive. A record as an object would cost more than its message: there would be many of them while a trace
+is written, and the collector would look at all of them again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+from librt.strings import BytesWriter, write_i32_le, write_i64_le
+
+from timebound.core.values.message import Delivery, Message
+from timebound.core.values.subscription import Subscription
+from timebound.core.values.trace_kind import TraceEpoch, TraceKind, TraceReader
+
+# What stands in the buffers, in this order: for each record, and for each run.
+ROW_FIELDS: Final = ("alike", "kind", "reader", "size_bytes")
+RUN_FIELDS: Final = ("count", "message_id", "time_ns", "published_ns", "offered_ns", "sent_ns")
+_ROW: Final = Struct(f"<{len(ROW_FIELDS)}i")
+_RUN: Final = Struct(f"<{len(RUN_FIELDS)}q")
+# Kinds and readers that are remembered, some megabytes; when there are more, all are made again.
+KINDS_MAX: Final = 32_768
+
+_KindKey = tuple[str, str, int, int, int]
+_CopyKey = tuple[str, int, str]
+_ReaderKey = tuple[str, str, int, int, str, str, int, int, str]
+
+
+class TraceRecord(NamedTuple):
+    """One record, for those who want them one by one."""
+
+    kind: TraceKind
+    reader: TraceReader
+    size_bytes: int
+    message_id: int
+    time_ns: int  # when the outcome was known
+    published_ns: int
+    offered_ns: int
+    sent_ns: int  # 0 = it was not
+
+
+class TraceBatch:
+    """Records in buffers, and the kinds and readers that they name by number, among others."""
+
+    __slots__ = ("count", "kinds", "readers", "rows", "runs")
+
+    def __init__(
+        self, count: int, kinds: list[TraceKind], readers: list[TraceReader], runs: bytes, rows: bytes
+    ) -> None:
+        self.count = count  # of records
+        self.kinds = kinds
+        self.readers = readers
+        self.runs = runs
+        self.rows = rows
+
+    def size_bytes(self) -> int:
+        return len(self.runs) + len(self.rows)
+
+    def records(self) -> Iterator[TraceRecord]:
+        rows = _ROW.iter_unpack(self.rows)
+        for count, message_id, *times_ns in _RUN.iter_unpack(self.runs):
+            end = message_id + count
+            while message_id < end:
+                alike, kind, reader, size_bytes = next(rows)
+                for _ in range(alike):
+                    yield TraceRecord(
+                        self.kinds[kind], self.readers[reader], size_bytes, message_id, *times_ns
+                    )
+                    message_id += 1
+
+
+class TraceLog:
+    """Takes records.
+
+    Topics and readers take turns, so kinds and readers are remembered. The latest of a topic and of a
+    subscription stand there and are tried first: finding one by all it says takes longer than the record.
+    """
+
+    __slots__ = (
+        "_count",
+        "_epoch",
+        "_first_id",
+        "_kind_of",
+        "_kinds",
+        "_next_id",
+        "_offered_ns",
+        "_published_ns",
+        "_reader_of",
+        "_readers",
+        "_removed",
+        "_rows",
+        "_runs",
+        "_sent_ns",
+        "_time_ns",
+    )
+
+    def __init__(self) -> None:
+        self._rows = BytesWriter()
+        self._runs = BytesWriter()
+        self._count = 0  # records
+        self._removed: list[tuple[int, _CopyKey]] = []  # and how many records there were then
+        # Of the run that stands not in its buffer yet; it has none if both ids are the same.
+        self._first_id = 0
+        self._next_id = 0
+        self._time_ns = 0
+        self._published_ns = 0
+        self._offered_ns = 0
+        self._sent_ns = 0
+        self._epoch = TraceEpoch()
+        self._kinds: list[TraceKind] = []
+        self._readers: list[TraceReader] = []
+        self._kind_of: dict[_KindKey, TraceKind] = {}
+        self._reader_of: dict[_ReaderKey, TraceReader] = {}
+
+    def is_empty(self) -> bool:
+        return self._count == 0
+
+    def add(
+        self,
+        client_id: str,
+        delivery: Delivery,
+        subscription: Subscription | None,
+        outcome: str,
+        reason: str,
+        now_ns: int,
+    ) -> None:
+        """Add the record of a pair."""
+        allowed_ns = delivery.message.allowed_ns(subscription)
+        reader = self._find_reader(
+            client_id, subscription, outcome, reason, delivery.qos, allowed_ns, delivery.link
+        )
+        self._append(delivery, reader, now_ns, 1)
+
+    def add_untimed(
+        self, client_id: str, deliveries: list[Delivery], first: int, end: int, outcome: str, now_ns: int
+    ) -> None:
+        """Add the records of copies of QoS 0 that left together and have nothing to be late for."""
+        index = first
+        while index < end:
+            delivery = deliveries[index]
+            subscription = delivery.subscription
+            reader = subscription.trace_reader if subscription is not None else None
+            if (
+                reader is None
+                or reader.epoch is not self._epoch
+                or reader.outcome is not outcome
+                or reader.allowed_ns
+                or reader.qos
+                or reader.link != delivery.link
+                or reader.client_id != client_id
+            ):
+                reader = self._find_reader(client_id, subscription, outcome, "", 0, 0, delivery.link)
+            count = 1
+            if index + 1 < end and _may_be_alike(delivery, deliveries[index + 1]):
+                count = _count_alike(deliveries, index, end)
+            self._append(delivery, reader, now_ns, count)
+            index += count
+
+    def remove(self, client_id: str, message_id: int, subscription: Subscription | None) -> None:
+        """Take back the record that a copy was delivered."""
+        topic_filter = subscription.topic_filter if subscription is not None else ""
+        self._removed.append((self._count, (client_id, message_id, topic_filter)))
+
+    def take(self) -> TraceBatch:
+        """What came since the last call."""
+        self._end_run()
+        runs, rows = self._runs.getvalue(), self._rows.getvalue()
+        batch = TraceBatch(self._count, self._kinds, self._readers, runs, rows)
+        self._count = 0
+        self._rows.truncate(0)
+        self._runs.truncate(0)
+        if self._removed:
+            batch = _without(batch, self._removed)
+            self._removed = []
+        if len(self._kinds) + len(self._readers) > KINDS_MAX:
+            self._epoch = TraceEpoch()
+            self._kinds = []
+            self._readers = []
+            self._kind_of = {}
+            self._reader_of = {}
+        return batch
+
+    def _append(self, delivery: Delivery, reader: TraceReader, now_ns: int, count: int) -> None:
+        message = delivery.message
+        if (
+            message.sequence != self._next_id
+            or now_ns != self._time_ns
+            or message.published_ns != self._published_ns
+            or delivery.offered_ns != self._offered_ns
+            or delivery.sent_ns != self._sent_ns
+        ):
+            self._end_run()
+            self._first_id = message.sequence
+            self._next_id = message.sequence
+            self._time_ns = now_ns
+            self._published_ns = message.published_ns
+            self._offered_ns = delivery.offered_ns
+            self._sent_ns = delivery.sent_ns
+        self._next_id += count
+        self._count += count
+        hint = message.trace_hint
+        kind = hint.kind if hint is not None else None
+        if (
+            kind is None
+            or kind.epoch is not self._epoch
+            or kind.publisher != message.publisher
+            or kind.timeout_ns != message.timeout_ns
+            or kind.promised_ns != message.promised_ns
+            or kind.hops != message.hops
+        ):
+            kind = self._find_kind(message)
+            if hint is not None:
+                hint.kind = kind
+        rows = self._rows
+        write_i32_le(rows, count)
+        write_i32_le(rows, kind.number)
+        write_i32_le(rows, reader.number)
+        write_i32_le(rows, message.size())
+
+    def _end_run(self) -> None:
+        if self._next_id == self._first_id:
+            return
+        runs = self._runs
+        write_i64_le(runs, self._next_id - self._first_id)
+        write_i64_le(runs, self._first_id)
+        write_i64_le(runs, self._time_ns)
+        write_i64_le(runs, self._published_ns)
+        write_i64_le(runs, self._offered_ns)
+        write_i64_le(runs, self._sent_ns)
+        self._first_id = self._next_id
+
+    def _find_kind(self, message: Message) -> TraceKind:
+        key = (message.topic, message.publisher, message.timeout_ns, message.promised_ns, message.hops)
+        kind = self._kind_of.get(key)
+        if kind is None:
+            kind = TraceKind(self._epoch, len(self._kinds), *key)
+            self._kinds.append(kind)
+            self._kind_of[key] = kind
+        return kind
+
+    def _find_reader(
+        self,
+        client_id: str,
+        subscription: Subscription | None,
+        outcome: str,
+        reason: str,
+        qos: int,
+        allowed_ns: int,
+        link: str,
+    ) -> TraceReader:
+        topic_filter = subscription.topic_filter if subscription is not None else ""
+        price_micro = subscription.price_micro if subscription is not None else 0
+        penalty_micro = subscription.penalty_micro if subscription is not None else 0
+        key = (client_id, topic_filter, price_micro, penalty_micro, outcome, reason, qos, allowed_ns, link)
+        reader = self._reader_of.get(key)
+        if reader is None:
+            reader = TraceReader(self._epoch, len(self._readers), *key)
+            self._readers.append(reader)
+            self._reader_of[key] = reader
+        if subscription is not None:
+            subscription.trace_reader = reader
+        return reader
+
+
+def _may_be_alike(delivery: Delivery, following: Delivery) -> bool:
+    """Whether it is worth looking at more: where topics or sizes take turns, this is all that is compared."""
+    return (
+        following.subscription is delivery.subscription
+        and len(following.message.payload) == len(delivery.message.payload)
+        and following.message.topic == delivery.message.topic
+    )
+
+
+def _count_alike(deliveries: list[Delivery], first: int, end: int) -> int:
+    """How many from `first` on have records that differ in their id alone; all were sent at the same time."""
+    delivery = deliveries[first]
+    subscription = delivery.subscription
+    offered_ns = delivery.offered_ns
+    link = delivery.link
+    message = delivery.message
+    next_id = message.sequence + 1
+    topic = message.topic
+    publisher = message.publisher
+    published_ns = message.published_ns
+    payload_length = len(message.payload)
+    properties_length = len(message.properties)
+    promised_ns = message.promised_ns
+    hops = message.hops
+    index = first + 1
+    while index < end:
+        delivery = deliveries[index]
+        message = delivery.message
+        if (
+            message.sequence != next_id
+            or delivery.subscription is not subscription
+            or delivery.offered_ns != offered_ns
+            or message.published_ns != published_ns
+            or len(message.payload) != payload_length
+            or message.topic != topic
+            or message.publisher != publisher
+            or message.promised_ns != promised_ns
+            or message.hops != hops
+            or len(message.properties) != properties_length
+            or delivery.link != link
+        ):
+            break
+        next_id += 1
+        index += 1
+    return index - first
+
+
+def _without(batch: TraceBatch, removed: list[tuple[int, _CopyKey]]) -> TraceBatch:
+    """The same without copies that were not delivered after all. That is rare: each record becomes a run.
+
+    Messages of the broker itself have no id of their own: what is meant is the latest such record of then.
+    """
+    records = list(batch.records())
+    places: dict[_CopyKey, list[int]] = {}
+    for index, record in enumerate(records):
+        reader = record.reader
+        if not reader.reason:
+            places.setdefault((reader.client_id, record.message_id, reader.topic_filter), []).append(index)
+    gone: set[int] = set()
+    for count, key in removed:
+        indices = [index for index in places.get(key, []) if index < count and index not in gone]
+        if indices:
+            gone.add(indices[-1])
+    runs: list[bytes] = []
+    rows: list[bytes] = []
+    for index, record in enumerate(records):
+        if index not in gone:
+            kind, reader, size_bytes, message_id, *times_ns = record
+            runs.append(_RUN.pack(1, message_id, *times_ns))
+            rows.append(_ROW.pack(1, kind.number, reader.number, size_bytes))
+    return TraceBatch(len(runs), batch.kinds, batch.readers, b"".join(runs), b"".join(rows))

@@ -1,0 +1,1 @@
+"""Dependencies between events: expressions, their text form, and the timers they need."""

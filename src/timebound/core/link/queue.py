@@ -1,0 +1,593 @@
+"""The bounded outgoing queue of one link: what goes next, what no longer can, what must leave.
+
+Neighbour brokers and subscribers are both links; the live node and the simulator drive this
+same object. It has no clock: every call is told the time, which must not go backwards. It
+sends nothing: `pop` hands out one entry at a time, as late as possible, because what has left
+can no longer be reordered or dropped. Every entry that was pushed is popped once or dropped
+once, with one reason.
+
+How the choice is made stands in `strategy/ranking.py`, how nothing starves in `lane.py`, what is given
+up early in `strategy/entry.py`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+from timebound.core.link.lane import Lane, charge, check_shares, choose
+from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.base import LeastWorth, Strategy, stake
+from timebound.core.link.strategy.entry import (
+    DROPPED,
+    NEVER_NS,
+    NEW,
+    POPPED,
+    QUEUED,
+    Backlog,
+    Chain,
+    Entry,
+    Node,
+    kind_of,
+    level_of,
+)
+from timebound.core.link.strategy.heap import Heap
+from timebound.core.link.strategy.ranking import Ranking
+from timebound.core.values.delay import LinkDelay
+from timebound.records import Reason
+
+MESSAGES_MAX: Final = 10_000
+BYTES_MAX: Final = 64 * 1_048_576
+# ε of the model: the chance of arriving in time below which a message is not worth sending.
+EPSILON: Final = 0.000_5
+# Timed messages compete by value; those without any time limit keep a twentieth of the link.
+SHARES: Final = (0.0, 0.05)
+# An entry is given up for a newer one of its flow that is worth more than this many times as much.
+# With 2 a flow beyond its link sends what has an even chance; measured at three times the capacity of
+# a link, 1.1 delivers what is possible also where the link's delay is known badly.
+GIVE_UP_RATIO: Final = 1.1
+# The mean message size is a plain average at first, later over about this many messages.
+_SIZES_MAX: Final = 1_024
+# FT follows the mean message size in steps of this size: every step ranks the queue anew.
+_SIZE_DRIFT: Final = 0.25
+_SIZE_CHECK_PUSHES: Final = 16
+# What is sent only after this part of its time shows that the link is congested; what has no limit, after
+# the time. That counts for as long again, between these limits: every change ranks the queue anew.
+_CONGESTED_PART: Final = 0.5
+_CONGESTED_NS: Final = 1_000_000_000
+_CONGESTED_NS_MIN: Final = 250_000_000
+_CONGESTED_NS_MAX: Final = 5_000_000_000
+
+
+class LinkQueue:
+    """Messages waiting for one link.
+
+    `shares` gives one number per lane: the least part of the link's bytes that lane gets while
+    it has something waiting. An entry with `lane=-1` goes to lane 0, or, if nothing limits its
+    time, to the last lane. `message_bytes` fixes the mean message size behind FT; 0 learns it.
+    `wants_fresh` gives up early what is beyond the link's capacity, so that what is sent has time to
+    spare; strategies that were published without such a rule keep to what was published.
+    """
+
+    __slots__ = (
+        "_backlogs",
+        "_chains",
+        "_congested_until_ns",
+        "_dropped",
+        "_is_fresh",
+        "_kept",
+        "_kept_bytes",
+        "_latest",
+        "_pushes_since_first",
+        "_sequence",
+        "_single",
+        "_size_fixed",
+        "_size_mean",
+        "_sizes",
+        "_timers",
+        "_victims",
+        "_wants_fresh",
+        "bytes_max",
+        "bytes_queued",
+        "dropped_by_reason",
+        "lanes",
+        "link",
+        "messages_max",
+        "messages_queued",
+        "popped",
+        "pushed",
+        "strategy",
+    )
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        delay: LinkDelay,
+        *,
+        origin_ns: int = 0,
+        messages_max: int = MESSAGES_MAX,
+        bytes_max: int = BYTES_MAX,
+        shares: Sequence[float] = SHARES,
+        epsilon: float = EPSILON,
+        processing_ns: int = 0,
+        message_bytes: int = 0,
+        wants_fresh: bool = False,
+    ) -> None:
+        if messages_max < 1 or bytes_max < 1 or message_bytes < 0:
+            raise ValueError(
+                f"queue has messages_max={messages_max}, bytes_max={bytes_max}, "
+                f"message_bytes={message_bytes}; want at least 1, 1 and 0"
+            )
+        check_shares(shares)
+        self.strategy = strategy
+        self.link = Link(delay, epsilon, processing_ns, origin_ns)
+        self.messages_max = messages_max
+        self.bytes_max = bytes_max
+        self.lanes: list[Lane] = [Lane(share, strategy, self.link) for share in shares]
+        self.messages_queued = 0
+        self.bytes_queued = 0
+        self.pushed = 0
+        self.popped = 0
+        self.dropped_by_reason: dict[Reason, int] = {}
+        self._sequence = 0
+        self._single: Entry | None = None  # the only entry, not in any structure
+        self._timers = Heap()
+        self._victims: Ranking | None = None  # kept only from the first overflow on
+        self._chains: dict[Hashable, Chain] = {}
+        self._latest: dict[Hashable, Entry] = {}
+        self._wants_fresh = wants_fresh
+        self._is_fresh = wants_fresh and strategy.knows_levels
+        self._backlogs: dict[int, Backlog] = {}
+        self._congested_until_ns = 0
+        self._dropped: deque[Entry] = deque()
+        self._kept = 0  # in the structures: entries that make no room and need none
+        self._kept_bytes = 0
+        self._size_fixed = message_bytes > 0
+        self._size_mean = float(message_bytes)
+        self._sizes = 0
+        self._pushes_since_first = 0
+        self._set_first()
+
+    def __len__(self) -> int:
+        return self.messages_queued
+
+    def kept_messages(self) -> int:
+        """Entries that are not dropped for others; the limits of the queue are those of the rest."""
+        single = self._single
+        return self._kept if single is None else int(single.is_kept)
+
+    def kept_bytes(self) -> int:
+        single = self._single
+        if single is None:
+            return self._kept_bytes
+        return single.cost_bytes if single.is_kept else 0
+
+    def push(self, entry: Entry, now_ns: int) -> None:
+        """Queue an entry; what has to leave for it, or it itself, is then found by `pop_dropped`.
+
+        Raises:
+            ValueError: the entry names a lane that the queue does not have.
+        """
+        assert entry.state == NEW, "an entry is pushed once"
+        if not -1 <= entry.lane < len(self.lanes):
+            raise ValueError(f"entry has lane={entry.lane}; the queue has {len(self.lanes)} lanes")
+        entry.state = QUEUED
+        entry.sequence = self._sequence
+        entry.pushed_ns = now_ns
+        self._sequence += 1
+        self.pushed += 1
+        entry.fit(self.link)
+        if not self._size_fixed:
+            self._learn_size(entry.size, now_ns)
+        if entry.drop_ns <= now_ns:
+            self._report(entry, entry.drop_reason)
+            return
+        if self.messages_queued == 0 and (entry.is_kept or entry.cost_bytes <= self.bytes_max):
+            self._single = entry
+            self.messages_queued = 1
+            self.bytes_queued = entry.cost_bytes
+            return
+        self._spill(now_ns)
+        self._expire(now_ns)
+        if entry.conflation is not None:
+            self._conflate(entry)
+        if self._has_room(entry) or self._make_room(entry, now_ns):
+            self._insert(entry, now_ns)
+        else:
+            self._report(entry, Reason.QUEUE_FULL)
+
+    def pop(self, now_ns: int) -> Entry | None:
+        """Take out the entry that goes next, or None; it can still arrive in time."""
+        single = self._single
+        if single is not None:
+            self._single = None
+            self.messages_queued = 0
+            self.bytes_queued = 0
+            if single.drop_ns <= now_ns:
+                self._report(single, single.drop_reason)
+                return None
+            single.state = POPPED
+            self.popped += 1
+            return single
+        self._expire(now_ns)
+        if self.link.is_congested and now_ns >= self._congested_until_ns:
+            self._set_congested(False, now_ns)
+        chosen = choose(self.lanes, now_ns)
+        if chosen is None:
+            return None
+        entry = self._in_order(chosen, now_ns)
+        if self._is_fresh:
+            self._count_sent(entry, now_ns)
+        charge(self.lanes, entry)
+        self._take_out(entry)
+        entry.state = POPPED
+        self.popped += 1
+        return entry
+
+    def pop_dropped(self, now_ns: int) -> Entry | None:
+        """Take the next dropped entry, its `reason` set, or None; drain it after each push and pop."""
+        self._expire(now_ns)
+        return self.next_dropped()
+
+    def next_dropped(self) -> Entry | None:
+        """As `pop_dropped`, of what was dropped so far."""
+        return self._dropped.popleft() if self._dropped else None
+
+    def expire_some(self, count_max: int, now_ns: int) -> None:
+        """Drop at most `count_max` entries that have timed out or become hopeless; see `next_dropped`."""
+        for _ in range(count_max):
+            node = self._timers.top()
+            if node is None or node.entry.drop_ns > now_ns:
+                return
+            self.drop(node.entry, node.entry.drop_reason)
+
+    def take_dropped(self) -> list[Entry]:
+        """Take all dropped entries that `pop_dropped` has not given yet; nothing else is dropped for it."""
+        dropped = list(self._dropped)
+        self._dropped.clear()
+        return dropped
+
+    def next_wakeup_ns(self) -> int | None:
+        """When the next waiting entry has to be dropped if nothing else happens, or None."""
+        single = self._single
+        if single is not None:
+            return single.drop_ns if single.drop_ns < NEVER_NS else None
+        node = self._timers.top()
+        return None if node is None else node.entry.drop_ns
+
+    def drop(self, entry: Entry, reason: Reason) -> None:
+        """Drop one waiting entry, for example because its only subscription has gone."""
+        assert entry.state == QUEUED, "only a waiting entry can be dropped"
+        if entry is self._single:
+            self._single = None
+            self.messages_queued = 0
+            self.bytes_queued = 0
+        else:
+            self._take_out(entry)
+        self._report(entry, reason)
+
+    def drop_all(self, reason: Reason) -> None:
+        """Drop everything that waits, oldest first, because the link has ended."""
+        for entry in self.entries():
+            self.drop(entry, reason)
+
+    def entries(self) -> list[Entry]:
+        """All waiting entries, in order of arrival; O(n log n), for inspection and for changes of all."""
+        if self._single is not None:
+            return [self._single]
+        found = [node.entry for lane in self.lanes for node in lane.ranking.nodes()]
+        found.sort(key=_by_sequence)
+        return found
+
+    def set_strategy(self, strategy: Strategy, now_ns: int) -> None:
+        """Choose by another strategy from now on; every waiting entry stays."""
+        self.strategy = strategy
+        self._is_fresh = self._wants_fresh and strategy.knows_levels
+        if self._is_fresh:
+            for entry in self.entries():
+                entry.level = level_of(entry)
+        self._rank_anew(now_ns)
+
+    def set_link(self, delay: LinkDelay, now_ns: int) -> None:
+        """Take a new estimate of the link's delay: drop times and ranks follow it, in O(n)."""
+        self.link.set_delay(delay)
+        self._set_first()
+        self._fit_anew(now_ns)
+
+    def set_margin(self, margin_ns: int, now_ns: int) -> None:
+        """Take what is sent to arrive so much later than the link alone says; O(n)."""
+        self.link.set_margin(margin_ns)
+        self._fit_anew(now_ns)
+
+    def _fit_anew(self, now_ns: int) -> None:
+        waiting = self.entries()
+        timers: list[Node] = []
+        for entry in waiting:
+            entry.fit(self.link)
+            if entry is not self._single:
+                entry.timer = self._timer_of(entry)
+                if entry.timer is not None:
+                    timers.append(entry.timer)
+        self._timers.replace_all(timers)
+        self._rank_anew(now_ns)
+
+    def set_limits(self, messages_max: int, bytes_max: int, now_ns: int) -> None:
+        """Hold at most this much from now on; what is worth least leaves until the rest fits."""
+        self.messages_max = messages_max
+        self.bytes_max = bytes_max
+        while self.messages_queued > messages_max or self.bytes_queued > bytes_max:
+            self._spill(now_ns)
+            node = self._ranked_victims(now_ns).best(now_ns, None)
+            assert node is not None, "a full queue has something to drop"
+            self.drop(node.entry, Reason.QUEUE_FULL)
+
+    def _spill(self, now_ns: int) -> None:
+        """Bring the single entry into the structures: it has to compete now."""
+        single = self._single
+        if single is not None:
+            self._single = None
+            self.messages_queued = 0
+            self.bytes_queued = 0
+            self._insert(single, now_ns)
+
+    def _insert(self, entry: Entry, now_ns: int) -> None:
+        lanes = self.lanes
+        if entry.lane < 0:
+            entry.lane = len(lanes) - 1 if entry.drop_ns == NEVER_NS else 0
+        if self._is_fresh:
+            entry.level = level_of(entry)
+        lanes[entry.lane].insert(entry, now_ns)
+        entry.timer = self._timer_of(entry)
+        if entry.timer is not None:
+            self._timers.insert(entry.timer)
+        if entry.is_kept:
+            self._kept += 1
+            self._kept_bytes += entry.cost_bytes
+        elif self._victims is not None and entry.victim is None:
+            entry.victim = self._victims.insert(entry, now_ns)
+        if entry.flow is not None:
+            chain = self._chains.get(entry.flow)
+            if chain is None:
+                chain = Chain(entry.flow)
+                self._chains[entry.flow] = chain
+            chain.append(entry)
+        if entry.conflation is not None:
+            self._latest[entry.conflation] = entry
+        self.messages_queued += 1
+        self.bytes_queued += entry.cost_bytes
+        if self._is_fresh and entry.drop_ns < NEVER_NS and not entry.ordered:
+            self._shorten_backlog(entry, now_ns)
+
+    def _shorten_backlog(self, entry: Entry, now_ns: int) -> None:
+        """Give up the oldest of an entry's kind while more waits than can be sent before it is late."""
+        key = kind_of(entry)
+        backlog = self._backlogs.get(key)
+        if backlog is None:
+            backlog = Backlog(entry)
+            self._backlogs[key] = backlog
+        backlog.append(entry)
+        room = backlog.room(entry, self.link, now_ns)
+        while backlog.size > room:
+            oldest = backlog.head
+            if oldest is None or oldest is entry:
+                return
+            backlog.give_up(now_ns)
+            self._meet_congestion(int(backlog.allowed), now_ns)
+            self.drop(oldest, Reason.REPLACED)
+
+    def _count_sent(self, entry: Entry, now_ns: int) -> None:
+        """Learn what part of the link each kind can have, and whether the link keeps up."""
+        is_due = self.lanes[entry.lane].is_due()
+        for backlog in self._backlogs.values():
+            is_free = backlog.lane == entry.lane if is_due else backlog.level >= entry.level
+            backlog.sent(entry.size, self.link, is_free)
+        wait_ns = _CONGESTED_NS
+        if entry.drop_ns < NEVER_NS:
+            wait_ns = int(_CONGESTED_PART * float(entry.drop_ns - entry.published_ns))
+        if now_ns - entry.published_ns > wait_ns:
+            self._meet_congestion(wait_ns, now_ns)
+
+    def _meet_congestion(self, lasting_ns: int, now_ns: int) -> None:
+        """Send by worth alone for a while: the link does not carry all it is offered."""
+        until_ns = now_ns + min(max(lasting_ns, _CONGESTED_NS_MIN), _CONGESTED_NS_MAX)
+        if until_ns > self._congested_until_ns:
+            self._congested_until_ns = until_ns
+        if not self.link.is_congested:
+            self._set_congested(True, now_ns)
+
+    def _set_congested(self, is_congested: bool, now_ns: int) -> None:
+        self.link.is_congested = is_congested
+        self._rank_anew(now_ns)
+
+    def _take_out(self, entry: Entry) -> None:
+        self.lanes[entry.lane].remove(entry)
+        if entry.timer is not None:
+            self._timers.remove(entry.timer)
+            entry.timer = None
+        if entry.victim is not None:
+            if self._victims is not None:
+                self._victims.remove(entry.victim)
+            entry.victim = None
+        backlog = entry.backlog
+        if backlog is not None:
+            backlog.remove(entry)
+            if backlog.head is None:
+                del self._backlogs[backlog.key]
+        chain = entry.chain
+        if chain is not None:
+            chain.remove(entry)
+            if chain.head is None:
+                del self._chains[chain.key]
+        if entry.conflation is not None and self._latest.get(entry.conflation) is entry:
+            del self._latest[entry.conflation]
+        if entry.is_kept:
+            self._kept -= 1
+            self._kept_bytes -= entry.cost_bytes
+        self.messages_queued -= 1
+        self.bytes_queued -= entry.cost_bytes
+        if self._victims is not None and self.messages_queued == self._kept:
+            self._victims = None
+
+    def _report(self, entry: Entry, reason: Reason) -> None:
+        entry.state = DROPPED
+        entry.reason = reason
+        self.dropped_by_reason[reason] = self.dropped_by_reason.get(reason, 0) + 1
+        self._dropped.append(entry)
+
+    def _timer_of(self, entry: Entry) -> Node | None:
+        if entry.drop_ns == NEVER_NS:
+            return None
+        return Node(entry, float(entry.drop_ns - self.link.origin_ns), entry.sequence)
+
+    def _expire(self, now_ns: int) -> None:
+        """Drop what has timed out or become hopeless by now."""
+        single = self._single
+        if single is not None and single.drop_ns <= now_ns:
+            self.drop(single, single.drop_reason)
+        while True:
+            node = self._timers.top()
+            if node is None or node.entry.drop_ns > now_ns:
+                return
+            self.drop(node.entry, node.entry.drop_reason)
+
+    def _conflate(self, entry: Entry) -> None:
+        """Drop the older entry of the same conflation key; the new one takes its place in the order.
+
+        Else a topic that is updated faster than it is sent would never reach the front. It keeps
+        its own place if others of its flow wait, which it must not overtake.
+        """
+        older = self._latest.get(entry.conflation)
+        if older is None:
+            return
+        self.drop(older, Reason.REPLACED)
+        if not entry.ordered and (entry.flow is None or entry.flow not in self._chains):
+            entry.sequence = older.sequence
+
+    def _has_room(self, entry: Entry) -> bool:
+        return entry.is_kept or (
+            self.messages_queued - self._kept < self.messages_max
+            and self.bytes_queued - self._kept_bytes + entry.cost_bytes <= self.bytes_max
+        )
+
+    def _make_room(self, newcomer: Entry, now_ns: int) -> bool:
+        """Drop what is worth less than the newcomer until it fits; else drop nothing and say False."""
+        if newcomer.cost_bytes > self.bytes_max:
+            return False
+        victims = self._ranked_victims(now_ns)
+        newcomer.victim = victims.insert(newcomer, now_ns)
+        leaving: list[Entry] = []
+        messages = self.messages_queued - self._kept
+        bytes_left = self.bytes_queued - self._kept_bytes + newcomer.cost_bytes
+        while messages >= self.messages_max or bytes_left > self.bytes_max:
+            node = victims.best(now_ns, None)
+            assert node is not None, "a full queue has something to drop"
+            victims.remove(node)
+            entry = node.entry
+            entry.victim = None
+            if entry is newcomer:
+                for spared in leaving:
+                    spared.victim = victims.insert(spared, now_ns)
+                return False
+            leaving.append(entry)
+            messages -= 1
+            bytes_left -= entry.cost_bytes
+        for entry in leaving:
+            self.drop(entry, Reason.QUEUE_FULL)
+        return True
+
+    def _ranked_victims(self, now_ns: int) -> Ranking:
+        victims = self._victims
+        if victims is None:
+            victims = Ranking(LeastWorth(self.strategy), self.link, newest_first=True)
+            for entry in self.entries():
+                if not entry.is_kept:
+                    entry.victim = victims.insert(entry, now_ns)
+            self._victims = victims
+        return victims
+
+    def _in_order(self, chosen: Entry, now_ns: int) -> Entry:
+        """The entry to send so that the chosen one's flow keeps its order.
+
+        That is the oldest of its flow. But where worth counts, an old entry that has lost noticeably
+        against the chosen one is given up: else a flow that is offered more than the link carries
+        would only ever send what is about to be too late.
+        """
+        chain = chosen.chain
+        if chain is None:
+            return chosen
+        gives_up = self.strategy.weighs_worth and not chosen.ordered
+        least = -1.0
+        while True:
+            head = chain.head
+            assert head is not None, "the chosen entry is in its chain"
+            if head is chosen or not gives_up:
+                return head
+            if least < 0.0:
+                least = stake(chosen, float(now_ns - chosen.published_ns)) / GIVE_UP_RATIO
+            if head.ordered or stake(head, float(now_ns - head.published_ns)) >= least:
+                return head
+            self.drop(head, Reason.REPLACED)
+
+    def _learn_size(self, size: float, now_ns: int) -> None:
+        """Follow the mean message size; change FT, and rank anew, only when it has drifted."""
+        if self._sizes < _SIZES_MAX:
+            self._sizes += 1
+        self._size_mean += (size - self._size_mean) / float(self._sizes)
+        self._pushes_since_first += 1
+        if self.link.first_ns > 0.0:
+            # Half as many pushes as entries lie between two rankings, so each push pays for two at most.
+            if self._pushes_since_first < max(_SIZE_CHECK_PUSHES, self.messages_queued // 2):
+                return
+            known = self.link.first_ns / self.link.mean_ns_per_byte
+            if abs(self._size_mean - known) <= _SIZE_DRIFT * known:
+                return
+        self._set_first()
+        self._rank_anew(now_ns)
+
+    def _set_first(self) -> None:
+        self.link.first_ns = self._size_mean * self.link.mean_ns_per_byte
+        self._pushes_since_first = 0
+
+    def _rank_anew(self, now_ns: int) -> None:
+        for lane in self.lanes:
+            lane.ranking.rebuild(self.strategy, now_ns)
+        if self._victims is not None:
+            self._victims.rebuild(LeastWorth(self.strategy), now_ns)
+
+    def _check(self) -> None:
+        """Assert everything that must hold between two calls."""
+        waiting = self.entries()
+        assert len(waiting) == self.messages_queued, "the count of entries is off"
+        assert sum(entry.cost_bytes for entry in waiting) == self.bytes_queued, "the count of bytes is off"
+        kept = [entry for entry in waiting if entry.is_kept]
+        assert len(kept) == self.kept_messages(), "the count of kept entries is off"
+        assert sum(entry.cost_bytes for entry in kept) == self.kept_bytes(), "the count of kept bytes is off"
+        assert self.messages_queued - len(kept) <= self.messages_max, "too many messages"
+        assert self.bytes_queued - self.kept_bytes() <= self.bytes_max, "too many bytes"
+        dropped = sum(self.dropped_by_reason.values())
+        assert self.pushed == self.popped + dropped + self.messages_queued, "an entry went missing"
+        for lane in self.lanes:
+            lane.ranking._check()
+            lane.patient._check()
+        self._timers._check()
+        if self._victims is not None:
+            self._victims._check()
+            assert len(self._victims) == self.messages_queued - len(kept), "an entry cannot be evicted"
+        chained = 0
+        for chain in self._chains.values():
+            entry = chain.head
+            assert entry is not None, "an empty chain is kept"
+            while entry is not None:
+                chained += 1
+                follower = entry.flow_next
+                assert follower is None or follower.sequence > entry.sequence, "a flow is out of order"
+                entry = follower
+        for backlog in self._backlogs.values():
+            backlog._check()
+        if self._single is None:
+            assert chained == sum(entry.flow is not None for entry in waiting), "an entry left its flow"
+
+
+def _by_sequence(entry: Entry) -> int:
+    return entry.sequence

@@ -1,0 +1,141 @@
+"""How the output side of a link chooses: strategy, shares, limits of chance.
+
+Settings are shared by all sessions of a listener and can be replaced while messages wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from timebound.core.link.lane import check_shares
+from timebound.core.link.queue import EPSILON, LinkQueue
+from timebound.core.link.strategy.base import Strategy
+from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, STRATEGY_NAMES, strategy_named
+from timebound.core.values.delay import LinkDelay
+from timebound.topics import check_filter, matches
+
+# Messages without a time limit keep this part of a link that has more to send than it can.
+UNTIMED_SHARE: Final = 0.05
+# Every class costs each choice a look, and each waiting session some memory.
+CLASSES_MAX: Final = 16
+# Topics whose class is remembered; beyond it all are looked up anew.
+_TOPICS_MAX: Final = 4_096
+
+
+class Scheduling:
+    """Settings by which the queue of a link is made.
+
+    `shares` are classes of messages: a topic filter and the least part of a full link that what it
+    matches gets; of several that match, the most specific one counts. `margin_ns` is the least time that
+    what was sent is believed to take behind the link.
+    """
+
+    __slots__ = (
+        "_lanes",
+        "epsilon",
+        "is_default",
+        "margin_ns",
+        "name",
+        "shares",
+        "untimed_share",
+        "uses_priority",
+        "weight",
+    )
+
+    def __init__(
+        self,
+        name: str = DEFAULT_STRATEGY,
+        weight: float = -1.0,
+        untimed_share: float = UNTIMED_SHARE,
+        epsilon: float = EPSILON,
+        shares: Sequence[tuple[str, float]] = (),
+        margin_ns: int = 0,
+    ) -> None:
+        strategy_named(name, weight=weight)  # raises ValueError for what does not exist
+        if not 0.0 <= untimed_share < 1.0:
+            raise ValueError(f"untimed_share={untimed_share} is not between 0 and 1")
+        if len(shares) > CLASSES_MAX:
+            raise ValueError(
+                f"there are {len(shares)} classes with a share; at most {CLASSES_MAX} are possible"
+            )
+        check_shares([untimed_share, *[share for _, share in shares]])
+        if margin_ns < 0:
+            raise ValueError(f"margin_ns={margin_ns} is negative")
+        self.name = name
+        self.weight = weight
+        self.margin_ns = margin_ns
+        self.untimed_share = untimed_share
+        self.epsilon = epsilon
+        self.is_default = name == DEFAULT_STRATEGY
+        self.uses_priority = name == "fixed"
+        self.shares: list[tuple[str, float]] = sorted(shares, key=_specificity)
+        self._lanes: dict[str, int] = {}  # by topic
+
+    def lane_of(self, topic: str) -> int:
+        """The lane of a topic's class in queues made here; -1 for what is in none."""
+        if not self.shares:
+            return -1
+        lane = self._lanes.get(topic)
+        if lane is None:
+            lane = -1
+            for index, (topic_filter, _) in enumerate(self.shares):
+                if matches(topic_filter, topic):
+                    lane = index + 1
+                    break
+            if len(self._lanes) >= _TOPICS_MAX:
+                self._lanes.clear()
+            self._lanes[topic] = lane
+        return lane
+
+    def strategy(self) -> Strategy:
+        return strategy_named(self.name, weight=self.weight)
+
+    def lane_shares(self) -> list[float]:
+        """What each lane of a queue keeps: what is in no class, each class, and what has no time limit."""
+        return [0.0, *[share for _, share in self.shares], self.untimed_share]
+
+    def make_queue(self, delay: LinkDelay, messages_max: int, bytes_max: int, now_ns: int) -> LinkQueue:
+        """An empty queue with these settings.
+
+        The first lane is for what is in no class, the last for what is in none and has no time limit.
+        The papers' strategies know one class of messages; the default keeps a share for the last.
+        """
+        shares = [0.0]
+        if self.is_default or self.shares:
+            shares = self.lane_shares()
+            if not self.is_default:
+                shares[-1] = 0.0
+        return LinkQueue(
+            self.strategy(),
+            delay,
+            origin_ns=now_ns,
+            messages_max=messages_max,
+            bytes_max=bytes_max,
+            shares=shares,
+            epsilon=self.epsilon,
+            wants_fresh=True,
+        )
+
+
+def parse_share(text: str) -> tuple[str, float]:
+    """Read a class as the configuration writes it, such as `plant/+/alarm=20`, in percent.
+
+    Raises:
+        ValueError: it is not of that form.
+    """
+    topic_filter, found, percent = text.rpartition("=")
+    if not found or not percent.isascii() or not percent.isdigit() or not 1 <= int(percent) <= 90:
+        raise ValueError(f"share {text!r} is no topic filter and percent from 1 to 90, like 'alarm/#=20'")
+    check_filter(topic_filter)
+    return topic_filter, int(percent) / 100
+
+
+def _specificity(share: tuple[str, float]) -> list[int]:
+    """Sorts filters so that, of those that match a topic, the most specific one comes first."""
+    return [2 if level == "#" else int(level == "+") for level in share[0].split("/")]
+
+
+DEFAULT_SCHEDULING: Final = Scheduling()
+
+__all__ = ["DEFAULT_SCHEDULING", "STRATEGY_NAMES", "Scheduling", "parse_share"]

@@ -1,0 +1,22 @@
+"""EB: the largest expected benefit first, Σ price·success (docs/model.md, section 3).
+
+It never grows while a message waits, so an old value is a bound for ever.
+"""
+
+from __future__ import annotations
+
+from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.base import DECAYING, Strategy, benefit
+from timebound.core.link.strategy.entry import Entry
+
+
+class ExpectedBenefit(Strategy):
+    """What sending the message now is expected to earn."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("eb", DECAYING, True)
+
+    def value(self, entry: Entry, now_ns: int, link: Link) -> float:
+        return benefit(entry, float(now_ns - entry.published_ns))

@@ -1,0 +1,20 @@
+"""FIFO: in order of arrival, as most brokers do. The measure of every other strategy."""
+
+from __future__ import annotations
+
+from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.base import STATIC, Strategy
+from timebound.core.link.strategy.entry import Entry
+
+
+class Fifo(Strategy):
+    """First come, first sent."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("fifo", STATIC, False)
+
+    def value(self, entry: Entry, now_ns: int, link: Link) -> float:
+        # All alike: ties are broken by arrival.
+        return 0.0

@@ -1,0 +1,19 @@
+"""FIX: by the fixed priority of the message, then in order of arrival."""
+
+from __future__ import annotations
+
+from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.base import STATIC, Strategy
+from timebound.core.link.strategy.entry import Entry
+
+
+class Fixed(Strategy):
+    """The highest priority first."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("fixed", STATIC, False)
+
+    def value(self, entry: Entry, now_ns: int, link: Link) -> float:
+        return float(entry.priority)

@@ -1,0 +1,230 @@
+"""How long a value that may grow surely stays below a level, and how high it gets until then.
+
+A postponing cost is a bump: a subscription adds to it only from one message time before its
+deadline is in doubt until it is lost. So for most of its life a message has a small value, and
+rises where several of its deadlines lie close together. Going through its terms in the order of
+their deadlines finds the next such place without computing one probability. That is what lets
+a queue leave most of its entries alone for seconds (docs/scheduling.md).
+
+Without deviations a value would be a sum of steps, largest where one goes up. With them it is an
+average of that sum over the moments around, because every Φ is: so it is no larger than the
+largest sum within a few deviations, and the little that lies beyond.
+
+Every number here is on the safe side by far more than the rounding of a sum, so that a bound
+holds for the values as they are computed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from mypy_extensions import i64
+
+from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.entry import Entry
+
+# "Around" is within so many deviations; 2·Φ(-3) of the normal distribution lies beyond.
+_CORE: Final = 3.0
+_TAIL: Final = 0.002_71
+# The density of the normal distribution is largest at 0: Φ(z + d) - Φ(z) <= 0.3990·d.
+_STEEPEST: Final = 0.399
+# What the difference of two values of `phi` may be off.
+_PHI_OFF: Final = 2e-8
+# Nanoseconds by which a step is wider than it need be: far more than rounding.
+_SLACK: Final = 0.01
+# A value is a difference of sums: it is off by less than this part of all that the message can earn.
+_ROUNDING: Final = 1e-12
+_MORE: Final = 1.0 + _ROUNDING
+# What `phi` is off at ε moves the place where it reaches ε by at most this many deviations.
+_Z_SLACK: Final = 0.2
+# With more terms in doubt at a time than this, a closer look costs more than it finds.
+_TERMS_MAX: Final = 16
+# So many terms are gone through at a time: what is far off may have been sent before.
+_SWEEP_MAX: Final = 24
+
+
+class Shape:
+    """What a value is made of: part·EB + (1 - part)·(EB - EB' + EP'), the last only if `has_penalty`."""
+
+    __slots__ = ("has_penalty", "part")
+
+    def __init__(self, part: float, has_penalty: bool) -> None:
+        self.part = part
+        self.has_penalty = has_penalty
+
+
+def outlook(entry: Entry, age: float, level: float, link: Link, shape: Shape) -> tuple[float, float, bool]:
+    """The age up to which the value surely stays at or below a bound, that bound, and whether it is exact.
+
+    The bound is at most `level`, or, where the value may be higher already, what it may be now. It is
+    exact where nothing is in doubt until then, so that the value stands still.
+    """
+    audience = entry.audience
+    terms = audience.terms
+    count: i64 = len(terms)
+    timeout = entry.timeout
+    behind = entry.lost_margin
+    ahead = link.first_ns + entry.sure_margin
+    if timeout > audience.limited:
+        audience.crowd(ahead - behind)
+    low = entry.lost_below(age)
+    last = low + _SWEEP_MAX if low + _SWEEP_MAX < count else count
+    high = low
+    active = 0.0  # most that the terms from low to high can add by being in doubt
+    bound, start = 0.0, age
+    while True:
+        # The terms that are over at `start`, and those that begin to be in doubt.
+        over = start + behind
+        while low < high and min(terms[low].allowed, timeout) < over:
+            active -= terms[low].stake if shape.has_penalty else terms[low].price
+            low += 1
+        if low == count:
+            return math.inf, bound, False
+        entered = _allowed_up_to(entry, start + ahead, high, count)
+        active += _weights(entry, high, entered, shape)
+        first, high = terms[low], entered
+        crowd = first.stakes_from if timeout <= audience.limited else first.crowd_from
+        off = _ROUNDING * first.stakes_from
+        most = shape.part * first.prices_from
+        ever = most + (1.0 - shape.part) * crowd + off
+        if ever <= level:
+            return math.inf, max(bound, ever), False
+        if low < high:
+            most += (1.0 - shape.part) * active + off
+        elif start == age and most >= level:
+            return _entering(entry, high, ahead), most, True
+        if most > level:
+            until = start
+            if low < high <= low + _TERMS_MAX:
+                # What begins to be in doubt before these are over is looked at with them.
+                over = min(terms[high - 1].allowed, timeout) - behind
+                entered = _allowed_up_to(entry, over + ahead, high, min(count, low + _TERMS_MAX))
+                active += _weights(entry, high, entered, shape)
+                high = entered
+                end = _entering(entry, high, ahead)
+                until, most = _first_above(entry, start, end, level, low, high, link, shape)
+            if until == age:
+                return age, most, False
+            if until < math.inf:
+                return until, max(bound, most), False
+        if most > bound:
+            bound = most
+        # Rounding must not leave out the term that it is computed from.
+        start = _entering(entry, high, ahead) + _SLACK
+        if high >= last:
+            return start - _SLACK, bound, False
+
+
+def _allowed_up_to(entry: Entry, limit: float, index: i64, end: i64) -> i64:
+    """The first term from an index on that is allowed more than this, or the end."""
+    terms = entry.audience.terms
+    if entry.timeout <= limit:
+        return end
+    while index < end and terms[index].allowed <= limit:
+        index += 1
+    return index
+
+
+def _entering(entry: Entry, index: i64, ahead: float) -> float:
+    """The age at which a term begins to be in doubt; infinity if there is no such term."""
+    terms = entry.audience.terms
+    return min(terms[index].allowed, entry.timeout) - ahead if index < len(terms) else math.inf
+
+
+def _weights(entry: Entry, index: i64, end: i64, shape: Shape) -> float:
+    """The most that terms can add by being in doubt."""
+    terms = entry.audience.terms
+    total = 0.0
+    while index < end:
+        total += terms[index].stake if shape.has_penalty else terms[index].price
+        index += 1
+    return _MORE * total
+
+
+def _first_above(
+    entry: Entry, start: float, end: float, level: float, low: i64, high: i64, link: Link, shape: Shape
+) -> tuple[float, float]:
+    """The first age from start to end at which the value may exceed the level, infinity if there is none,
+    and what it does not exceed before; terms before `low` are lost, from `high` on sure.
+    """
+    audience = entry.audience
+    terms = audience.terms
+    size = entry.size
+    steep = _STEEPEST * link.first_ns
+    # Below ε a subscription no longer counts: what is left is lost at once.
+    sudden = _PHI_OFF + link.epsilon if shape.has_penalty else _PHI_OFF
+    least = math.inf
+    flat = 0.0  # most that the terms in doubt add at any time: no wait loses more than the steepest
+    active = 0.0
+    index = low
+    while index < high:
+        term = terms[index]
+        index += 1
+        scale = entry.scale(term)
+        if scale < least:
+            least = scale
+        loss = steep / scale + sudden
+        flat += term.price * (loss if loss < 1.0 else 1.0)
+        active += term.stake
+        if shape.has_penalty:
+            flat += term.penalty
+    first = terms[low]
+    most = shape.part * first.prices_from + (1.0 - shape.part) * flat + _ROUNDING * first.stakes_from
+    if most <= level:
+        return math.inf, most
+    # What lies beyond "around", and between an up and the moment after it at which the sum is taken.
+    blur = (_TAIL + sudden + _STEEPEST * _SLACK * float(high - low) / least) * active
+    blur += _ROUNDING * first.stakes_from
+    reach = _CORE * least
+    most = _sharp(entry, start - reach, least, low, high, link, shape) + blur
+    if most > level:
+        return start, most
+    until = math.inf
+    # Of equal deadlines the longest way comes last, and up first: later ones need no look then.
+    while index > low:
+        index -= 1
+        term = terms[index]
+        # The step goes up one message time before the message has to be sent.
+        scale = entry.scale(term)
+        allowed = term.allowed if term.allowed < entry.timeout else entry.timeout
+        up = allowed - term.fixed - size * term.mean - link.first_ns - _CORE * (scale - least)
+        if start - reach < up < end + reach and up - reach < until:
+            total = _sharp(entry, up + _SLACK, least, low, high, link, shape) + blur
+            if total > level:
+                until = max(start, up - reach)
+            elif total > most:
+                most = total
+    return until, most
+
+
+def _sharp(entry: Entry, age: float, least: float, low: i64, high: i64, link: Link, shape: Shape) -> float:
+    """The value at this age without deviations; terms before `low` are lost, from `high` on sure.
+
+    A term that deviates by more than the least does so beyond what is "around": it counts for so much
+    longer.
+    """
+    terms = entry.audience.terms
+    size = entry.size
+    timeout = entry.timeout
+    first_ns = link.first_ns
+    part = shape.part
+    rest = 1.0 - part if shape.has_penalty else 0.0
+    # A penalty is expected from one message time before until the success is down to ε.
+    expected = link.z_epsilon - _Z_SLACK - _CORE
+    total = part * terms[high].prices_from if high < len(terms) else 0.0
+    while low < high:
+        term = terms[low]
+        low += 1
+        scale = entry.scale(term)
+        wider = _CORE * (scale - least)
+        allowed = term.allowed if term.allowed < timeout else timeout
+        spare = allowed - term.fixed - size * term.mean - age
+        if spare - wider > first_ns:
+            total += part * term.price
+            continue
+        if spare + wider >= 0.0:
+            total += term.price
+        if rest > 0.0 and spare - first_ns + wider >= expected * scale:
+            total += rest * term.penalty
+    return total

@@ -1,0 +1,28 @@
+"""PC: the largest postponing cost first, EB - EB' (docs/model.md, section 3).
+
+It rises as a deadline comes near and falls once it is lost.
+"""
+
+from __future__ import annotations
+
+from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.base import WINDOWED, Strategy, benefit_and_cost
+from timebound.core.link.strategy.entry import Entry
+from timebound.core.link.strategy.outlook import Shape, outlook
+
+
+class PostponingCost(Strategy):
+    """What is expected to be lost by sending the message second."""
+
+    __slots__ = ("shape",)
+
+    def __init__(self) -> None:
+        super().__init__("pc", WINDOWED, True)
+        self.shape = Shape(0.0, False)
+
+    def value(self, entry: Entry, now_ns: int, link: Link) -> float:
+        age = float(now_ns - entry.published_ns)
+        return benefit_and_cost(entry, age, age + link.first_ns, 0.0)
+
+    def outlook(self, entry: Entry, now_ns: int, level: float, link: Link) -> tuple[float, float, bool]:
+        return outlook(entry, float(now_ns - entry.published_ns), level, link, self.shape)

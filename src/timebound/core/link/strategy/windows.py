@@ -1,0 +1,97 @@
+"""When bounds end: nodes in buckets of time, each found again when its bucket begins.
+
+A heap would keep the exact order of the ends, which nobody needs, and cost more than the
+bounds themselves. A node is in at most one bucket and can leave it at any time.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from timebound.core.link.strategy.entry import NEVER_NS, Node
+
+# After a jump in time over this many buckets per filled one, the empty ones are not walked through.
+_JUMP: Final = 4
+
+
+class Windows:
+    """Nodes by the time at which their bound ends; `origin_ns` is where time is counted from."""
+
+    __slots__ = ("_buckets", "_count", "_next", "_origin_ns", "_width_ns")
+
+    def __init__(self, origin_ns: int) -> None:
+        self._origin_ns = origin_ns
+        self._width_ns = 1
+        self._buckets: dict[int, list[Node]] = {}
+        self._next = 0  # no filled bucket lies before this one
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def reset(self, width_ns: int, now_ns: int) -> None:
+        """Forget all nodes and start anew with buckets of this width."""
+        self._width_ns = width_ns
+        self._buckets = {}
+        self._count = 0
+        self._next = (now_ns - self._origin_ns) // width_ns
+
+    def insert(self, node: Node, until_ns: int) -> int:
+        """Note that a node's bound ends at about `until_ns`, at least one width from now, or never.
+
+        Returns up to when exactly the bound has to hold.
+        """
+        if until_ns >= NEVER_NS:
+            node.bucket = -1
+            return NEVER_NS
+        index = (until_ns - self._origin_ns) // self._width_ns
+        bucket = self._buckets.get(index)
+        if bucket is None:
+            bucket = []
+            self._buckets[index] = bucket
+        node.bucket = index
+        node.slot = len(bucket)
+        bucket.append(node)
+        self._count += 1
+        return self._origin_ns + index * self._width_ns - 1
+
+    def remove(self, node: Node) -> None:
+        """Take a node out of its bucket, if it is in one."""
+        if node.bucket < 0:
+            return
+        bucket = self._buckets[node.bucket]
+        last = bucket.pop()
+        if last is not node:
+            last.slot = node.slot
+            bucket[node.slot] = last
+        elif not bucket:
+            del self._buckets[node.bucket]
+        node.bucket = -1
+        self._count -= 1
+
+    def take_due(self, now_ns: int) -> list[Node] | None:
+        """Take out some nodes whose bound does not hold now, or None if all do."""
+        current = (now_ns - self._origin_ns) // self._width_ns
+        while self._next <= current:
+            bucket = self._buckets.pop(self._next, None)
+            if bucket is not None:
+                for node in bucket:
+                    node.bucket = -1
+                self._count -= len(bucket)
+                return bucket
+            if current - self._next > _JUMP * len(self._buckets) + _JUMP:
+                # Not beyond the next bucket: a node may still be put into one before the first filled.
+                self._next = current + 1
+                if self._buckets:
+                    self._next = min(self._next, min(self._buckets))
+            else:
+                self._next += 1
+        return None
+
+    def _check(self) -> None:
+        assert self._count == sum(len(bucket) for bucket in self._buckets.values()), "the count is off"
+        for index, bucket in self._buckets.items():
+            assert bucket, "an empty bucket is kept"
+            assert index >= self._next, "a bucket was passed over"
+            for slot, node in enumerate(bucket):
+                assert (node.bucket, node.slot) == (index, slot), "a node does not know its bucket"

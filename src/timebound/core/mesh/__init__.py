@@ -1,0 +1,1 @@
+"""One broker among several: forwarding, flooding, the overlay, and interest of other brokers."""

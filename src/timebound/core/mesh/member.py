@@ -1,0 +1,231 @@
+"""One broker as a member of a mesh: what it knows of the others, and what it decides for messages.
+
+Joins `MeshBroker`, which decides, with `Replica`, which knows, and only joins. The driver says what
+happened: a client of this broker published or subscribed, a link came up or failed, a neighbour
+sent a copy or an announcement. Then it asks what to do: `take_sends`, `take_news`. Nothing here
+knows a clock or a socket, so tests and simulations drive it as the network node does.
+
+A copy that was sent is kept by the driver until the neighbour has confirmed it. When a link fails,
+what is not confirmed goes another way; should it have arrived after all, its home knows it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from timebound.core.link.scheduling import Scheduling
+from timebound.core.link.strategy.entry import NEVER_NS
+from timebound.core.mesh.account import MeshAccount
+from timebound.core.mesh.flooding import Announcement, Replica
+from timebound.core.mesh.forwarding import MeshBroker
+from timebound.core.mesh.interest import Interest, WatchedIndex
+from timebound.core.mesh.message import Copy, MeshMessage, Seen
+from timebound.core.mesh.options import MeshOptions, Send
+from timebound.core.mesh.overlay import LinkState
+from timebound.core.mesh.pressure import EXHAUSTED, ROOM
+from timebound.core.mesh.table import MeshSubscription, SubscriptionTable
+from timebound.core.values.delay import LinkDelay
+from timebound.core.values.message import Message
+from timebound.core.values.subscription import Subscription
+from timebound.units import SECOND
+
+# What a copy takes on the wire beside its message: framing, and where it comes from and goes to.
+COPY_BYTES: Final = 100
+# A link's delay is announced at most this often: every announcement reaches every broker.
+ANNOUNCE_NS: Final = SECOND
+
+
+class News:
+    """An announcement to be told to one neighbour."""
+
+    __slots__ = ("announcement", "neighbour")
+
+    def __init__(self, neighbour: str, announcement: Announcement) -> None:
+        self.neighbour = neighbour
+        self.announcement = announcement
+
+
+class Member:
+    """One broker's part in the mesh."""
+
+    __slots__ = (
+        "_announced_ns",
+        "_interest",
+        "_measured",
+        "_news",
+        "_seen",
+        "_size_max",
+        "account",
+        "broker",
+        "name",
+        "pressed",
+        "received",
+        "replica",
+        "resent",
+        "table",
+    )
+
+    def __init__(
+        self, name: str, options: MeshOptions, index: WatchedIndex, account: MeshAccount, started_ns: int
+    ) -> None:
+        self.name = name
+        self.account = account
+        self.table = SubscriptionTable()
+        links = LinkState()
+        self.replica = Replica(name, links, self.table, started_ns, lists_own=False)
+        self.broker = MeshBroker(name, links, self.table, options, account)
+        self.resent = 0  # copies sent another way because their link failed before they were confirmed
+        self.received = 0  # copies from neighbours
+        self.pressed: list[str] = []  # homes of the last message published to which all ways are full
+        self._interest = Interest(index, name)
+        self._news: list[News] = []
+        self._seen = Seen()  # what was for this broker's clients
+        self._size_max = NEVER_NS
+        self._announced_ns: dict[str, int] = {}  # by neighbour
+        self._measured: dict[str, LinkDelay] = {}  # by neighbour, not yet announced
+
+    # --- links ------------------------------------------------------------------------
+
+    def add_neighbour(self, name: str, delay: LinkDelay, scheduling: Scheduling | None = None) -> None:
+        """A link that may come up; the delay is what is known of it beforehand."""
+        self.broker.add_neighbour(name, delay, scheduling)
+        self.broker.neighbours[name].is_up = False
+
+    def link_up(self, name: str, now_ns: int, size_max: int = 0) -> None:
+        """The link to a neighbour works: tell it all there is to know, and the others about it.
+
+        It takes messages of at most `size_max` bytes; 0 = any.
+        """
+        self.broker.neighbours[name].size_max = size_max
+        for announcement in self.replica.snapshot():
+            self._news.append(News(name, announcement))
+        self.broker.link_up(name)
+        self._measure_sizes()
+        self._announce_link(name, self.broker.delay_of(name), now_ns)
+
+    def link_down(self, name: str, unconfirmed: list[Copy], now_ns: int) -> None:
+        """A link has failed; `unconfirmed` was sent over it and may not have arrived."""
+        self._measured.pop(name, None)
+        self._news = [news for news in self._news if news.neighbour != name]
+        self._spread(self.replica.set_link(name, None), "")
+        self.resent += len(unconfirmed)
+        self.broker.link_down(name, now_ns, unconfirmed)
+        self._measure_sizes()
+
+    def _measure_sizes(self) -> None:
+        """Keep the least that a working link takes at once, to which almost all messages are compared."""
+        sizes = [one.size_max for one in self.broker.neighbours.values() if one.is_up and one.size_max]
+        self._size_max = min(sizes, default=NEVER_NS)
+
+    def announced(self, client_id: str, subscription: Subscription) -> MeshSubscription:
+        """What the mesh is told of a subscription of this broker's clients."""
+        return self._interest.announced(client_id, subscription)
+
+    def measured(self, name: str, delay: LinkDelay, now_ns: int) -> None:
+        """The speed of a link was measured: decide by it at once, and announce it now and then."""
+        self.broker.set_link(name, delay, now_ns)
+        if now_ns - self._announced_ns.get(name, 0) >= ANNOUNCE_NS:
+            self._announce_link(name, delay, now_ns)
+        else:
+            self._measured[name] = delay
+
+    def _announce_link(self, name: str, delay: LinkDelay, now_ns: int) -> None:
+        self._announced_ns[name] = now_ns
+        self._spread(self.replica.set_link(name, delay), "")
+
+    # --- what others say ----------------------------------------------------------------
+
+    def hear(self, sender: str, announcement: Announcement) -> None:
+        """A neighbour passed on an announcement."""
+        started_ns = self.replica.started_ns()
+        if self.replica.receive(announcement):
+            self._spread(announcement, sender)
+        elif self.replica.started_ns() != started_ns:
+            for own in self.replica.own_again():
+                self._spread(own, "")
+
+    def _spread(self, announcement: Announcement, sender: str) -> None:
+        for name, neighbour in self.broker.neighbours.items():
+            if neighbour.is_up and name != sender:
+                self._news.append(News(name, announcement))
+
+    # --- messages -----------------------------------------------------------------------
+
+    def publish(self, message: Message, now_ns: int) -> int:
+        """A message of this broker's own clients: send it on; gives the subscriptions elsewhere it is for."""
+        if self.pressed:
+            self.pressed = []
+        what = MeshMessage(message, self.name, message.size() + COPY_BYTES, self.replica.started_ns())
+        count = 0
+        for group in what.groups(self.table):
+            count += len(group.subscriptions)
+        if count:
+            self.broker.publish(what, now_ns)
+        levels = self.broker.levels()
+        if levels and not message.promised_ns and not message.lifetime_ns():
+            for group in what.groups(self.table):
+                if not group.deadline_ns and group.home in levels:
+                    self.pressed.append(group.home)
+        return count
+
+    def refusal(self, message: Message) -> str:
+        """Why a message that is acknowledged cannot be taken in; empty if it can.
+
+        What has a time limit may be dropped on its way, and an advertised flow was promised its room.
+        """
+        levels = self.broker.levels()
+        is_large = message.size() > self._size_max
+        if not levels and not is_large:
+            return ""
+        is_patient = not message.promised_ns and not message.lifetime_ns()
+        for group in self.table.match(message):
+            home = group.home
+            if is_patient and not group.deadline_ns and levels.get(home, ROOM) == EXHAUSTED:
+                return f"the links to broker {home!r} are full (mesh.queue_messages_max)"
+            if is_large and not self.broker.router.carries(home, message.size()):
+                return f"no link to broker {home!r} takes {message.size()} bytes (its packet_size_max)"
+        return ""
+
+    def receive(self, copy: Copy, now_ns: int) -> bool:
+        """A neighbour sent a copy; True if clients of this broker are to get it."""
+        self.received += 1
+        targets = copy.targets
+        assert targets is not None, "a copy between members names the homes it is for"
+        is_for_here = self.name in targets
+        if is_for_here and not self._seen.add(copy.what.key()):
+            self.account.duplicates += 1
+            is_for_here = False
+        if is_for_here and len(targets) == 1:
+            self.account.received += 1
+        elif targets != {self.name}:
+            self.broker.receive(Copy(copy.what, copy.via, copy.hops, targets - {self.name}), now_ns)
+        return is_for_here
+
+    def link_free(self, name: str, now_ns: int) -> None:
+        """A link can take the next copy."""
+        self.broker.link_free(name, now_ns)
+
+    # --- what to do ---------------------------------------------------------------------
+
+    def take_sends(self) -> list[Send]:
+        """Copies to send now; a link that has one is busy until `link_free`."""
+        return self.broker.take_sends()
+
+    def take_news(self) -> list[News]:
+        """Announcements to tell the neighbours, in this order."""
+        for subscription, is_wanted in self._interest.take():
+            if is_wanted:
+                self._spread(self.replica.subscribe(subscription), "")
+            else:
+                self._spread(self.replica.unsubscribe(subscription.client_id, subscription.topic_filter), "")
+        news = self._news
+        if news:
+            self._news = []
+        return news
+
+    def wake(self, now_ns: int) -> None:
+        """About once a second: give up what can no longer arrive, announce what was measured."""
+        self.broker.wake(now_ns)
+        for name in list(self._measured):
+            if now_ns - self._announced_ns.get(name, 0) >= ANNOUNCE_NS:
+                self._announce_link(name, self._measured.pop(name), now_ns)

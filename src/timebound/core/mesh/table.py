@@ -1,0 +1,184 @@
+"""The subscriptions of a whole mesh, as every broker keeps them, and matching against them.
+
+Each stands with the broker where its subscriber is connected, its home. How to get there is
+the routing's affair, so the table is the same at all brokers, and a message that matched
+says per home which subscriptions it is for. Equal sets of one home are one `HomeGroup`:
+whatever is worked out for a group serves every later message that matches the same.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from timebound.core.matching.index import SubscriptionIndex
+from timebound.core.predicate.predicate import Attributes, Predicate
+from timebound.core.values.message import Message
+from timebound.core.values.subscription import Subscription
+
+# Groups are kept for reuse; beyond this many they start over. At about 500 bytes each that is 50 MB.
+GROUPS_MAX: Final = 100_000
+
+
+class MeshSubscription(Subscription):
+    """A subscription with its home broker and the delay of its subscriber's own connection.
+
+    `client_id` tells it apart in the whole mesh, `subscriber` is what its home calls the client.
+    """
+
+    __slots__ = ("home", "last_mile_ns", "number", "subscriber")
+
+    def __init__(
+        self,
+        client_id: str,
+        home: str,
+        topic_filter: str,
+        predicate: Predicate | None = None,
+        deadline_ns: int = 0,
+        price: float = 1.0,
+        penalty: float = 0.0,
+        last_mile_ns: int = 0,
+        subscriber: str = "",
+    ) -> None:
+        super().__init__(
+            client_id,
+            topic_filter,
+            predicate=predicate,
+            deadline_ns=deadline_ns,
+            price=price,
+            penalty=penalty,
+        )
+        self.home = home
+        self.last_mile_ns = last_mile_ns
+        self.subscriber = subscriber or client_id
+        self.number = 0  # given by the table
+
+    def copy(self) -> MeshSubscription:
+        """The same for another table: each table numbers its own."""
+        return MeshSubscription(
+            self.client_id,
+            self.home,
+            self.topic_filter,
+            self.predicate,
+            self.deadline_ns,
+            self.price,
+            self.penalty,
+            self.last_mile_ns,
+            self.subscriber,
+        )
+
+
+class Share:
+    """What subscriptions of a group with the same deadline and last mile ask for, together."""
+
+    __slots__ = ("count", "deadline_ns", "last_mile_ns", "penalty", "price")
+
+    def __init__(self, deadline_ns: int, last_mile_ns: int) -> None:
+        self.deadline_ns = deadline_ns
+        self.last_mile_ns = last_mile_ns
+        self.price = 0.0
+        self.penalty = 0.0
+        self.count = 0
+
+
+class HomeGroup:
+    """Subscriptions of one home that one message matched; `number` tells groups apart.
+
+    `deadline_ns` is the mean of their deadlines, 0 if one of them has none.
+    """
+
+    __slots__ = ("deadline_ns", "home", "number", "penalty_micro", "shares", "subscriptions")
+
+    def __init__(self, number: int, subscriptions: list[MeshSubscription]) -> None:
+        self.number = number
+        self.home = subscriptions[0].home
+        self.subscriptions = subscriptions
+        self.penalty_micro = 0
+        shares: dict[tuple[int, int], Share] = {}
+        for subscription in subscriptions:
+            key = (subscription.deadline_ns, subscription.last_mile_ns)
+            share = shares.get(key)
+            if share is None:
+                share = shares[key] = Share(key[0], key[1])
+            share.price += subscription.price
+            share.penalty += subscription.penalty
+            share.count += 1
+            self.penalty_micro += subscription.penalty_micro
+        self.shares: list[Share] = list(shares.values())
+        self.deadline_ns = 0
+        if all([share.deadline_ns for share in self.shares]):
+            total_ns = sum([share.deadline_ns * share.count for share in self.shares])
+            self.deadline_ns = total_ns // len(subscriptions)
+
+
+class SubscriptionTable:
+    """All subscriptions of the mesh by topic and content; `version` counts changes."""
+
+    __slots__ = ("_by_key", "_groups", "_index", "_next_group", "_next_number", "version")
+
+    def __init__(self) -> None:
+        self._index = SubscriptionIndex()
+        self._by_key: dict[tuple[str, str], MeshSubscription] = {}  # by client and filter
+        self._groups: dict[tuple[int, ...], HomeGroup] = {}
+        self._next_number = 0
+        self._next_group = 0
+        self.version = 0
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def insert(self, subscription: MeshSubscription) -> None:
+        """Add a subscription; one of the same client and filter is replaced."""
+        key = (subscription.client_id, subscription.topic_filter)
+        if key in self._by_key:
+            self.remove(subscription.client_id, subscription.topic_filter)
+        subscription.number = self._next_number
+        self._next_number += 1
+        self._by_key[key] = subscription
+        self._index.insert(subscription)
+        self.version += 1
+
+    def remove(self, client_id: str, topic_filter: str) -> bool:
+        """Take a subscription out; False if there is none."""
+        known = self._by_key.pop((client_id, topic_filter), None)
+        if known is None:
+            return False
+        self._index.remove(known)
+        self.version += 1
+        return True
+
+    def home_of(self, client_id: str, topic_filter: str) -> str:
+        """The home of a subscription; empty if there is none."""
+        known = self._by_key.get((client_id, topic_filter))
+        return known.home if known is not None else ""
+
+    def subscriptions(self) -> list[MeshSubscription]:
+        return list(self._by_key.values())
+
+    def match(self, message: Message) -> list[HomeGroup]:
+        """The subscriptions that want a message, one group per home, homes in order of their name."""
+        route = self._index.match(message.topic)
+        if not route.has_any():
+            return []
+        attributes: Attributes | None = None
+        if route.needs_attributes:
+            attributes = Attributes(message.user_properties, message.payload, message.topic)
+        by_home: dict[str, list[MeshSubscription]] = {}
+        for found in route.select(attributes):
+            assert isinstance(found, MeshSubscription), "only a mesh's own subscriptions are in its table"
+            known = by_home.get(found.home)
+            if known is None:
+                by_home[found.home] = [found]
+            else:
+                known.append(found)
+        return [self._group(by_home[home]) for home in sorted(by_home)]
+
+    def _group(self, subscriptions: list[MeshSubscription]) -> HomeGroup:
+        key = tuple([subscription.number for subscription in subscriptions])
+        group = self._groups.get(key)
+        if group is None:
+            if len(self._groups) >= GROUPS_MAX:
+                self._groups = {}
+            group = HomeGroup(self._next_group, subscriptions)
+            self._next_group += 1
+            self._groups[key] = group
+        return group

@@ -1,0 +1,1 @@
+"""Content filters: parse them, evaluate them, know their cost."""

@@ -1,0 +1,1 @@
+"""Many content filters at once: which of them match a message."""

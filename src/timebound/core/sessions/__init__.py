@@ -1,0 +1,1 @@
+"""Sessions of clients: life cycle, durability, outbound deliveries, correlations."""

@@ -1,0 +1,102 @@
+"""From a delivery to an entry that competes for its session's link.
+
+What a copy is worth and until when follows from its message and from the subscriptions it is
+for; equal subscriptions of a session share one audience, so that it is worked out once.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from timebound.core.account.account import pairs
+from timebound.core.link.strategy.audience import Audience, Term
+from timebound.core.link.strategy.entry import Entry, flow_key
+from timebound.core.sessions.session import Session
+from timebound.core.values.message import ENTRY_COST, Delivery, Message, copy_cost
+from timebound.core.values.subscription import Subscription
+
+
+def needs_choice(
+    session: Session, message: Message, subscription: Subscription, others: tuple[Subscription, ...]
+) -> bool:
+    """Whether this copy has anything by which it could be preferred to another, or lose its worth."""
+    if message.timeout_ns or subscription.deadline_ns or subscription.keep_last:
+        return True
+    if message.priority and session.scheduling.uses_priority:
+        return True
+    for one in others:
+        if one.deadline_ns or one.keep_last:
+            return True
+    return False
+
+
+def has_choice(session: Session) -> bool:
+    """Whether anything that waits needs to be chosen by worth; O(n)."""
+    waiting = [*session.queue, *session.waiting]
+    if session.link is not None:
+        waiting += [cast(Delivery, entry.item) for entry in session.link.entries()]
+    for delivery in waiting:
+        subscription = delivery.subscription
+        if subscription is not None and needs_choice(
+            session, delivery.message, subscription, delivery.others
+        ):
+            return True
+    return False
+
+
+def make_entry(session: Session, delivery: Delivery) -> Entry:
+    """The entry by which a delivery stands in the queue of its session's link."""
+    message = delivery.message
+    subscription = delivery.subscription
+    audience = _audience(session, delivery)
+    conflation = None
+    flow = flow_key(message.publisher, message.topic, delivery.qos, message.timeout_ns, audience)
+    is_ordered = False
+    if subscription is not None:
+        if subscription.keep_last:
+            conflation = (subscription.topic_filter, message.topic)
+        if subscription.is_ordered:
+            is_ordered = True
+            flow = (subscription.topic_filter,)
+    return Entry(
+        delivery,
+        message.size(),
+        message.published_ns,
+        audience,
+        message.lifetime_ns(),
+        message.priority,
+        flow,
+        is_ordered,
+        conflation,
+        session.scheduling.lane_of(message.topic),
+        entry_cost(delivery),
+    )
+
+
+def entry_cost(delivery: Delivery) -> int:
+    """What a delivery counts for while it competes."""
+    return copy_cost(delivery.message.size()) + ENTRY_COST
+
+
+def _audience(session: Session, delivery: Delivery) -> Audience:
+    subscription = delivery.subscription
+    if subscription is None:
+        return Audience([Term()])
+    if delivery.others or subscription.is_free:
+        # Those free of charge may stand beside others of the same filter that are not.
+        return Audience([_term(one) for one in pairs(delivery)])
+    known = session.audiences.get(subscription.topic_filter)
+    if known is None:
+        known = Audience([_term(subscription)])
+        session.audiences[subscription.topic_filter] = known
+    return known
+
+
+def _term(subscription: Subscription | None) -> Term:
+    if subscription is None:
+        return Term()
+    return Term(subscription.deadline_ns, subscription.price, subscription.penalty)
+
+
+def sequence_of(delivery: Delivery) -> int:
+    return delivery.sequence

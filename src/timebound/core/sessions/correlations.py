@@ -1,0 +1,188 @@
+"""Subscriptions that wait: for several topics together, for silence, for the beat of a timer.
+
+A subscription with `correlate` gets messages only once its correlation is complete, all of them
+at once and in the order of its parts; one with `watchdog` is told when nothing came in time, one
+with `every` regularly. The rules are those of the event channel (`core/correlation`); here topics
+are matched to the leaves, and what comes due is turned into messages.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict, deque
+from typing import Final, cast
+
+from timebound.core.correlation.expression import (
+    WATCHDOG,
+    AnyOf,
+    Correlator,
+    Dependency,
+    Every,
+    Leaf,
+    Timeout,
+    Watchdog,
+)
+from timebound.core.correlation.timers import Timer, TimerHeap
+from timebound.core.values.message import Message
+from timebound.core.values.subscription import Subscription
+from timebound.topics import matches
+from timebound.units import MILLISECOND
+
+# Timers of all subscriptions together; allocated when the first is asked for, about 1.5 MB.
+TIMERS_MAX: Final = 16_384
+# Ticks that one call gives out: under a millisecond. What came due beyond waits for the next, which the
+# shell makes after it has looked after everybody else; ticks missed meanwhile are counted, not made up for.
+TICKS_MAX: Final = 32
+# Timers that one call puts in line, which costs little: as many as one client may have subscriptions.
+LINED_UP_MAX: Final = 1_024
+WATCHDOG_TOPIC: Final = "$timebound/watchdog"
+EVERY_TOPIC: Final = "$timebound/every"
+
+
+def dependency_of(
+    topic_filter: str, correlation: Dependency | None, watchdog_ns: int, every_ns: int
+) -> Dependency | None:
+    """What a subscription waits for by its terms; None if it simply gets its messages."""
+    if correlation is None and not watchdog_ns and not every_ns:
+        return None
+    wanted: Dependency = Leaf(topic_filter) if correlation is None else correlation
+    if watchdog_ns:
+        wanted = Watchdog(wanted, watchdog_ns)
+    return AnyOf([wanted, Every(every_ns)]) if every_ns else wanted
+
+
+class Due:
+    """Something to deliver for a subscription: its messages, or a notice of a timer.
+
+    Or the error that struck instead: the other timers ring all the same.
+    """
+
+    __slots__ = ("error", "messages", "subscription")
+
+    def __init__(
+        self, subscription: Subscription, messages: list[Message], error: Exception | None = None
+    ) -> None:
+        self.subscription = subscription
+        self.messages = messages
+        self.error = error
+
+
+class Tick:
+    """A timer that came due, and whose it was then."""
+
+    __slots__ = ("correlator", "subscription", "timer")
+
+    def __init__(self, subscription: Subscription, correlator: Correlator, timer: Timer) -> None:
+        self.subscription = subscription
+        self.correlator = correlator
+        self.timer = timer
+
+
+class Waits:
+    """All running waits of one broker, and their timers."""
+
+    __slots__ = ("_heap", "_lines")
+
+    def __init__(self) -> None:
+        self._heap: TimerHeap | None = None
+        # Timers that came due, by client: they take turns, so many timers of one do not delay another's.
+        self._lines: OrderedDict[str, deque[Tick]] = OrderedDict()
+
+    def has_timers(self, subscription: Subscription) -> bool:
+        """Whether there are timers enough to begin to wait."""
+        dependency = subscription.dependency
+        if dependency is None or self._heap is None:
+            return True
+        return self._heap.available() >= Correlator(dependency).timer_count
+
+    def start(self, subscription: Subscription, now_ns: int) -> bool:
+        """Begin to wait; False, and nothing changed, if there are no timers left."""
+        dependency = subscription.dependency
+        if dependency is None:
+            return True
+        if self._heap is None:
+            self._heap = TimerHeap(TIMERS_MAX)
+        correlator = Correlator(dependency, self._heap)
+        if not correlator.start(now_ns, subscription):
+            return False
+        subscription.correlator = correlator
+        return True
+
+    def stop(self, subscription: Subscription) -> None:
+        if subscription.correlator is not None:
+            subscription.correlator.stop()
+            subscription.correlator = None
+
+    def arrive(self, subscription: Subscription, message: Message, now_ns: int) -> list[Message]:
+        """Take in a message the subscription's filter selects; what is to be delivered for it now."""
+        correlator = subscription.correlator
+        assert correlator is not None
+        hits = 0
+        for number, leaf in enumerate(correlator.leaves):
+            topic_filter = cast(str, leaf.key)
+            # A subscription without a correlation waits for its own filter, which has matched.
+            if topic_filter == subscription.topic_filter or matches(topic_filter, message.topic):
+                hits |= 1 << number
+        if not hits:
+            return []
+        complete = correlator.arrive(hits, message, now_ns)
+        return _as_messages(complete, subscription, now_ns) if complete is not None else []
+
+    def wake(self, now_ns: int) -> list[Due]:
+        """What timers that came due have to say, some of them; `next_wakeup_ns` tells if there are more."""
+        self._line_up(now_ns)
+        found: list[Due] = []
+        for _ in range(TICKS_MAX):
+            if not self._lines:
+                break
+            client_id, line = self._lines.popitem(last=False)
+            tick = line.popleft()
+            if line:
+                self._lines[client_id] = line  # behind the others
+            subscription, correlator = tick.subscription, tick.correlator
+            if subscription.correlator is not correlator:
+                continue  # it was ended meanwhile, and its timer may be somebody else's
+            try:
+                complete = correlator.expire(tick.timer, now_ns)
+                if complete is not None:
+                    found.append(Due(subscription, _as_messages(complete, subscription, now_ns)))
+            except Exception as error:  # of one of many subscriptions, see core/sessions/faults.py
+                found.append(Due(subscription, [], error))
+        return found
+
+    def _line_up(self, now_ns: int) -> None:
+        heap = self._heap
+        if heap is None:
+            return
+        for _ in range(LINED_UP_MAX):
+            timer = heap.pop_expired(now_ns)
+            if timer is None:
+                return
+            subscription = cast(Subscription, timer.owner)
+            assert subscription.correlator is not None
+            line = self._lines.get(subscription.client_id)
+            if line is None:
+                line = self._lines[subscription.client_id] = deque()
+            line.append(Tick(subscription, subscription.correlator, timer))
+
+    def next_wakeup_ns(self) -> int | None:
+        if self._lines:
+            return 0  # as soon as everybody else was looked after
+        return self._heap.next_due_ns() if self._heap is not None else None
+
+
+def _as_messages(occurrences: list[object], subscription: Subscription, now_ns: int) -> list[Message]:
+    return [
+        _notice(occurrence, subscription, now_ns)
+        if isinstance(occurrence, Timeout)
+        else cast(Message, occurrence)
+        for occurrence in occurrences
+    ]
+
+
+def _notice(timeout: Timeout, subscription: Subscription, now_ns: int) -> Message:
+    fields = {"filter": subscription.topic_filter, "count": timeout.count, "missed": timeout.missed}
+    if timeout.kind == WATCHDOG:
+        fields["silent_ms"] = timeout.count * subscription.watchdog_ns // MILLISECOND
+        return Message(WATCHDOG_TOPIC, json.dumps(fields).encode(), subscription.qos, False, now_ns)
+    return Message(EVERY_TOPIC, json.dumps(fields).encode(), subscription.qos, False, now_ns)

@@ -1,0 +1,122 @@
+"""What must be on disk before an answer may leave.
+
+Orders for storage collect here during a loop turn, and with them the replies and QoS 2
+deliveries that depend on them. The shell takes both as one batch, writes the orders, and
+hands the batch back; only then is what it held released, in the order it was made. A reply
+also waits when an earlier one of the same session does, so that answers never overtake.
+Messages that a journal keeps are no orders, but replies to them wait in the same way.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from timebound.core.sessions.session import ReadyList, Reply, Session
+from timebound.core.values.message import Delivery
+from timebound.core.values.store_orders import StoreOrder
+
+ALL_SO_FAR: Final = -1  # in place of a mark: whatever was ordered until now, in this batch or before
+
+
+class Held:
+    """One reply or one delivery that waits for storage, for one connection of one session."""
+
+    __slots__ = ("connection", "delivery", "reply", "session")
+
+    def __init__(self, session: Session, reply: Reply | None, delivery: Delivery | None) -> None:
+        self.session = session
+        self.connection = session.connection
+        self.reply = reply
+        self.delivery = delivery
+
+
+class Batch:
+    """Orders to write in one transaction, and what may go once they are written."""
+
+    __slots__ = ("held", "is_journaled", "orders")
+
+    def __init__(self, orders: list[StoreOrder], held: list[Held], is_journaled: bool = False) -> None:
+        self.orders = orders
+        self.held = held
+        self.is_journaled = is_journaled  # what it holds waits for the journals, too
+
+
+class Durability:
+    """Collects orders and holds back what depends on them."""
+
+    __slots__ = ("_held", "_journaled", "_orders", "_ready", "_unfinished", "is_enabled")
+
+    def __init__(self, ready: ReadyList, is_enabled: bool) -> None:
+        self.is_enabled = is_enabled
+        self._ready = ready
+        self._orders: list[StoreOrder] = []
+        self._held: list[Held] = []
+        self._journaled = 0  # messages to be acknowledged that a journal keeps
+        self._unfinished = 0
+
+    def add(self, order: StoreOrder) -> None:
+        if self.is_enabled:
+            self._orders.append(order)
+
+    def expect_journal(self) -> None:
+        """A journal keeps the message that is being handled: its answer waits until it has it on disk."""
+        self._journaled += 1
+
+    def mark(self) -> int:
+        """A position to compare with: were orders added since?"""
+        return len(self._orders) + self._journaled
+
+    def is_settled(self) -> bool:
+        """Whether everything ordered so far is on disk."""
+        return not self._orders and not self._unfinished
+
+    def reply(self, session: Session, reply: Reply, mark: int) -> None:
+        """Answer the session: now, or after the orders added since `mark` are on disk.
+
+        A mark is good for the batch in which it was taken; ALL_SO_FAR stands for one of an earlier batch.
+        """
+        if not session.connection:
+            return  # its messages still waited when it was closed; the next connection knows nothing of them
+        is_free = self.is_settled() if mark == ALL_SO_FAR else self.mark() == mark
+        if session.held == 0 and is_free:
+            session.replies.append(reply)
+            self._ready.add(session)
+        else:
+            session.held += 1
+            self._held.append(Held(session, reply, None))
+
+    def deliver(self, session: Session, delivery: Delivery) -> None:
+        """Send a delivery after everything ordered so far is on disk."""
+        if self.is_settled():
+            session.outbox.append(delivery)
+            self._ready.add(session)
+        else:
+            self._held.append(Held(session, None, delivery))
+
+    def take(self) -> Batch | None:
+        """What was collected since the last call; hand it back with `committed` when written."""
+        is_journaled = self._journaled > 0
+        self._journaled = 0
+        if not self._orders and not self._held:
+            return None
+        batch = Batch(self._orders, self._held, is_journaled)
+        self._orders = []
+        self._held = []
+        self._unfinished += 1
+        return batch
+
+    def committed(self, batch: Batch) -> None:
+        """The batch is on disk: release what it held. Batches must come back in order."""
+        assert self._unfinished > 0
+        self._unfinished -= 1
+        for held in batch.held:
+            session = held.session
+            is_current = held.connection != 0 and held.connection == session.connection
+            if held.reply is not None:
+                if is_current:
+                    session.held -= 1
+                    session.replies.append(held.reply)
+            elif is_current and held.delivery is not None:
+                session.outbox.append(held.delivery)
+            if is_current:
+                self._ready.add(session)

@@ -1,0 +1,320 @@
+"""Sessions coming and going: connection, take-over, expiry, and wills.
+
+The order of events decides what happens to a will: a take-over first loses the old
+connection, which makes its will due, and then resumes the session, which cancels it,
+or ends the session, which publishes it at once (MQTT 5, 3.1.2.5 and 3.1.3.2.2).
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Final
+
+from timebound.core.matching.index import SubscriptionIndex
+from timebound.core.sessions.correlations import Waits
+from timebound.core.sessions.durability import Durability
+from timebound.core.sessions.faults import Faults
+from timebound.core.sessions.outbound import Outbound
+from timebound.core.sessions.session import Session
+from timebound.core.values.access import AccessList
+from timebound.core.values.filter_costs import FilterCosts
+from timebound.core.values.limits import SESSION_NEVER_EXPIRES_S, BrokerLimits
+from timebound.core.values.store_orders import (
+    DropSession,
+    DropSubscription,
+    DropWill,
+    PutSession,
+    PutWill,
+    Snapshot,
+    Will,
+)
+from timebound.core.values.subscription import Subscription
+from timebound.records import Reason
+from timebound.topics import matches, split_share
+from timebound.units import SECOND
+
+# Timers that ring for nothing, beyond as many as are needed, before they are cleared out: a client
+# that comes and goes leaves one behind each time, due perhaps only in years.
+STALE_TIMERS_MAX: Final = 1_024
+
+
+class Lifecycle:
+    """All sessions, and the timers by which they and their wills fall due.
+
+    Wills that fall due are appended to `due_wills`; the broker publishes them.
+    """
+
+    __slots__ = (
+        "_access",
+        "_durability",
+        "_faults",
+        "_index",
+        "_limits",
+        "_outbound",
+        "_timers",
+        "_waits",
+        "connected",
+        "costs",
+        "due_wills",
+        "sessions",
+        "wills",
+    )
+
+    def __init__(
+        self,
+        limits: BrokerLimits,
+        access: AccessList,
+        index: SubscriptionIndex,
+        outbound: Outbound,
+        durability: Durability,
+        waits: Waits,
+        faults: Faults,
+    ) -> None:
+        self._waits = waits
+        self._faults = faults
+        self._access = access
+        self._limits = limits
+        self._index = index
+        self._outbound = outbound
+        self._durability = durability
+        self._timers: list[tuple[int, str]] = []
+        self.sessions: dict[str, Session] = {}
+        self.wills: dict[str, Will] = {}
+        self.due_wills: list[Will] = []
+        self.connected = 0
+        self.costs = FilterCosts()  # of the subscriptions of all sessions
+
+    def connect(
+        self,
+        client_id: str,
+        user: str,
+        clean_start: bool,
+        expiry_interval_s: int,
+        receive_maximum: int,
+        will: Will | None,
+        connection: int,
+        now_ns: int,
+    ) -> tuple[Session, bool]:
+        """Open a session for a new connection; also tells whether it was present before.
+
+        The session must not be connected: the broker disconnects the old connection first.
+        """
+        session = self.sessions.get(client_id)
+        assert session is None or session.connection == 0
+        # A session belongs to its user: somebody else with the same client id must not inherit it.
+        if session is not None and (clean_start or session.user != user):
+            self.end(session, Reason.SESSION_EXPIRED, now_ns)
+            session = None
+        self._cancel_will(client_id)
+        is_present = session is not None
+        if session is None:
+            session = Session(client_id, user, self._access.for_client(user, client_id), self.costs)
+            self.sessions[client_id] = session
+        session.connection = connection
+        self.connected += 1
+        session.expires_ns = 0
+        session.receive_maximum = min(receive_maximum, self._limits.outgoing_inflight_max)
+        session.send_quota = session.receive_maximum
+        session.expiry_interval_s = min(expiry_interval_s, self._limits.session_expiry_max_s)
+        # Once stored, a session stays stored until it ends, even if it no longer outlives this connection.
+        session.is_durable = session.is_durable or session.expiry_interval_s > 0
+        if session.is_durable:
+            self._put(session, 0)
+        if will is not None:
+            will.user = user
+            self.wills[client_id] = will
+            self._durability.add(PutWill(will))
+        if is_present:
+            self._outbound.resume(session, now_ns)
+        return session, is_present
+
+    def disconnect(self, session: Session, keep_will: bool, now_ns: int) -> None:
+        """The session's connection is gone; its will becomes due unless the client took it back.
+
+        A DISCONNECT may have changed `expiry_interval_s` just before. Where an error strikes, the session
+        is forgotten as a whole: half of one would be in everybody's way for ever.
+        """
+        try:
+            self._disconnect(session, keep_will, now_ns)
+        except Exception as error:  # who asks is ending one client, perhaps for another
+            self._faults.note(session.client_id, 0, error)
+            self._forget(session)
+
+    def _disconnect(self, session: Session, keep_will: bool, now_ns: int) -> None:
+        assert session.connection
+        session.connection = 0
+        self.connected -= 1
+        self._outbound.suspend(session, now_ns)
+        will = self.wills.get(session.client_id)
+        if will is not None:
+            if keep_will:
+                self._schedule_will(session, will, now_ns)
+            else:
+                self._cancel_will(session.client_id)
+        if session.expiry_interval_s == 0:
+            self.end(session, Reason.SESSION_EXPIRED, now_ns)
+            return
+        self._put(session, now_ns)
+        self._schedule_expiry(session, now_ns)
+
+    def end(self, session: Session, reason: Reason, now_ns: int) -> None:
+        """Forget the session; a will that still waits is due now."""
+        for subscription in list(session.subscriptions.values()):
+            # Out of the session last: what an error leaves there is found again by `_forget`.
+            self._index.remove(subscription)
+            self._waits.stop(subscription)
+            session.remove_subscription(subscription.topic_filter)
+        self._outbound.discard(session, reason, now_ns)
+        session.inbound.clear()
+        del self.sessions[session.client_id]
+        if session.is_durable:
+            self._durability.add(DropSession(session.client_id))
+            session.is_durable = False
+        self._fire_will(session.client_id)
+
+    def _forget(self, session: Session) -> None:
+        """Remove what there is of a session that could not be ended in order; its will is not published."""
+        if session.connection:
+            session.connection = 0
+            self.connected -= 1
+        for subscription in list(session.subscriptions.values()):
+            self._index.remove(subscription)
+            self._waits.stop(subscription)
+            session.remove_subscription(subscription.topic_filter)
+        self._outbound.forget(session)
+        session.inbound.clear()
+        if self.sessions.get(session.client_id) is session:
+            del self.sessions[session.client_id]
+        if session.is_durable:
+            self._durability.add(DropSession(session.client_id))
+            session.is_durable = False
+        self._cancel_will(session.client_id)
+
+    def restore(self, snapshot: Snapshot, now_ns: int) -> None:
+        """Take up the sessions and wills of an earlier run; all of them are disconnected."""
+        for stored in snapshot.sessions:
+            access = self._access.for_client(stored.user, stored.client_id)
+            session = Session(stored.client_id, stored.user, access, self.costs)
+            session.expiry_interval_s = stored.expiry_interval_s
+            session.is_durable = True
+            self.sessions[stored.client_id] = session
+            for subscription in stored.subscriptions:
+                if self._waits.start(subscription, now_ns):
+                    session.add_subscription(subscription)
+                    self._index.insert(subscription)
+            for delivery in stored.deliveries:
+                delivery.subscription = _subscription_for(session, delivery.message.topic)
+                delivery.offered_ns = now_ns
+                self._outbound.restore(session, delivery)
+            for packet_id in stored.inbound:
+                session.inbound[packet_id] = True
+            ended_ns = stored.ended_ns or now_ns
+            if not stored.ended_ns:
+                self._put(session, now_ns)
+            self._schedule_expiry(session, ended_ns)
+        for will in snapshot.wills:
+            will.message.is_repeated = (
+                True  # it may have been published, and the end have come before the note
+            )
+            self.wills[will.client_id] = will
+            owner = self.sessions.get(will.client_id)
+            if owner is None:
+                self._fire_will(will.client_id)
+            elif will.due_ns == 0:
+                self._schedule_will(owner, will, now_ns)
+            else:
+                self._arm(will.due_ns, will.client_id)
+
+    def set_access(self, access: AccessList) -> None:
+        """Apply new access rules, also to subscriptions made before; what is queued stays owed."""
+        self._access = access
+        for session in self.sessions.values():
+            session.access = access.for_client(session.user, session.client_id)
+            was_timed = session.timed_subscriptions > 0
+            for topic_filter in list(session.subscriptions):
+                if session.access.may_subscribe(topic_filter):
+                    continue
+                subscription = session.remove_subscription(topic_filter)
+                assert subscription is not None
+                self._index.remove(subscription)
+                self._waits.stop(subscription)
+                if session.is_durable:
+                    self._durability.add(DropSubscription(session.client_id, topic_filter))
+            if was_timed:
+                self._outbound.relax(session)
+
+    def may_publish(self, will: Will) -> bool:
+        """Whether its client may publish the will by the rules of this moment."""
+        return self._access.for_client(will.user, will.client_id).may_publish(will.message.topic)
+
+    def wake(self, now_ns: int) -> None:
+        """End the sessions and fire the wills that are due."""
+        while self._timers and self._timers[0][0] <= now_ns:
+            _, client_id = heapq.heappop(self._timers)
+            # Timers are never taken back: what they meant is checked when they ring.
+            will = self.wills.get(client_id)
+            if will is not None and 0 < will.due_ns <= now_ns:
+                self._fire_will(client_id)
+            session = self.sessions.get(client_id)
+            if session is not None and 0 < session.expires_ns <= now_ns:
+                try:
+                    self.end(session, Reason.SESSION_EXPIRED, now_ns)
+                except Exception as error:  # the other timers ring all the same
+                    self._faults.note(client_id, 0, error)
+                    self._forget(session)
+
+    def next_wakeup_ns(self) -> int | None:
+        return self._timers[0][0] if self._timers else None
+
+    def _put(self, session: Session, ended_ns: int) -> None:
+        self._durability.add(PutSession(session.client_id, session.expiry_interval_s, ended_ns, session.user))
+
+    def _schedule_expiry(self, session: Session, ended_ns: int) -> None:
+        if session.expiry_interval_s != SESSION_NEVER_EXPIRES_S:
+            session.expires_ns = ended_ns + session.expiry_interval_s * SECOND
+            self._arm(session.expires_ns, session.client_id)
+
+    def _schedule_will(self, session: Session, will: Will, now_ns: int) -> None:
+        delay_s = min(will.delay_s, session.expiry_interval_s, self._limits.will_delay_max_s)
+        if delay_s == 0:
+            self._fire_will(session.client_id)
+            return
+        will.due_ns = now_ns + delay_s * SECOND
+        self._durability.add(PutWill(will))
+        self._arm(will.due_ns, will.client_id)
+
+    def _arm(self, due_ns: int, client_id: str) -> None:
+        heapq.heappush(self._timers, (due_ns, client_id))
+        if len(self._timers) > 2 * (len(self.sessions) + len(self.wills)) + STALE_TIMERS_MAX:
+            self._timers = [(will.due_ns, name) for name, will in self.wills.items() if will.due_ns]
+            for name, session in self.sessions.items():
+                if session.expires_ns:
+                    self._timers.append((session.expires_ns, name))
+            heapq.heapify(self._timers)
+
+    def _fire_will(self, client_id: str) -> None:
+        will = self.wills.get(client_id)
+        if will is not None:
+            self.due_wills.append(will)
+            self._cancel_will(client_id)
+
+    def _cancel_will(self, client_id: str) -> None:
+        if client_id in self.wills:
+            del self.wills[client_id]
+            self._durability.add(DropWill(client_id))
+
+
+def _subscription_for(session: Session, topic: str) -> Subscription | None:
+    """The subscription that a stored message was for, as far as it still stands.
+
+    Where a shared one may be meant and another as well it is the other: what others of its group have
+    got already must not be passed on to them.
+    """
+    shared: Subscription | None = None
+    for subscription in session.subscriptions.values():
+        group, topic_filter = split_share(subscription.topic_filter)
+        if matches(topic_filter, topic):
+            if not group:
+                return subscription
+            shared = shared or subscription
+    return shared

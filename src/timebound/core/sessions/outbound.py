@@ -1,0 +1,643 @@
+"""Deliveries on their way out: queued, sent, acknowledged, dropped.
+
+Every copy of a message that a session is owed enters by `offer` and leaves by exactly one
+of: delivered (QoS 0 when sent, QoS 1 and 2 when acknowledged), or dropped with a reason. What
+is owed to a durable session is ordered into storage when it is offered and out of it when it
+leaves.
+
+Copies wait in order of arrival. Only when a session has messages with a time limit and more
+waits than its link can take at once do they compete: then `LinkQueue` chooses by worth. So
+nothing is added to the way of a message that meets no queue. The sums, the account and the rows in
+storage, which all of this keeps in step, are in `owed.py`.
+
+Long, since a call inside one compiled class is a jump, and most of this is hot.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, cast
+
+from timebound.core.account.account import pairs
+from timebound.core.link.queue import LinkQueue
+from timebound.core.link.scheduling import Scheduling
+from timebound.core.link.strategy.entry import Entry
+from timebound.core.sessions.competing import entry_cost, has_choice, make_entry, needs_choice, sequence_of
+from timebound.core.sessions.orphan import is_for
+from timebound.core.sessions.owed import Owed
+from timebound.core.sessions.session import PUBACK, PUBCOMP, PUBREC, PUBREL, Reply, Session
+from timebound.core.sessions.transit import Transit
+from timebound.core.values.delay import LinkDelay
+from timebound.core.values.message import ENTRY_COST, QUEUED, RELEASED, SENT, Delivery, Message, copy_cost
+from timebound.core.values.store_orders import PutDelivery
+from timebound.core.values.subscription import Subscription
+from timebound.records import Reason
+
+PACKET_ID_NOT_FOUND: Final = 0x92
+NO_OTHERS: Final[tuple[Subscription, ...]] = ()
+# The time at which a link gets to what it is given now may fall back by so much without notice.
+LINK_TIME_SLIP_NS: Final = 20_000_000
+# What is known of the way behind the link changes all drop times only when it has moved by this part.
+MARGIN_MOVE: Final = 0.25
+MARGIN_MOVE_NS: Final = 10_000_000
+# Copies that are ranked or dropped at once for sessions that are not served, while others wait.
+STEP_COPIES_MAX: Final = 256
+# A session in which something has waited unranked for this time ranks some copies with each that comes.
+STUCK_NS: Final = 50_000_000
+STUCK_COPIES_MAX: Final = 4
+
+
+class Outbound(Owed):
+    """The output side of all sessions."""
+
+    __slots__ = ()
+
+    def offer(
+        self,
+        session: Session,
+        message: Message,
+        qos: int,
+        retain: bool,
+        subscription_ids: tuple[int, ...],
+        subscription: Subscription,
+        others: tuple[Subscription, ...],
+        now_ns: int,
+        group: str = "",
+    ) -> bool:
+        """Queue a copy for the session; False if it was dropped instead.
+
+        An error that strikes is noted and ends this session's connection: those who get the same message
+        after it, and its publisher, must not notice.
+        """
+        session.last_sequence += 1
+        delivery = Delivery(
+            message,
+            qos,
+            retain,
+            subscription_ids,
+            session.last_sequence,
+            0,
+            QUEUED,
+            subscription,
+            now_ns,
+        )
+        self.account.matched += 1
+        if group:
+            delivery.group = group
+        if others:
+            delivery.others = others
+            self.account.matched += len(others)
+        try:
+            return self._queue(session, delivery, message, subscription, now_ns)
+        except Exception as error:  # one of several clients in a loop of the caller's, see faults.py
+            self._faults.note(session.client_id, session.connection, error)
+            self.mend(session)
+            return False
+
+    def _queue(
+        self, session: Session, delivery: Delivery, message: Message, subscription: Subscription, now_ns: int
+    ) -> bool:
+        qos = delivery.qos
+        if session.connection == 0 and qos == 0:
+            self._drop(session, delivery, Reason.DISCONNECTED, now_ns)
+            return False
+        if session.link is None and needs_choice(session, message, subscription, delivery.others):
+            self._make_link(session, now_ns)
+        size = message.size()
+        cost = copy_cost(size) if session.link is None else copy_cost(size) + ENTRY_COST
+        if not self._has_room(session, qos, cost, now_ns):
+            if not session.is_full:
+                session.is_full = True
+                self._counters.alert(
+                    f"the queue of {session.client_id!r} is full at {session.queued_messages()} messages "
+                    f"({session.cost_bytes} bytes), {self.queued_bytes} bytes in all"
+                )
+            self._drop(session, delivery, Reason.QUEUE_FULL, now_ns)
+            return False
+        session.queue.append(delivery)
+        session.queue_bytes += size
+        session.cost_bytes += cost
+        self.queued_bytes += cost
+        if qos and session.is_durable and self._durability.is_enabled:
+            self._store(session, delivery)
+        if session.link is not None and now_ns - session.queue[0].offered_ns > STUCK_NS:
+            self._compete_some(session, session.link, STUCK_COPIES_MAX, now_ns)
+            self._counters.long_messages += 1
+        if not session.is_ready:
+            self._ready.add(session)
+        return True
+
+    def take(self, session: Session, bytes_max: int, now_ns: int, ahead_ns: int = 0) -> list[Delivery]:
+        """Deliveries to write now, about `bytes_max` of them; what they leave behind is recorded.
+
+        What the link was given before takes it another `ahead_ns`: so much later than now do they
+        begin to be sent, and that is the time by which they are judged.
+        """
+        start_ns = now_ns + ahead_ns
+        session.is_full = False
+        taken: list[Delivery] = []
+        budget = bytes_max
+        transit = session.transit if session.link is not None else None
+        if transit is not None:
+            budget = transit.room_bytes(bytes_max)
+        while session.outbox and budget > 0:
+            delivery = session.outbox.popleft()
+            if not _is_unanswered(session, delivery):
+                continue
+            budget -= delivery.message.size()
+            taken.append(delivery)
+        while session.resend and session.send_quota > 0 and budget > 0:
+            delivery = session.resend.popleft()
+            if not _is_unanswered(session, delivery):
+                continue
+            session.send_quota -= 1
+            budget -= delivery.message.size()
+            taken.append(delivery)
+        while session.waiting and session.send_quota > 0 and budget > 0:
+            delivery = session.waiting.popleft()
+            budget -= self._leave_queue(session, delivery)
+            if not self._drop_if_late(session, delivery, start_ns):
+                self._start(session, delivery, start_ns, taken)
+        link = session.link
+        if link is None or (len(link) == 0 and session.queue_bytes <= budget):
+            budget = self._take_in_order(session, budget, start_ns, taken)
+        elif session.send_quota <= 0 and session.link_unconfirmed == 0:
+            budget = self._take_unconfirmed(session, budget, start_ns, taken)
+        if link is not None and (session.queue or len(link)):
+            self._take_by_worth(session, link, budget, start_ns, taken)
+        self._counters.messages_sent += len(taken)
+        if transit is not None:
+            for delivery in taken:
+                size = delivery.message.size()
+                transit.give(delivery.packet_id, size, now_ns, max(delivery.sent_ns, now_ns))
+            if not session.queue_bytes:
+                transit.run_dry()
+        return taken
+
+    def _take_in_order(self, session: Session, budget: int, start_ns: int, taken: list[Delivery]) -> int:
+        """Take by arrival; gives what is left of the budget.
+
+        What needs an answer that the client may not be asked for yet waits apart, so that others pass
+        it; in a session with time limits it ends this, because it may compete meanwhile.
+        """
+        queue = session.queue
+        first = len(taken)
+        is_timed = session.link is not None
+        entry = ENTRY_COST if is_timed else 0
+        left_bytes = left_cost = 0  # added up first: most take many at once
+        while queue and budget > 0:
+            delivery = queue.popleft()
+            if delivery.qos and (session.send_quota <= 0 or session.waiting):
+                if is_timed:
+                    queue.appendleft(delivery)
+                    break
+                session.waiting.append(delivery)
+                continue
+            size = delivery.message.size()
+            budget -= size
+            left_bytes += size
+            left_cost += copy_cost(size) + entry
+            if (is_timed or delivery.message.expires_ns) and self._drop_if_late(session, delivery, start_ns):
+                continue
+            if delivery.qos:
+                self._start(session, delivery, start_ns, taken)
+            else:
+                delivery.sent_ns = start_ns
+                taken.append(delivery)
+        session.queue_bytes -= left_bytes
+        self._charge(session, -left_cost)
+        self.account.delivered_now(session.client_id, taken, first, start_ns)
+        return budget
+
+    def _take_unconfirmed(self, session: Session, budget: int, start_ns: int, taken: list[Delivery]) -> int:
+        """Take QoS 0 that fits where all else needs an answer the client owes: it competes with nobody."""
+        plain = [delivery for delivery in session.queue if delivery.qos == 0]
+        if sum([delivery.message.size() for delivery in plain]) > budget:
+            return budget
+        rest = [delivery for delivery in session.queue if delivery.qos]
+        session.queue.clear()
+        session.queue.extend(rest)
+        for delivery in plain:
+            budget -= self._leave_queue(session, delivery)
+            if not self._drop_if_late(session, delivery, start_ns):
+                delivery.sent_ns = start_ns
+                self.account.delivered(session.client_id, delivery, start_ns)
+                taken.append(delivery)
+        return budget
+
+    def _take_by_worth(
+        self, session: Session, link: LinkQueue, budget: int, start_ns: int, taken: list[Delivery]
+    ) -> None:
+        if start_ns < session.link_ns - LINK_TIME_SLIP_NS:
+            # The link is faster than it seemed, so it is earlier: all that is known of the queue changes.
+            session.link_ns = start_ns
+            link.set_link(session.link_delay(), start_ns)
+        self._learn_way(session, link, start_ns)
+        self._compete(session, link, start_ns)
+        while budget > 0:
+            if session.send_quota <= 0 and session.link_unconfirmed == 0:
+                break  # all the rest needs an answer of the client first, and may compete until then
+            entry = link.pop(session.link_ns)
+            if entry is None:
+                break
+            delivery = cast(Delivery, entry.item)
+            if delivery.qos == 0:
+                session.link_unconfirmed -= 1
+            elif session.send_quota <= 0 or session.waiting:
+                session.waiting.append(delivery)
+                continue
+            size = self._leave_queue(session, delivery)
+            budget -= size
+            if delivery.qos:
+                self._start(session, delivery, session.link_ns, taken)
+            else:
+                delivery.sent_ns = session.link_ns
+                self.account.delivered(session.client_id, delivery, session.link_ns)
+                taken.append(delivery)
+            session.link_ns += int(size * link.link.mean_ns_per_byte)
+        self._collect_dropped(session, link, session.link_ns)
+
+    def expire(self, now_ns: int) -> None:
+        """Begin to drop what has timed out or become hopeless in any queue; called about once a second."""
+        if not self.expiring:
+            self.expiring.extend(self._linked.values())
+        self.expire_on(now_ns)
+
+    def expire_on(self, now_ns: int) -> None:
+        """Take the next step of what `expire` began: while `expiring` holds any, there is another."""
+        left = STEP_COPIES_MAX
+        while self.expiring and left > 0:
+            session = self.expiring.popleft()
+            try:
+                left -= 1 + self._expire(session, left, now_ns)
+            except Exception as error:  # as in `offer`
+                self._faults.note(session.client_id, session.connection, error)
+                self.mend(session)
+                continue
+            if left < 0:
+                self.expiring.appendleft(session)
+
+    def _expire(self, session: Session, copies_max: int, now_ns: int) -> int:
+        """Look after one queue; how many copies that took, and at least `copies_max` if there are more."""
+        link = session.link
+        self._watch_way(session, now_ns)
+        if link is None or not session.queue_bytes:
+            count = 0
+        else:
+            count = self._compete_some(session, link, copies_max, now_ns)
+            if count >= copies_max:
+                return count
+            count += self._expire_waiting(session, now_ns)
+        if session.is_relaxing:
+            count += session.queued_messages()
+            self._relax(session)
+        return min(count, copies_max - 1)
+
+    def _watch_way(self, session: Session, now_ns: int) -> None:
+        """Forget what a receiver that does not answer any more has shown of its way."""
+        transit = session.transit
+        if transit is None:
+            return
+        transit.watch(now_ns)
+        if session.way is not None and not transit.has_speed():
+            session.way = None
+            if session.link is not None:
+                session.link.set_link(session.link_delay(), session.link_ns)
+        if session.has_work():
+            self._ready.add(session)
+
+    def _expire_waiting(self, session: Session, now_ns: int) -> int:
+        waiting = list(session.waiting)
+        late = [delivery for delivery in waiting if self._is_late(session, delivery, now_ns)]
+        if late:
+            leaving = {delivery.sequence for delivery in late}
+            session.waiting.clear()
+            session.waiting.extend([one for one in waiting if one.sequence not in leaving])
+            for delivery in late:
+                self._leave_queue(session, delivery)
+                self._drop_if_late(session, delivery, now_ns)
+        return len(waiting)
+
+    def prepare(self, session: Session, subscription: Subscription, now_ns: int) -> None:
+        """Have a queue by worth, before anything waits, where a new subscription asks for it.
+
+        Until there is one, as much as possible is handed to the link, and cannot be recalled for
+        the first message that is urgent.
+        """
+        if session.link is None and subscription.is_timed():
+            self._make_link(session, now_ns)
+
+    def relax(self, session: Session) -> None:
+        """Go back to order of arrival where no subscription of the session asks for more any longer.
+
+        What waits and has a time limit keeps it: while there is any, `expire` asks again.
+        """
+        if session.link is not None and not session.timed_subscriptions and not session.is_relaxing:
+            session.is_relaxing = True
+            self._relax(session)
+
+    def _relax(self, session: Session) -> None:
+        if session.timed_subscriptions:
+            session.is_relaxing = False
+        elif not has_choice(session):
+            self._return_to_queue(session)
+            session.is_relaxing = False
+            session.transit = None
+            session.way = None
+            self._ready.add(session)  # its connection may write as much as it likes again
+
+    def set_delay(self, session: Session, delay: LinkDelay, now_ns: int) -> None:
+        """The session's link was measured: drop times and ranks follow."""
+        session.delay = delay
+        if session.link is not None:
+            session.link_ns = now_ns
+            session.link.set_link(session.link_delay(), now_ns)
+            self._collect_dropped(session, session.link, now_ns)
+
+    def set_scheduling(self, session: Session, scheduling: Scheduling, now_ns: int) -> None:
+        """Choose by other settings from now on; what waits is kept."""
+        session.scheduling = scheduling
+        if session.link is not None:
+            self._return_to_queue(session)
+            self._make_link(session, now_ns)
+        elif session.timed_subscriptions:
+            self._make_link(session, now_ns)
+
+    def acknowledge(self, session: Session, kind: int, packet_id: int, reason_code: int, now_ns: int) -> bool:
+        """Take a PUBACK, PUBREC or PUBCOMP; False if it contradicts the delivery's QoS."""
+        delivery = session.inflight.get(packet_id)
+        if delivery is None:
+            if kind == PUBREC and reason_code < 0x80:
+                mark = self._durability.mark()
+                reply = Reply(PUBREL, packet_id, PACKET_ID_NOT_FOUND)
+                self._durability.reply(session, reply, mark)
+            return True
+        if (kind == PUBACK) != (delivery.qos == 1):
+            return False
+        if session.transit is not None:
+            session.transit.answer(packet_id, now_ns)
+        if kind == PUBREC and reason_code < 0x80:
+            self._settle(session, delivery, None, now_ns)
+            self._release(session, delivery)
+            if session.has_work():
+                self._ready.add(session)
+            return True
+        if kind == PUBCOMP and delivery.state != RELEASED:
+            return False
+        if reason_code >= 0x80 and kind != PUBCOMP:
+            self._settle(session, delivery, Reason.REFUSED, now_ns)
+        else:
+            self._settle(session, delivery, None, now_ns)
+        self._finish(session, delivery)
+        return True
+
+    def abandon(self, session: Session, delivery: Delivery, reason: Reason, now_ns: int) -> None:
+        """Give up a delivery that was taken and turned out unsendable."""
+        self._counters.messages_sent -= 1
+        if delivery.qos == 0:
+            self.account.retract(session.client_id, delivery)
+            self._counters.drop(reason)
+            self.account.drop(session.client_id, delivery, reason, now_ns)
+        else:
+            if session.transit is not None:
+                session.transit.forget(delivery.packet_id)
+            self._settle(session, delivery, reason, now_ns)
+            self._finish(session, delivery)
+
+    def resume(self, session: Session, now_ns: int) -> None:
+        """Send again, on a new connection, what the last one left without an answer (4.4).
+
+        What is past its limit is not sent again. Of QoS 2 the receiver may know the packet id:
+        releasing it frees the id on both sides, whether it does or not (4.3.3).
+        """
+        released = 0
+        for delivery in list(session.inflight.values()):
+            if delivery.state != RELEASED and self._is_late(session, delivery, now_ns):
+                self._settle(session, delivery, Reason.TIMED_OUT, now_ns)
+                if delivery.qos == 1:
+                    self._finish(session, delivery)
+                    continue
+                delivery.state = RELEASED
+                if delivery.stored:
+                    self._durability.add(PutDelivery(session.client_id, delivery))
+            if delivery.state == RELEASED:
+                released += 1
+                mark = self._durability.mark()
+                self._durability.reply(session, Reply(PUBREL, delivery.packet_id), mark)
+            else:
+                delivery.dup = True
+                session.resend.append(delivery)
+        # Those count although MQTT would start anew (4.9): a client that never completes would
+        # otherwise use up all packet ids by connecting again and again.
+        session.send_quota = session.receive_maximum - released
+        if session.has_work():
+            self._ready.add(session)
+
+    def unsent(self, session: Session, subscription: Subscription) -> list[Delivery]:
+        """The copies for a subscription that its session has not been sent yet, in order."""
+        found = list(session.waiting) + list(session.queue)
+        if session.link is not None:
+            found += [cast(Delivery, entry.item) for entry in session.link.entries()]
+        found = [delivery for delivery in found if is_for(delivery, subscription.topic_filter)]
+        found.sort(key=sequence_of)
+        return found
+
+    def withdraw(self, session: Session, deliveries: list[Delivery], reason: Reason, now_ns: int) -> None:
+        """Take copies that were not sent out of the session's queue, for others of its group."""
+        if not deliveries:
+            return
+        is_linked = session.link is not None
+        self._return_to_queue(session)
+        leaving = {delivery.sequence for delivery in deliveries}
+        for waiting in (session.queue, session.waiting):
+            kept = [delivery for delivery in waiting if delivery.sequence not in leaving]
+            waiting.clear()
+            waiting.extend(kept)
+        for delivery in deliveries:
+            self._leave_queue(session, delivery)
+            self._give_up(session, delivery, reason, now_ns)
+        if is_linked:
+            self._make_link(session, now_ns)
+
+    def _start(self, session: Session, delivery: Delivery, now_ns: int, taken: list[Delivery]) -> None:
+        delivery.sent_ns = now_ns
+        delivery.packet_id = session.next_packet_id()
+        delivery.state = SENT
+        session.inflight[delivery.packet_id] = delivery
+        session.send_quota -= 1
+        self._charge(session, copy_cost(delivery.message.size()))
+        if not delivery.stored:
+            taken.append(delivery)
+            return
+        self._durability.add(PutDelivery(session.client_id, delivery))
+        if delivery.qos == 1:
+            taken.append(delivery)
+        else:
+            # After a crash a QoS 2 message must come again under the same packet id,
+            # or the receiver takes it for a new one: so the id goes to disk first.
+            self._durability.deliver(session, delivery)
+
+    def _release(self, session: Session, delivery: Delivery) -> None:
+        mark = self._durability.mark()
+        if delivery.state != RELEASED:
+            delivery.state = RELEASED
+            if delivery.stored:
+                self._durability.add(PutDelivery(session.client_id, delivery))
+        # PUBREL makes the receiver forget the packet id: a PUBLISH sent again after it would
+        # count as new. So it waits until storage knows that the message was received.
+        self._durability.reply(session, Reply(PUBREL, delivery.packet_id), mark)
+
+    def _finish(self, session: Session, delivery: Delivery) -> None:
+        del session.inflight[delivery.packet_id]
+        self._charge(session, -copy_cost(delivery.message.size()))
+        if session.send_quota < session.receive_maximum:
+            session.send_quota += 1
+        self._forget(session, delivery)
+        if session.waiting or session.resend or (session.link is not None and session.has_work()):
+            self._ready.add(session)
+
+    def _has_room(self, session: Session, qos: int, cost: int, now_ns: int) -> bool:
+        limits = self._limits
+        if self.queued_bytes + cost > limits.queue_bytes_total_max and not self._may_exceed(session, cost):
+            return False
+        if qos == 0 and session.send_quota <= 0 and self._has_spare_room(session, cost):
+            return True
+        link = session.link
+        if link is None:
+            return (
+                session.cost_bytes + cost <= limits.queue_bytes_per_client_max
+                and len(session.queue) + len(session.waiting) < limits.queue_messages_per_client_max
+            )
+        if not self.is_full(session, cost):
+            return True
+        # What is worth least leaves, which may be what came last.
+        self._limit_link(session, link, now_ns)
+        self._compete(session, link, now_ns)
+        return cost <= link.bytes_max and len(session.waiting) < limits.queue_messages_per_client_max
+
+    def _make_link(self, session: Session, now_ns: int) -> None:
+        limits = self._limits
+        session.link = session.scheduling.make_queue(
+            session.link_delay(),
+            limits.queue_messages_per_client_max,
+            limits.queue_bytes_per_client_max,
+            now_ns,
+        )
+        session.link_ns = now_ns
+        session.audiences.clear()
+        self._charge(session, ENTRY_COST * session.queued_messages())
+        if session.transit is None:
+            session.transit = Transit()
+        session.link.set_margin(session.scheduling.margin_ns, now_ns)
+        self._linked[session.client_id] = session
+
+    def _learn_way(self, session: Session, link: LinkQueue, now_ns: int) -> None:
+        """Judge what waits by the way behind the link: as answers say, or as configured."""
+        transit = session.transit
+        if transit is None:
+            return
+        delay = transit.take_delay()
+        if delay is not None:
+            session.way = delay
+            link.set_link(session.link_delay(), now_ns)
+        margin_ns = max(transit.delay_ns(), session.scheduling.margin_ns)
+        moved_ns = abs(margin_ns - link.link.margin)
+        if moved_ns > MARGIN_MOVE_NS and moved_ns > MARGIN_MOVE * link.link.margin:
+            link.set_margin(margin_ns, now_ns)
+
+    def _compete(self, session: Session, link: LinkQueue, now_ns: int) -> None:
+        """Move what waits in order of arrival to where it is chosen by worth."""
+        if session.link_ns < now_ns:
+            session.link_ns = now_ns  # a queue's time never goes backwards
+        if session.inflight or session.waiting or link.bytes_max != self._limits.queue_bytes_per_client_max:
+            self._limit_link(session, link, session.link_ns)
+        self._rank(session, link, len(session.queue))
+
+    def _rank(self, session: Session, link: LinkQueue, copies_max: int) -> None:
+        while session.queue and copies_max > 0:
+            copies_max -= 1
+            delivery = session.queue.popleft()
+            if delivery.qos == 0:
+                session.link_unconfirmed += 1
+            link.push(make_entry(session, delivery), session.link_ns)
+        self._collect_dropped(session, link, session.link_ns)
+
+    def _compete_some(self, session: Session, link: LinkQueue, copies_max: int, now_ns: int) -> int:
+        """Drop what is late or hopeless, then rank what has come; `copies_max` if there may be more to do.
+
+        The link keeps the limits it has: they are set anew before anything is sent, or has to leave.
+        """
+        count = 0
+        session.link_ns = max(session.link_ns, now_ns)
+        link.expire_some(copies_max, session.link_ns)
+        while (entry := link.next_dropped()) is not None:
+            self._account_dropped(session, entry, now_ns)
+            count += 1
+        if count < copies_max:
+            queued = len(session.queue)
+            self._rank(session, link, copies_max - count)
+            count += queued
+        return min(count, copies_max)
+
+    def _limit_link(self, session: Session, link: LinkQueue, now_ns: int) -> None:
+        """Leave the link what is left of the session's limits: what waits for answers makes no room."""
+        limits = self._limits
+        competing = link.bytes_queued + sum([entry_cost(delivery) for delivery in session.queue])
+        bytes_left = limits.queue_bytes_per_client_max - (session.cost_bytes - competing)
+        messages_left = limits.queue_messages_per_client_max - len(session.waiting)
+        link.set_limits(max(messages_left, 1), max(bytes_left, 1), now_ns)
+
+    def _collect_dropped(self, session: Session, link: LinkQueue, now_ns: int) -> None:
+        while True:
+            entry = link.pop_dropped(now_ns)
+            if entry is None:
+                return
+            self._account_dropped(session, entry, now_ns)
+
+    def _account_dropped(self, session: Session, entry: Entry, now_ns: int) -> None:
+        delivery = cast(Delivery, entry.item)
+        if delivery.qos == 0:
+            session.link_unconfirmed -= 1
+        self._leave_queue(session, delivery)
+        reason = entry.reason
+        assert reason is not None
+        self._drop(session, delivery, reason, now_ns)
+
+    def _is_late(self, session: Session, delivery: Delivery, now_ns: int) -> bool:
+        """Whether a copy sent now would reach none of its subscriptions in time (success <= ε)."""
+        message = delivery.message
+        if message.is_expired(now_ns):
+            return True
+        age_ns = now_ns - message.published_ns
+        link = session.link
+        for one in pairs(delivery):
+            allowed_ns = message.allowed_ns(one)
+            if allowed_ns == 0:
+                return False
+            needed_ns = 0.0
+            if link is not None:
+                state = link.link
+                size = message.size()
+                deviation = max(size * math.sqrt(state.variance), state.jitter)
+                needed_ns = size * state.mean_ns_per_byte + state.z_epsilon * deviation
+            if age_ns + max(needed_ns, 0.0) < allowed_ns:
+                return False
+        return True
+
+    def _drop_if_late(self, session: Session, delivery: Delivery, now_ns: int) -> bool:
+        if not self._is_late(session, delivery, now_ns):
+            return False
+        message = delivery.message
+        if message.is_expired(now_ns):
+            reason = Reason.EXPIRED
+        elif now_ns - message.published_ns >= message.allowed_ns(delivery.subscription):
+            reason = Reason.TIMED_OUT
+        else:
+            reason = Reason.HOPELESS
+        self._drop(session, delivery, reason, now_ns)
+        return True
+
+
+def _is_unanswered(session: Session, delivery: Delivery) -> bool:
+    """Whether a delivery that was due to be sent still is: an answer may have come before it."""
+    return delivery.state == SENT and session.inflight.get(delivery.packet_id) is delivery

@@ -1,0 +1,287 @@
+"""What sessions are owed: copies that wait or are not acknowledged, and everything that follows from them.
+
+Every way in and out of a queue keeps the same things in step: the sums of a session and of all, the
+account, and the rows in storage. They are kept here, and put right here after an error, together with
+the moments that concern all copies of a session: it loses its connection, ends, or was stored. How
+copies move is in `outbound.py`, which extends this class: a call inside one compiled class is a jump.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, cast
+
+from timebound.core.account.account import Account
+from timebound.core.account.counters import Counters
+from timebound.core.sessions.competing import sequence_of
+from timebound.core.sessions.durability import Durability
+from timebound.core.sessions.faults import Faults
+from timebound.core.sessions.orphan import Orphan
+from timebound.core.sessions.session import ReadyList, Session
+from timebound.core.values.limits import BrokerLimits
+from timebound.core.values.message import ENTRY_COST, Delivery, Message, copy_cost
+from timebound.core.values.store_orders import DropDelivery, DropMessage, PutDelivery, PutMessage
+from timebound.records import Reason
+from timebound.topics import SHARE_PREFIX
+
+# A queue that is full of copies without an answer takes QoS 0 for another sixteenth of its limits. All queues
+# together take as much more for sessions in which less than this waits.
+SPARE_PART: Final = 16
+SMALL_QUEUE_BYTES: Final = 64 * 1024
+
+
+class Owed:
+    """The copies that all sessions are owed."""
+
+    __slots__ = (
+        "_counters",
+        "_durability",
+        "_faults",
+        "_limits",
+        "_linked",
+        "_ready",
+        "account",
+        "expiring",
+        "orphans",
+        "queued_bytes",
+    )
+
+    def __init__(
+        self,
+        limits: BrokerLimits,
+        ready: ReadyList,
+        durability: Durability,
+        counters: Counters,
+        account: Account,
+        faults: Faults,
+    ) -> None:
+        self._faults = faults
+        self._limits = limits
+        self._ready = ready
+        self._durability = durability
+        self._counters = counters
+        self.account = account
+        self.queued_bytes = 0  # the cost of all sessions
+        self._linked: dict[str, Session] = {}  # those with a queue by worth
+        self.expiring: deque[Session] = deque()  # of them, those to look after in this round, see `Outbound`
+        self.orphans: list[Orphan] = []
+
+    def restore(self, session: Session, delivery: Delivery) -> None:
+        """Put back a delivery read from storage."""
+        session.last_sequence = max(session.last_sequence, delivery.sequence)
+        self.account.matched += 1
+        size = delivery.message.size()
+        self._charge(session, copy_cost(size))
+        if delivery.packet_id:
+            session.inflight[delivery.packet_id] = delivery
+        else:
+            session.queue.append(delivery)
+            session.queue_bytes += size
+
+    # --- room -------------------------------------------------------------------------
+
+    def has_room_for(self, session: Session, message: Message) -> bool:
+        """Whether a message can wait without anything of this session having to go."""
+        cost = copy_cost(message.size())
+        return not self.is_full(session, cost if session.link is None else cost + ENTRY_COST)
+
+    def is_full(self, session: Session, cost: int) -> bool:
+        """Whether something of this session has to go before another message can wait."""
+        return (
+            session.cost_bytes + cost > self._limits.queue_bytes_per_client_max
+            or session.queued_messages() >= self._limits.queue_messages_per_client_max
+        )
+
+    def _may_exceed(self, session: Session, cost: int) -> bool:
+        """Whether a session that keeps up is served although others have filled all there is."""
+        if session.connection == 0:
+            return False
+        total_max = self._limits.queue_bytes_total_max
+        is_small = session.cost_bytes == 0 or session.cost_bytes + cost <= SMALL_QUEUE_BYTES
+        return is_small and self.queued_bytes + cost <= total_max + total_max // SPARE_PART
+
+    def _has_spare_room(self, session: Session, cost: int) -> bool:
+        """Whether QoS 0 fits beside what waits for a client that owes answers.
+
+        That may fill the queue for as long as the client likes, and must not keep QoS 0 from flowing.
+        """
+        limits = self._limits
+        plain = len(session.queue) + session.link_unconfirmed
+        spare_bytes = limits.queue_bytes_per_client_max // SPARE_PART
+        return (
+            plain < limits.queue_messages_per_client_max // SPARE_PART
+            and session.cost_bytes + cost <= limits.queue_bytes_per_client_max + spare_bytes
+        )
+
+    # --- the ends of connections and sessions ------------------------------------------
+
+    def suspend(self, session: Session, now_ns: int) -> None:
+        """The connection is gone: what was only for it goes too."""
+        session.replies.clear()
+        session.awaiting.clear()
+        session.slowed_by.clear()
+        session.is_pressed = False
+        session.outbox.clear()
+        session.resend.clear()
+        session.held = 0
+        session.transit = None
+        session.way = None
+        session.is_relaxing = False
+        self._return_to_queue(session)
+        kept = [delivery for delivery in session.queue if delivery.qos]
+        for delivery in session.queue:
+            if delivery.qos == 0:
+                self._leave_queue(session, delivery)
+                self._give_up(session, delivery, Reason.DISCONNECTED, now_ns)
+        session.queue.clear()
+        session.queue.extendleft(reversed(kept))
+        session.queue.extendleft(reversed(session.waiting))
+        session.waiting.clear()
+        self._recount(session)
+
+    def discard(self, session: Session, reason: Reason, now_ns: int) -> None:
+        """The session ends: everything still owed to it is dropped, or left to others of its groups.
+
+        Of what was sent, QoS 1 may go to another; QoS 2 may not (MQTT 5, 4.8.2).
+        """
+        self._return_to_queue(session)
+        for delivery in session.inflight.values():
+            if delivery.qos == 1 and not delivery.is_settled:
+                self._give_up(session, delivery, reason, now_ns)
+            else:
+                self._settle(session, delivery, reason, now_ns)
+                self._forget(session, delivery)
+        for delivery in list(session.waiting) + list(session.queue):
+            self._give_up(session, delivery, reason, now_ns)
+        self._clear(session)
+
+    def forget(self, session: Session) -> None:
+        """Drop all that is owed to a session that could not be ended in order, without an account of it."""
+        if session.link is not None:
+            self._return_to_queue(session)
+        for delivery in [*session.queue, *session.waiting, *session.inflight.values()]:
+            self._forget(session, delivery)
+        session.replies.clear()
+        session.outbox.clear()
+        session.resend.clear()
+        session.held = 0
+        self._clear(session)
+
+    def mend(self, session: Session) -> None:
+        """Put a session right after an error: what is left waits by arrival, and the sums follow it."""
+        self._return_to_queue(session)
+        session.is_relaxing = False
+        self._recount(session)
+
+    def bury(self, orphan: Orphan, is_taken: bool, now_ns: int) -> None:
+        """Another member has got its own copy of an orphan, or there is none: this one ends."""
+        if is_taken:
+            # The pair is counted where the message went.
+            self.account.matched -= 1
+            self._forget(orphan.session, orphan.delivery)
+        else:
+            self._drop(orphan.session, orphan.delivery, orphan.reason, now_ns)
+
+    def lose(self, orphan: Orphan) -> None:
+        """An error struck while an orphan was passed on: nobody gets it, and storage forgets it."""
+        self._forget(orphan.session, orphan.delivery)
+
+    def _return_to_queue(self, session: Session) -> None:
+        """Undo `_compete`: what is left waits in order of arrival again, before what came since."""
+        link = session.link
+        if link is None:
+            return
+        for entry in link.take_dropped():
+            # Only an error leaves any, between a drop and its account, which `reconcile` completes.
+            self._forget(session, cast(Delivery, entry.item))
+        self._charge(session, -ENTRY_COST * session.queued_messages())
+        waiting = [cast(Delivery, entry.item) for entry in link.entries()]
+        waiting.sort(key=sequence_of)
+        session.queue.extendleft(reversed(waiting))
+        session.link = None
+        session.link_unconfirmed = 0
+        session.audiences.clear()
+        self._linked.pop(session.client_id, None)
+
+    # --- outcomes ---------------------------------------------------------------------
+
+    def _drop(self, session: Session, delivery: Delivery, reason: Reason, now_ns: int) -> None:
+        """Account for a copy that is in no queue any more and will never be sent."""
+        # Out of storage first: what an error leaves out of the account, `reconcile` adds.
+        self._forget(session, delivery)
+        self._counters.drop(reason)
+        self.account.drop(session.client_id, delivery, reason, now_ns)
+
+    def _give_up(self, session: Session, delivery: Delivery, reason: Reason, now_ns: int) -> None:
+        """Drop a copy that its session will not get, unless others share its subscription."""
+        subscription = delivery.subscription
+        if (
+            subscription is not None
+            and subscription.topic_filter.startswith(SHARE_PREFIX)
+            and not subscription.is_free
+        ):
+            self.orphans.append(Orphan(session, delivery, reason))
+        else:
+            self._drop(session, delivery, reason, now_ns)
+
+    def _settle(self, session: Session, delivery: Delivery, reason: Reason | None, now_ns: int) -> None:
+        """Account for the outcome of a QoS 1 or 2 copy, once: delivered, or lost for a reason."""
+        if delivery.is_settled:
+            return
+        delivery.is_settled = True
+        if reason is None:
+            self.account.delivered(session.client_id, delivery, now_ns)
+        else:
+            self._counters.drop(reason)
+            self.account.drop(session.client_id, delivery, reason, now_ns)
+
+    # --- sums and rows ----------------------------------------------------------------
+
+    def _leave_queue(self, session: Session, delivery: Delivery) -> int:
+        size = delivery.message.size()
+        cost = copy_cost(size) if session.link is None else copy_cost(size) + ENTRY_COST
+        session.queue_bytes -= size
+        session.cost_bytes -= cost
+        self.queued_bytes -= cost
+        return size
+
+    def _charge(self, session: Session, cost: int) -> None:
+        session.cost_bytes += cost
+        self.queued_bytes += cost
+
+    def _clear(self, session: Session) -> None:
+        session.queue.clear()
+        session.waiting.clear()
+        session.inflight.clear()
+        self._recount(session)
+
+    def _recount(self, session: Session) -> None:
+        """Take the sums from what the session has: an error may have struck between a message and its sum."""
+        assert session.link is None, "what competes is counted by its queue"
+        waiting = 0
+        cost = 0
+        for delivery in [*session.queue, *session.waiting]:
+            size = delivery.message.size()
+            waiting += size
+            cost += copy_cost(size)
+        for delivery in session.inflight.values():
+            cost += copy_cost(delivery.message.size())
+        session.queue_bytes = waiting
+        self._charge(session, cost - session.cost_bytes)
+
+    def _store(self, session: Session, delivery: Delivery) -> None:
+        message = delivery.message
+        if message.stored_copies == 0:
+            self._durability.add(PutMessage(message))
+        message.stored_copies += 1
+        delivery.stored = True
+        self._durability.add(PutDelivery(session.client_id, delivery))
+
+    def _forget(self, session: Session, delivery: Delivery) -> None:
+        if not delivery.stored:
+            return
+        delivery.stored = False
+        self._durability.add(DropDelivery(session.client_id, delivery.sequence))
+        delivery.message.stored_copies -= 1
+        if delivery.message.stored_copies == 0:
+            self._durability.add(DropMessage(delivery.message.sequence))

@@ -1,0 +1,86 @@
+"""Publishers that wait for full links to other brokers.
+
+The acknowledgement of a QoS 1 or 2 message waits until every broker it goes to has room again, and so do
+those after it of the same session: MQTT wants them in order [MQTT-4.6.0-2]. A client has no more under way
+than its Receive Maximum, so it stops by itself. QoS 0 has no acknowledgement: the session is marked, and
+the shell leaves its socket unread.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from timebound.core.sessions.durability import Durability
+from timebound.core.sessions.session import Awaited, ReadyList, Reply, Session
+
+NO_HOMES: Final[list[str]] = []  # nothing is put into it
+
+
+class Pressure:
+    """All sessions that wait, each for the brokers its messages go to."""
+
+    __slots__ = ("_durability", "_ready", "_sessions")
+
+    def __init__(self, ready: ReadyList, durability: Durability) -> None:
+        self._ready = ready
+        self._durability = durability
+        self._sessions: dict[str, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def acknowledge(self, session: Session, reply: Reply, homes: list[str], mark: int) -> None:
+        """Acknowledge a message: when there is room at these brokers, and it is on disk if it has to be."""
+        if not homes and not session.awaiting:
+            self._durability.reply(session, reply, mark)
+        elif session.connection:
+            session.awaiting.append(Awaited(reply, homes, self._durability.mark() != mark))
+            self._add(session)
+
+    def slow(self, session: Session, homes: list[str]) -> None:
+        """A QoS 0 message found no room at these brokers."""
+        if session.connection:
+            for home in homes:
+                session.slowed_by[home] = None
+            self._add(session)
+
+    def forget(self, session: Session) -> None:
+        """The session's connection is gone, and with it whatever waited."""
+        if self._sessions.get(session.client_id) is session:
+            del self._sessions[session.client_id]
+
+    def relieve(self, levels: dict[str, int]) -> None:
+        """Let go of what waits for brokers that are no longer among the full ones."""
+        for client_id, session in list(self._sessions.items()):
+            awaiting = session.awaiting
+            before = len(awaiting) + len(session.slowed_by)
+            while awaiting and not _is_any(awaiting[0].homes, levels):
+                self._give(session, awaiting.popleft())
+            if session.slowed_by:
+                for home in list(session.slowed_by):
+                    if home not in levels:
+                        del session.slowed_by[home]
+            after = len(awaiting) + len(session.slowed_by)
+            if after != before:
+                self._ready.add(session)
+            if after == 0:
+                session.is_pressed = False
+                del self._sessions[client_id]
+
+    def _add(self, session: Session) -> None:
+        session.is_pressed = True
+        self._sessions[session.client_id] = session
+
+    def _give(self, session: Session, awaited: Awaited) -> None:
+        mark = self._durability.mark()
+        if awaited.needs_disk:
+            # Its orders were handed over before: whatever is ordered now comes after them.
+            self._durability.expect_journal()
+        self._durability.reply(session, awaited.reply, mark)
+
+
+def _is_any(homes: list[str], levels: dict[str, int]) -> bool:
+    for home in homes:
+        if home in levels:
+            return True
+    return False

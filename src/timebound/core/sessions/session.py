@@ -1,0 +1,286 @@
+"""What the broker keeps for one client, connected or not.
+
+A session owns its subscriptions, the packet ids in use in both directions, and what waits
+to be sent. It enforces nothing about storage or limits of the whole broker: `outbound` and
+`lifecycle` do, and are the only ones to change it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, cast
+
+from timebound.core.link.queue import LinkQueue
+from timebound.core.link.scheduling import DEFAULT_SCHEDULING
+from timebound.core.link.strategy.audience import Audience
+from timebound.core.sessions.transit import Transit
+from timebound.core.values.access import ClientAccess
+from timebound.core.values.delay import START_MEAN_S_PER_KB, START_VARIATION, LinkDelay
+from timebound.core.values.filter_costs import FilterCosts
+from timebound.core.values.message import ENTRY_COST, Delivery, Message, copy_cost
+from timebound.core.values.subscription import Subscription
+
+# Kinds of reply: MQTT's own packet type numbers, and one for a packet the shell has encoded.
+ENCODED: Final = 0
+PUBACK: Final = 4
+PUBREC: Final = 5
+PUBREL: Final = 6
+PUBCOMP: Final = 7
+
+PACKET_ID_MAX: Final = 65_535
+# A link nobody has measured yet.
+START_DELAY: Final = LinkDelay(START_MEAN_S_PER_KB, (START_VARIATION * START_MEAN_S_PER_KB) ** 2)
+
+
+class Reply:
+    """An answer to one packet of the client; `frame` is set when the shell encoded it itself."""
+
+    __slots__ = ("frame", "kind", "packet_id", "reason", "reason_code")
+
+    def __init__(
+        self, kind: int, packet_id: int = 0, reason_code: int = 0, reason: str = "", frame: bytes = b""
+    ) -> None:
+        self.kind = kind
+        self.packet_id = packet_id
+        self.reason_code = reason_code
+        self.reason = reason
+        self.frame = frame
+
+
+class Awaited:
+    """An acknowledgement that is given when the ways to these brokers have room again."""
+
+    __slots__ = ("homes", "needs_disk", "reply")
+
+    def __init__(self, reply: Reply, homes: list[str], needs_disk: bool) -> None:
+        self.reply = reply
+        self.homes = homes
+        self.needs_disk = needs_disk  # what it acknowledges was ordered into storage or a journal
+
+
+class Session:
+    """State of one client id.
+
+    Deliveries move queue -> (link, when they compete for it) -> (waiting, when the client's
+    Receive Maximum is used up) -> inflight. `outbox` holds those that wait for nothing but the
+    socket; `resend` those of an earlier connection.
+    """
+
+    __slots__ = (
+        "access",
+        "audiences",
+        "awaiting",
+        "client_id",
+        "connection",
+        "cost_bytes",
+        "costs",
+        "delay",
+        "expires_ns",
+        "expiry_interval_s",
+        "held",
+        "inbound",
+        "inflight",
+        "is_durable",
+        "is_full",
+        "is_pressed",
+        "is_ready",
+        "is_relaxing",
+        "last_packet_id",
+        "last_sequence",
+        "link",
+        "link_ns",
+        "link_unconfirmed",
+        "listener",
+        "outbox",
+        "queue",
+        "queue_bytes",
+        "receive_maximum",
+        "replies",
+        "resend",
+        "scheduling",
+        "send_quota",
+        "slowed_by",
+        "subscriptions",
+        "ticks",
+        "ticks_per_hour",
+        "timed_subscriptions",
+        "transit",
+        "user",
+        "waiting",
+        "way",
+    )
+
+    def __init__(
+        self, client_id: str, user: str, access: ClientAccess, costs: FilterCosts | None = None
+    ) -> None:
+        self.client_id = client_id
+        self.user = user
+        self.access = access
+        self.connection = 0  # number of the connection that serves it; 0 = not connected
+        self.expiry_interval_s = 0
+        self.is_durable = False  # outlives its connection
+        self.expires_ns = 0  # when it ends, while not connected; 0 = never
+        self.subscriptions: dict[str, Subscription] = {}  # changed by the two methods below alone
+        self.timed_subscriptions = 0  # of them, with a deadline or `keep=last`
+        self.ticks_per_hour = 0  # of their timers
+        self.costs = FilterCosts(costs)  # of their filters; `costs` are those of all sessions
+        self.inbound: dict[int, bool] = {}  # packet ids of QoS 2 messages not yet released
+        self.inflight: dict[int, Delivery] = {}
+        self.queue: deque[Delivery] = deque()
+        self.waiting: deque[Delivery] = deque()
+        self.outbox: deque[Delivery] = deque()
+        self.resend: deque[Delivery] = deque()
+        self.replies: list[Reply] = []
+        self.queue_bytes = 0  # of queue, link and waiting, as sizes on the link
+        self.cost_bytes = 0  # of these and of inflight, as memory
+        self.ticks: dict[tuple[str, str], Message] = {}  # of timers while away: by filter and topic, the last
+        self.held = 0  # replies that wait for storage
+        self.awaiting: deque[Awaited] = deque()  # acknowledgements that wait for links to other brokers
+        self.slowed_by: dict[str, None] = {}  # brokers to which its QoS 0 messages find no room
+        self.is_pressed = False  # one of the two holds something
+        self.is_ready = False  # stands in the ready list
+        self.is_full = False  # something did not fit since it was last served
+        self.receive_maximum = PACKET_ID_MAX
+        self.send_quota = PACKET_ID_MAX
+        self.last_packet_id = 0
+        self.last_sequence = 0
+        self.listener = ""  # name of the listener it is connected through
+        self.scheduling = DEFAULT_SCHEDULING
+        self.delay = START_DELAY  # what is known of its link's speed
+        self.link: LinkQueue | None = None  # made when something with a time limit waits
+        self.is_relaxing = False  # `link` goes as soon as nothing waits that needs it
+        self.link_ns = 0  # the last time that `link` was told: when what leaves it would begin to be sent
+        self.link_unconfirmed = 0  # messages with QoS 0 in `link`: they need no answer of the client
+        self.audiences: dict[str, Audience] = {}  # by topic filter; they belong to `link`
+        self.transit: Transit | None = None  # what is on its way, where there is a `link`
+        self.way: LinkDelay | None = None  # the speed that its answers show, behind the link
+
+    def add_subscription(self, subscription: Subscription) -> None:
+        """Keep a subscription under its filter, in place of one that stood there before."""
+        old = self.subscriptions.get(subscription.topic_filter)
+        if old is not None:
+            self._count(old, -1)
+        self.subscriptions[subscription.topic_filter] = subscription
+        self._count(subscription, 1)
+
+    def remove_subscription(self, topic_filter: str) -> Subscription | None:
+        """Take a subscription out; None if there is none under the filter."""
+        subscription = self.subscriptions.pop(topic_filter, None)
+        if subscription is not None:
+            self._count(subscription, -1)
+        return subscription
+
+    def sums_with(self, subscription: Subscription) -> tuple[int, int, int]:
+        """What filters cost here and in all, and `ticks_per_hour`, with a subscription in its place."""
+        old = self.subscriptions.get(subscription.topic_filter)
+        if old is not None:
+            self._count(old, -1)
+        self._count(subscription, 1)
+        sums = (self.costs.total, self.costs.whole_total(), self.ticks_per_hour)
+        self._count(subscription, -1)
+        if old is not None:
+            self._count(old, 1)
+        return sums
+
+    def _count(self, subscription: Subscription, change: int) -> None:
+        """Update the sums over all subscriptions for one that comes (1) or goes (-1)."""
+        if subscription.is_timed():
+            self.timed_subscriptions += change
+        self.ticks_per_hour += change * subscription.ticks_per_hour
+        self.costs.count(subscription, change)
+
+    def link_delay(self) -> LinkDelay:
+        """What its link carries: the slower of what its socket and its answers say."""
+        way = self.way
+        if way is None or way.mean_s_per_kb <= self.delay.mean_s_per_kb:
+            return self.delay
+        return LinkDelay(way.mean_s_per_kb, way.variance, self.delay.jitter_s)
+
+    def next_packet_id(self) -> int:
+        """A packet id that no delivery in flight uses; there is one while the quota is kept."""
+        packet_id = self.last_packet_id
+        while True:
+            packet_id = packet_id % PACKET_ID_MAX + 1
+            if packet_id not in self.inflight:
+                self.last_packet_id = packet_id
+                return packet_id
+
+    def has_work(self) -> bool:
+        """Whether something could be written now."""
+        if self.replies:
+            return True
+        if self.link is not None and self.transit is not None and not self.transit.has_room():
+            return False
+        if self.outbox or self.queue:
+            return True
+        if self.send_quota <= 0:
+            return self.link_unconfirmed > 0
+        if self.link is not None and len(self.link):
+            return True
+        return len(self.waiting) > 0 or len(self.resend) > 0
+
+    def queued_messages(self) -> int:
+        competing = len(self.link) if self.link is not None else 0
+        return len(self.queue) + len(self.waiting) + competing
+
+    def pairs_owed(self) -> int:
+        """Pairs of message and subscription whose outcome is not known yet."""
+        count = 0
+        for delivery in [*self.queue, *self.waiting]:
+            count += 1 + len(delivery.others)
+        if self.link is not None:
+            for entry in self.link.entries():
+                count += 1 + len(cast(Delivery, entry.item).others)
+        for delivery in self.inflight.values():
+            if not delivery.is_settled:
+                count += 1 + len(delivery.others)
+        return count
+
+    def _check(self) -> None:
+        """Raise AssertionError where the session contradicts itself."""
+        waiting = list(self.queue) + list(self.waiting)
+        if self.link is not None:
+            competing = [cast(Delivery, entry.item) for entry in self.link.entries()]
+            assert self.link_unconfirmed == sum(delivery.qos == 0 for delivery in competing)
+            waiting += competing
+        assert self.queue_bytes == sum(delivery.message.size() for delivery in waiting)
+        copies = waiting + list(self.inflight.values())
+        cost = sum(copy_cost(delivery.message.size()) for delivery in copies)
+        entries = len(waiting) if self.link is not None else 0
+        assert self.cost_bytes == cost + entries * ENTRY_COST
+        assert self.send_quota <= self.receive_maximum
+        assert self.timed_subscriptions == sum(one.is_timed() for one in self.subscriptions.values())
+        assert self.ticks_per_hour == sum(one.ticks_per_hour for one in self.subscriptions.values())
+        self.costs._check(list(self.subscriptions.values()))
+        for packet_id, delivery in self.inflight.items():
+            assert delivery.packet_id == packet_id
+            assert delivery.qos > 0
+        assert self.connection or not (self.replies or self.outbox or self.resend)
+        assert self.connection or not self.is_pressed
+        assert self.is_pressed == bool(self.awaiting or self.slowed_by)
+
+
+class ReadyList:
+    """Sessions with something to write, each once, in the order they became ready."""
+
+    __slots__ = ("_sessions",)
+
+    def __init__(self) -> None:
+        self._sessions: list[Session] = []
+
+    def add(self, session: Session) -> None:
+        if not session.is_ready and session.connection:
+            session.is_ready = True
+            self._sessions.append(session)
+
+    def take(self) -> list[Session]:
+        """All of them; from now on they may become ready again."""
+        sessions = self._sessions
+        if sessions:
+            self._sessions = []
+            for session in sessions:
+                session.is_ready = False
+        return sessions
+
+    def is_empty(self) -> bool:
+        return not self._sessions

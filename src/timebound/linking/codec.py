@@ -1,0 +1,287 @@
+"""What brokers of a mesh say to each other, as MQTT 5 packets.
+
+A copy of a message is its PUBLISH with QoS 1, as its publisher sent it: topic, payload and properties.
+One User Property comes last and says what only brokers need (docs/mesh.md):
+
+    mesh: <origin> <started>.<number> <age>ns <hops> <passed> <homes> <qos> <publisher>
+
+Age is what it will be on arrival, so no clocks are compared; names are joined by commas. Links and
+subscriptions are told as JSON on topics under `$timebound/mesh/`, which no client can publish to.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from timebound.config.values import MQTT_PACKET_BYTES_MAX
+from timebound.core.mesh.flooding import LINK, SUBSCRIPTION, Announcement
+from timebound.core.mesh.member import COPY_BYTES
+from timebound.core.mesh.message import Copy, MeshMessage
+from timebound.core.mesh.pressure import EXHAUSTED, FULL
+from timebound.core.mesh.table import MeshSubscription
+from timebound.core.predicate.predicate import parse
+from timebound.core.values.delay import LinkDelay
+from timebound.errors import FilterError, ProtocolError
+from timebound.toml.setting import UNLIMITED
+from timebound.topics import check_filter
+from timebound.translate import to_message
+from timebound.units import DURATION_NS_MAX, SECOND, parse_count
+from timebound.wire.codec import encode_property_prefix, encode_publish, with_user_property
+from timebound.wire.packets import Publish
+from timebound.wire.properties import encode_user_property
+from timebound.wire.reasons import ReasonCode
+
+PREFIX: Final = "$timebound/mesh/"
+HELLO_TOPIC: Final = "$timebound/mesh/hello"  # measures how long an answer takes
+NEWS_TOPIC: Final = "$timebound/mesh/news"
+WAITS_TOPIC: Final = "$timebound/mesh/waits"
+LEVELS_TOPIC: Final = "$timebound/mesh/full"
+
+# The User Property of CONNECT and CONNACK by which brokers tell each other their names.
+BROKER_PROPERTY: Final = "timebound-broker"
+COPY_PROPERTY: Final = "mesh"
+# A packet of announcements is about this large, if the neighbour takes as much: some hundreds of them.
+NEWS_BYTES: Final = 64 * 1_024
+# What a packet between brokers may have beyond the limit of clients' packets: a copy's User Property has up
+# to 65,535 bytes, and its name, lengths and expiry some more. So what a client may publish can pass a link.
+ENVELOPE_BYTES: Final = 65_535 + 64
+_TOPIC_BYTES: Final = 64  # at most, of a control packet: header, topic and lengths
+_NUMBER_MAX: Final = (1 << 63) - 1
+_NOBODY: Final = "*"  # no broker can have this name
+
+
+class Terms(msgspec.Struct, array_like=True, frozen=True):
+    """The terms of an announced subscription."""
+
+    subscriber: str
+    where: str
+    deadline_ns: int
+    price: float
+    penalty: float
+    last_mile_ns: int
+
+
+class Fact(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
+    """One announcement; with neither `link` nor `terms` it is a withdrawal."""
+
+    kind: int
+    owner: str
+    first: str
+    second: str
+    started_ns: int
+    count: int
+    link: tuple[float, float, float] | None = None
+    terms: Terms | None = None
+
+
+_READ_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_READ_FACT: Final = msgspec.json.Decoder(Fact)
+_READ_WAITS: Final = msgspec.json.Decoder(dict[str, int])
+_WRITE: Final = msgspec.json.Encoder()
+
+
+def encode_copy(copy: Copy, age_ns: int, packet_id: int) -> bytes:
+    """The PUBLISH of a copy that will be so old when it arrives."""
+    what = copy.what
+    message = what.message
+    assert copy.targets is not None, "a copy between members names the homes it is for"
+    header = (
+        f"{what.origin} {what.started_ns}.{what.number} {max(age_ns, 0)}ns {copy.hops} "
+        f"{','.join(copy.via) or _NOBODY} {','.join(sorted(copy.targets))} {message.qos} {message.publisher}"
+    )
+    properties = with_user_property(message.properties, COPY_PROPERTY, header)
+    if message.expires_ns:
+        # As the publisher gave it: with the age, the receiver knows what is left to the nanosecond.
+        expiry_s = (message.expires_ns - message.published_ns) // SECOND
+        properties = encode_property_prefix(expiry_s, 0, ()) + properties
+    return encode_publish(message.topic, message.payload, 1, message.retain, False, packet_id, properties, 5)
+
+
+def decode_copy(packet: Publish, now_ns: int) -> Copy:
+    """The copy that a PUBLISH of a neighbour holds; its message is dated by this broker's clock.
+
+    Raises:
+        ProtocolError: the packet is no copy.
+    """
+    properties = packet.user_properties
+    if not properties or properties[-1][0] != COPY_PROPERTY:
+        raise _wrong(f"a message on {packet.topic!r} has no property {COPY_PROPERTY!r} at its end")
+    header = properties[-1][1]
+    fields = header.split(" ", 7)
+    try:
+        origin, identity, age, hops, via, targets, qos, publisher = fields
+        started, _, number = identity.partition(".")
+        # A timer that fires early dates a message a little ahead; earlier versions send that as it is.
+        age_ns = parse_count(age.removeprefix("-").removesuffix("ns"), 0, DURATION_NS_MAX)
+        published_ns = now_ns if age.startswith("-") else now_ns - age_ns
+        packet.qos = parse_count(qos, 0, 2)
+        packet.user_properties = tuple(properties[:-1])
+        packet.passed_on = packet.passed_on[: -len(encode_user_property(COPY_PROPERTY, header))]
+        message = to_message(packet, packet.topic, publisher, published_ns)
+        message.hops = parse_count(hops, 0, _NUMBER_MAX)
+        what = MeshMessage(
+            message,
+            origin,
+            message.size() + COPY_BYTES,
+            parse_count(started, 0, _NUMBER_MAX),
+            parse_count(number, 0, _NUMBER_MAX),
+        )
+    except ValueError as error:
+        raise _wrong(f"property {COPY_PROPERTY!r} is {header[:100]!r}: {error}") from error
+    passed = () if via == _NOBODY else tuple(via.split(","))
+    return Copy(what, passed, message.hops, set(targets.split(",")))
+
+
+def link_packet_size_max(packet_size_max: int) -> int:
+    """The largest packet that is taken from a neighbour, where clients may send `packet_size_max`."""
+    return min(packet_size_max + ENVELOPE_BYTES, MQTT_PACKET_BYTES_MAX)
+
+
+def message_size_max(packet_size_max: int) -> int:
+    """The largest message that a neighbour which takes such packets can be sent; 0 = any."""
+    # One that leaves no room for an envelope is no broker of this kind; it gets what has a chance.
+    return packet_size_max - ENVELOPE_BYTES if packet_size_max > ENVELOPE_BYTES else packet_size_max // 2
+
+
+def encode_news(
+    announcements: list[Announcement], packet_size_max: int = 0
+) -> tuple[list[bytes], list[Announcement]]:
+    """Payloads of packets that a neighbour takes (0 = any), and the announcements that fit into none."""
+    bytes_max = packet_size_max - _TOPIC_BYTES if packet_size_max else UNLIMITED
+    packets: list[list[bytes]] = []
+    too_large: list[Announcement] = []
+    size = 0
+    for announcement in announcements:
+        fact = _WRITE.encode(_to_fact(announcement))
+        if len(fact) + 2 > bytes_max:  # with the brackets of a list
+            too_large.append(announcement)
+            continue
+        if not packets or size + len(fact) + 1 > min(NEWS_BYTES, bytes_max):
+            packets.append([])
+            size = 1
+        packets[-1].append(fact)
+        size += len(fact) + 1
+    return [b"[" + b",".join(facts) + b"]" for facts in packets], too_large
+
+
+def announced_size(subscription: MeshSubscription) -> int:
+    """The size of a packet that announces a subscription alone."""
+    key = (SUBSCRIPTION, subscription.home, subscription.client_id, subscription.topic_filter)
+    announcement = Announcement(key, (1 << 62, 1 << 40), subscription=subscription)
+    return len(_WRITE.encode(_to_fact(announcement))) + 2 + _TOPIC_BYTES
+
+
+def decode_news(payload: bytes) -> tuple[list[Announcement], list[str]]:
+    """Announcements from a neighbour, and what is wrong with those that cannot be used.
+
+    One that this broker cannot read must not end the link: the neighbour would only send it again.
+
+    Raises:
+        ProtocolError: the payload is no list.
+    """
+    found: list[Announcement] = []
+    mistakes: list[str] = []
+    try:
+        facts = _READ_LIST.decode(payload)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise _wrong(f"announcements cannot be read: {error}") from error
+    for fact in facts:
+        try:
+            found.append(_to_announcement(_READ_FACT.decode(fact)))
+        except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, FilterError) as error:
+            mistakes.append(str(error))
+    return found, mistakes
+
+
+def encode_waits(waits: dict[str, int]) -> bytes:
+    return _WRITE.encode(waits)
+
+
+def decode_waits(payload: bytes) -> dict[str, int]:
+    """Waiting times by home, in nanoseconds.
+
+    Raises:
+        ProtocolError: they cannot be read.
+    """
+    try:
+        waits = _READ_WAITS.decode(payload)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise _wrong(f"waiting times cannot be read: {error}") from error
+    if any(wait_ns < 0 for wait_ns in waits.values()):
+        raise _wrong("a waiting time is negative")
+    return waits
+
+
+def encode_levels(levels: dict[str, int]) -> bytes:
+    return _WRITE.encode(levels)
+
+
+def decode_levels(payload: bytes) -> dict[str, int]:
+    """How full the ways to homes are, of those without room: `core/mesh/pressure.py`.
+
+    Raises:
+        ProtocolError: they cannot be read.
+    """
+    try:
+        levels = _READ_WAITS.decode(payload)
+    except msgspec.MsgspecError as error:
+        raise _wrong(f"levels cannot be read: {error}") from error
+    if any(level not in (FULL, EXHAUSTED) for level in levels.values()):
+        raise _wrong("a level is unknown")
+    return levels
+
+
+def _to_fact(announcement: Announcement) -> Fact:
+    kind, owner, first, second = announcement.key
+    started_ns, count = announcement.stamp
+    delay = announcement.delay
+    subscription = announcement.subscription
+    link = None
+    terms = None
+    if delay is not None:
+        link = (delay.mean_s_per_kb, delay.variance, delay.jitter_s)
+    elif subscription is not None:
+        predicate = subscription.predicate
+        terms = Terms(
+            subscription.subscriber,
+            predicate.text if predicate is not None else "",
+            subscription.deadline_ns,
+            subscription.price,
+            subscription.penalty,
+            subscription.last_mile_ns,
+        )
+    return Fact(kind, owner, first, second, started_ns, count, link, terms)
+
+
+def _to_announcement(fact: Fact) -> Announcement:
+    key = (fact.kind, fact.owner, fact.first, fact.second)
+    stamp = (fact.started_ns, fact.count)
+    if fact.kind == LINK:
+        if fact.owner == fact.first:
+            raise ValueError(f"link from {fact.owner!r} leads to itself")
+        delay = LinkDelay(*fact.link) if fact.link is not None else None
+        return Announcement(key, stamp, delay)
+    if fact.kind != SUBSCRIPTION:
+        raise ValueError(f"kind {fact.kind} is unknown")
+    terms = fact.terms
+    if terms is None:
+        return Announcement(key, stamp)
+    check_filter(fact.second)
+    subscription = MeshSubscription(
+        fact.first,
+        fact.owner,
+        fact.second,
+        parse(terms.where) if terms.where else None,
+        terms.deadline_ns,
+        terms.price,
+        terms.penalty,
+        terms.last_mile_ns,
+        terms.subscriber,
+    )
+    return Announcement(key, stamp, subscription=subscription)
+
+
+def _wrong(text: str) -> ProtocolError:
+    return ProtocolError(ReasonCode.PROTOCOL_ERROR, text)

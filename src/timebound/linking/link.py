@@ -1,0 +1,321 @@
+"""One open link to a neighbour broker, whichever side opened the connection.
+
+A link hands copies to the transport while it has room, keeps each until the neighbour has confirmed
+it (PUBACK), and tells how long the link takes: by a rate that is configured and then kept, or
+measured from what the kernel saw acknowledged. What it gets it hands to the mesh.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from timebound.core.mesh.message import Copy
+from timebound.core.values.delay import LinkDelay
+from timebound.errors import ProtocolError
+from timebound.linking import codec as mesh_codec
+from timebound.units import MINUTE, SECOND
+from timebound.wire.codec import encode_ack, encode_publish
+from timebound.wire.packets import Ack, Disconnect, Packet, Pingreq, Pingresp, Publish
+from timebound.wire.reasons import ReasonCode
+
+PUBACK: Final = 4
+PACKET_ID_MAX: Final = 65_535
+PINGREQ_FRAME: Final = b"\xc0\x00"
+PINGRESP_FRAME: Final = b"\xd0\x00"
+# The shortest answer of this and the last such time tells how long the way is. Routes change.
+LATENCY_WINDOW_NS: Final = 5 * MINUTE
+# A link is asked for room when there is more to send than it takes at once, as far as it knows.
+FULL_BYTES: Final = 1 << 20
+_KILOBYTE: Final = 1_024.0
+
+
+class Carrier(Protocol):
+    """The connection under a link."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def close(self, reason_code: int, reason: str) -> None: ...
+
+
+class Meter(Protocol):
+    """What a link needs of whoever measures its connection."""
+
+    @property
+    def wake_ns(self) -> int: ...
+
+    def ahead_ns(self) -> int: ...
+
+    def allow(self, wanted: int, now_ns: int) -> int: ...
+
+    def take_delay(self) -> LinkDelay | None: ...
+
+    def written(self, count: int, wanted: int, now_ns: int) -> bool: ...
+
+
+class Receiver(Protocol):
+    """What a link needs of the mesh."""
+
+    def on_ready(self, link: NeighbourLink, now_ns: int) -> None: ...
+
+    def on_copy(self, link: NeighbourLink, copy: Copy, now_ns: int) -> None: ...
+
+    def on_news(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None: ...
+
+    def on_waits(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None: ...
+
+    def on_levels(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None: ...
+
+    def on_room(self, link: NeighbourLink, now_ns: int) -> None: ...
+
+    def on_later(self, link: NeighbourLink) -> None:
+        """Ask for room again at `next_room_ns`."""
+
+    def on_measured(self, link: NeighbourLink, delay: LinkDelay, now_ns: int) -> None: ...
+
+
+class Unconfirmed:
+    """A copy on its way: what it is, and when it left."""
+
+    __slots__ = ("copy", "sent_ns")
+
+    def __init__(self, copy: Copy | None, sent_ns: int) -> None:
+        self.copy = copy  # None: the greeting
+        self.sent_ns = sent_ns
+
+
+class NeighbourLink:
+    """A link from its first packet after the handshake to its end.
+
+    Without a `meter` the configured rate alone counts.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        carrier: Carrier,
+        receiver: Receiver,
+        delay: LinkDelay,
+        *,
+        is_paced: bool,
+        meter: Meter | None = None,
+        receive_maximum: int = 1_024,
+        packet_size_max: int = 0,
+        is_dialled: bool = False,
+    ) -> None:
+        self.name = name
+        self.is_dialled = is_dialled  # this broker opened the connection
+        self.delay = delay
+        self.is_paced = is_paced
+        self.is_ready = False  # the neighbour has answered
+        self.busy_until_ns = 0  # nothing is put before; 0: now
+        self.latency_ns = 0  # of the way, beside what sending takes
+        self.sent = 0
+        self._carrier = carrier
+        self._receiver = receiver
+        self._receive_maximum = receive_maximum
+        self.packet_size_max = packet_size_max  # that the neighbour takes; 0 = any
+        self._unconfirmed: dict[int, Unconfirmed] = {}
+        self._last_packet_id = 0
+        self._is_paused = False
+        self._frames: list[bytes] = []
+        self._frame_bytes = 0
+        self._allowed = 0  # bytes that may be put, as of the last look at the meter
+        self._looked_ns = 0
+        self._ahead_ns = 0  # what the transport still has, when the frames began
+        self._base_ns = 0  # when a paced link should have begun with what comes next; 0: now
+        self._meter = None if is_paced else meter
+        self._windows_ns = (0, 0)  # shortest ways: the window before this one, and this one
+        self._window_end_ns = 0
+
+    # --- out ----------------------------------------------------------------------------
+
+    def greet(self, now_ns: int) -> None:
+        """Ask for an answer; the link is ready when it has come."""
+        packet_id = self._register(None, now_ns)
+        self._carrier.write(encode_publish(mesh_codec.HELLO_TOPIC, b"", 1, False, False, packet_id, b"", 5))
+
+    def put(self, copy: Copy, now_ns: int) -> bool:
+        """Send a copy; False if it is larger than the neighbour takes.
+
+        The caller asks `has_room` before the next one, and calls `flush` in the end.
+        """
+        what = copy.what
+        duration_ns = int(float(what.size_bytes) * self.delay.mean_s_per_kb * SECOND / _KILOBYTE)
+        if self.is_paced:
+            start_ns = self._base_ns or now_ns
+            self.busy_until_ns = start_ns + duration_ns
+            self._base_ns = self.busy_until_ns
+        elif not self._frames and self._meter is not None:
+            self._ahead_ns = self._meter.ahead_ns()
+        age_ns = now_ns - what.message.published_ns + self._ahead_ns + duration_ns + self.latency_ns
+        packet_id = self._register(copy, now_ns)
+        frame = mesh_codec.encode_copy(copy, age_ns, packet_id)
+        if not self._takes(frame):
+            del self._unconfirmed[packet_id]
+            return False
+        self._frames.append(frame)
+        self._frame_bytes += len(frame)
+        self.sent += 1
+        if self._meter is not None and self._frame_bytes >= self._allowed:
+            self.flush(now_ns)
+        return True
+
+    def has_room(self, now_ns: int) -> bool:
+        """Whether the link takes another copy now."""
+        if self._is_paused or len(self._unconfirmed) >= self._receive_maximum:
+            return False
+        if self._meter is not None:
+            if self._looked_ns != now_ns:
+                self._look(self._meter, now_ns)
+            return self._allowed > 0
+        return not self.is_paced or self.busy_until_ns <= now_ns
+
+    def next_room_ns(self) -> int:
+        """When to ask for room again; 0 if that does not depend on the time."""
+        return self.busy_until_ns
+
+    def _offer_room(self, now_ns: int) -> None:
+        """Say that there may be room again, at once or at some time."""
+        if self.has_room(now_ns):
+            self._receiver.on_room(self, now_ns)
+        elif self.busy_until_ns > now_ns:
+            self._receiver.on_later(self)
+
+    def _look(self, meter: Meter, now_ns: int) -> None:
+        """Ask how much may be written, unless it is too early for that."""
+        if self.busy_until_ns > now_ns:
+            return
+        self._looked_ns = now_ns
+        self._allowed = meter.allow(FULL_BYTES, now_ns)
+        self.busy_until_ns = 0 if self._allowed else meter.wake_ns
+        delay = meter.take_delay()
+        if delay is not None:
+            self.delay = delay
+            self._receiver.on_measured(self, delay, now_ns)
+
+    def rest(self) -> None:
+        """Nothing more is to be sent at the moment: what comes next begins when it comes."""
+        self._base_ns = 0
+
+    def flush(self, now_ns: int) -> None:
+        """Hand over what was put."""
+        if self._frames:
+            data = b"".join(self._frames)
+            self._frames = []
+            self._frame_bytes = 0
+            self._carrier.write(data)
+            if self._meter is not None:
+                # What is allowed is asked for anew before the next copy.
+                self._allowed = 0
+                self._looked_ns = 0
+                is_free = self._meter.written(len(data), FULL_BYTES, now_ns)
+                self.busy_until_ns = 0 if is_free else self._meter.wake_ns
+
+    def tell(self, topic: str, payload: bytes) -> bool:
+        """Send something that needs no confirmation: the connection keeps order, or ends.
+
+        False if it is larger than the neighbour takes.
+        """
+        frame = encode_publish(topic, payload, 0, False, False, 0, b"", 5)
+        if not self._takes(frame):
+            return False
+        self._carrier.write(frame)
+        return True
+
+    def _takes(self, frame: bytes) -> bool:
+        return not self.packet_size_max or len(frame) <= self.packet_size_max
+
+    def ping(self) -> None:
+        self._carrier.write(PINGREQ_FRAME)
+
+    def close(self, reason_code: int, reason: str) -> None:
+        self._carrier.close(reason_code, reason)
+
+    def paused(self) -> None:
+        """The transport takes no more."""
+        self._is_paused = True
+
+    def resumed(self, now_ns: int) -> None:
+        """The transport has room again."""
+        self._is_paused = False
+        self._offer_room(now_ns)
+
+    def unconfirmed(self) -> list[Copy]:
+        """Copies that were sent and may not have arrived, oldest first."""
+        return [one.copy for one in self._unconfirmed.values() if one.copy is not None]
+
+    def _register(self, copy: Copy | None, now_ns: int) -> int:
+        packet_id = self._last_packet_id
+        while True:
+            packet_id = packet_id % PACKET_ID_MAX + 1
+            if packet_id not in self._unconfirmed:
+                self._last_packet_id = packet_id
+                self._unconfirmed[packet_id] = Unconfirmed(copy, now_ns)
+                return packet_id
+
+    # --- in -----------------------------------------------------------------------------
+
+    def receive(self, packets: list[Packet], now_ns: int) -> None:
+        """Take what the neighbour sent, and confirm it.
+
+        Raises:
+            ProtocolError: the neighbour said what no broker says.
+        """
+        answers: list[bytes] = []
+        had_room = self.has_room(now_ns)
+        try:
+            for packet in packets:
+                if isinstance(packet, Publish):
+                    self._on_publish(packet, now_ns, answers)
+                elif isinstance(packet, Ack):
+                    self._on_confirmed(packet, now_ns)
+                elif isinstance(packet, Pingreq):
+                    answers.append(PINGRESP_FRAME)
+                elif isinstance(packet, Disconnect):
+                    self._carrier.close(ReasonCode.SUCCESS, f"broker {self.name!r} ended the link")
+                    return
+                elif not isinstance(packet, Pingresp):
+                    name = type(packet).__name__.upper()
+                    raise ProtocolError(ReasonCode.PROTOCOL_ERROR, f"unexpected {name} between brokers")
+        finally:
+            if answers:
+                self._carrier.write(b"".join(answers))
+        if not had_room:
+            self._offer_room(now_ns)
+
+    def _on_publish(self, packet: Publish, now_ns: int, answers: list[bytes]) -> None:
+        wants_answer = packet.qos == 1  # a copy takes on the QoS of its message when it is read
+        if not packet.topic.startswith(mesh_codec.PREFIX):
+            self._receiver.on_copy(self, mesh_codec.decode_copy(packet, now_ns), now_ns)
+        elif packet.topic == mesh_codec.NEWS_TOPIC:
+            self._receiver.on_news(self, packet.payload, now_ns)
+        elif packet.topic == mesh_codec.WAITS_TOPIC:
+            self._receiver.on_waits(self, packet.payload, now_ns)
+        elif packet.topic == mesh_codec.LEVELS_TOPIC:
+            self._receiver.on_levels(self, packet.payload, now_ns)
+        if wants_answer:
+            answers.append(encode_ack(PUBACK, packet.packet_id, 0, 5))
+
+    def _on_confirmed(self, packet: Ack, now_ns: int) -> None:
+        known = self._unconfirmed.pop(packet.packet_id, None)
+        if known is None:
+            return
+        took_ns = now_ns - known.sent_ns
+        if known.copy is None:
+            self._note_way(took_ns // 2, now_ns)
+            self.is_ready = True
+            self._receiver.on_ready(self, now_ns)
+            return
+        size_kb = known.copy.what.size_bytes / _KILOBYTE
+        self._note_way((took_ns - int(size_kb * self.delay.mean_s_per_kb * SECOND)) // 2, now_ns)
+
+    def _note_way(self, way_ns: int, now_ns: int) -> None:
+        """Keep the shortest way of the last minutes: longer ones waited somewhere."""
+        way_ns = max(way_ns, 0)
+        before_ns, current_ns = self._windows_ns
+        if now_ns >= self._window_end_ns:
+            before_ns, current_ns = current_ns or way_ns, way_ns
+            self._window_end_ns = now_ns + LATENCY_WINDOW_NS
+        current_ns = min(current_ns, way_ns)
+        self._windows_ns = (before_ns, current_ns)
+        self.latency_ns = min(before_ns, current_ns)

@@ -1,0 +1,1 @@
+"""Connections of clients: handshake, packets in, deliveries out, TLS and WebSocket."""

@@ -1,0 +1,277 @@
+"""The seldom packets of an open connection: SUBSCRIBE, UNSUBSCRIBE, DISCONNECT, AUTH.
+
+The first two name up to thousands of filters, and each of those may select all that is retained: so they are
+done a part at a time, between which other clients get their turn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from timebound.core.distribution import Replay
+from timebound.core.sessions.durability import ALL_SO_FAR
+from timebound.core.sessions.session import Session
+from timebound.core.values.subscription import Subscription
+from timebound.errors import FilterError, ProtocolError
+from timebound.records import Reason
+from timebound.topics import SHARE_PREFIX, check_filter, check_wildcards, split_share, topic_fault
+from timebound.translate import to_subscription
+from timebound.wire.codec import encode
+from timebound.wire.packets import (
+    Auth,
+    Disconnect,
+    Packet,
+    Suback,
+    Subscribe,
+    SubscribeEntry,
+    Unsuback,
+    Unsubscribe,
+)
+from timebound.wire.reasons import ReasonCode
+from timebound.wire.terms import refuse_reserved_terms, subscribe_hints
+
+if TYPE_CHECKING:
+    from timebound.config.values import Limits
+    from timebound.node.clients.attachment import Attachment
+
+# Of one packet; enough for the reasons of several filters.
+REASON_STRING_LENGTH_MAX: Final = 1_024
+# Nodes of the retained topics looked at between two looks at the clock: some 50 us.
+RETAINED_STEPS: Final = 64
+NOTHING: Final = -2  # in place of a mark: the answer depends on no order
+
+
+def handle(connection: Attachment, session: Session, packet: Packet, now_ns: int) -> None:
+    """Act on a packet that is neither PUBLISH nor an acknowledgement, nor a `Request`."""
+    if isinstance(packet, Disconnect):
+        _disconnect(connection, session, packet)
+    elif isinstance(packet, Auth):
+        # MQTT 5, 4.12: a client that named no method in CONNECT must not send AUTH.
+        connection.close(ReasonCode.PROTOCOL_ERROR, "AUTH without an authentication method in CONNECT")
+    else:
+        connection.close(ReasonCode.PROTOCOL_ERROR, f"unexpected {type(packet).__name__.upper()}")
+
+
+class Request:
+    """A SUBSCRIBE or UNSUBSCRIBE under way: a turn does as much of it as there is time for.
+
+    The answer comes when all is done. Meanwhile the client may go, or its session be taken over: then
+    what is left is not done, and nobody was promised anything.
+    """
+
+    def __init__(self, connection: Attachment, session: Session, packet: Subscribe | Unsubscribe) -> None:
+        self._connection = connection
+        self._session = session
+        self._packet = packet
+        self._broker = connection.broker
+        self._mark = connection.broker.mark()
+        self._replay: Replay | None = None  # of the last filter that was subscribed to
+        self._codes: list[int] = []
+        self._reasons: list[str] = []
+
+    def go_on(self, until_ns: int) -> bool:
+        """Do one step at least, and more until `until_ns`; True if there is nothing left to do."""
+        connection = self._connection
+        while connection.session is self._session and self._session.connection == connection.number:
+            now_ns = connection.driver.now_ns()
+            if self._replay is not None:
+                if self._broker.go_on(self._replay, RETAINED_STEPS, now_ns):
+                    self._replay = None
+            elif not self._do_next(now_ns):
+                self._answer()
+                return True
+            if connection.driver.now_ns() >= until_ns and not self._is_done():
+                # What a session that is not stored asks for is no order; else all of it must be on disk.
+                self._mark = ALL_SO_FAR if self._session.is_durable else NOTHING
+                return False
+        self.cancel()
+        return True
+
+    def cancel(self) -> None:
+        """The client has gone."""
+        if self._replay is not None:
+            self._broker.stop_replay(self._replay)
+            self._replay = None
+
+    def _is_done(self) -> bool:
+        return self._replay is None and len(self._codes) == len(_filters_of(self._packet))
+
+    def _do_next(self, now_ns: int) -> bool:
+        """Act on the next filter; False if there is none."""
+        packet = self._packet
+        number = len(self._codes)
+        if number == 0 and _is_violated(self._connection, _filters_of(packet)):
+            return True
+        if isinstance(packet, Unsubscribe):
+            if number < len(packet.topic_filters):
+                self._unsubscribe(packet.topic_filters[number], now_ns)
+                return True
+        elif number < len(packet.entries):
+            self._subscribe(packet, packet.entries[number], now_ns)
+            return True
+        return False
+
+    def _subscribe(self, packet: Subscribe, entry: SubscribeEntry, now_ns: int) -> None:
+        connection, session = self._connection, self._session
+        if len(packet.properties.user_properties) > connection.driver.limits.user_properties_max:
+            connection.close(ReasonCode.QUOTA_EXCEEDED, "too many user properties")
+            return
+        if entry.no_local and entry.topic_filter.startswith("$share/"):
+            # MQTT 5, 3.8.3.1
+            connection.close(ReasonCode.PROTOCOL_ERROR, "no local on a shared subscription")
+            return
+        try:
+            subscription = _make_subscription(connection, session, packet, entry)
+            _check_announceable(connection, session, subscription)
+        except FilterError as error:
+            self._refuse(ReasonCode.TOPIC_FILTER_INVALID, str(error))
+            return
+        except ProtocolError as error:
+            self._refuse(error.reason_code, str(error))
+            return
+        code, self._replay = self._broker.begin_subscribe(session, subscription, now_ns)
+        if code < 0x80:
+            self._codes.append(code)
+        elif code == ReasonCode.NOT_AUTHORIZED:
+            text = f"subscribing to {entry.topic_filter!r} is not allowed"
+            self._refuse(code, f"{Reason.NOT_AUTHORIZED.value}: {text}")
+        else:
+            limit = self._broker.limit_reached(session, subscription)
+            self._refuse(code, f"{Reason.QUOTA.value}: {limit} is reached at {entry.topic_filter!r}")
+
+    def _unsubscribe(self, topic_filter: str, now_ns: int) -> None:
+        try:
+            check_filter(topic_filter)
+        except FilterError as error:
+            self._refuse(ReasonCode.TOPIC_FILTER_INVALID, str(error))
+        else:
+            self._codes.append(self._broker.unsubscribe(self._session, topic_filter, now_ns))
+
+    def _refuse(self, code: int, reason: str) -> None:
+        self._codes.append(code)
+        self._reasons.append(reason)
+
+    def _answer(self) -> None:
+        packet = self._packet
+        answer: Suback | Unsuback
+        hints: list[str] = []
+        if isinstance(packet, Subscribe):
+            answer = Suback(packet.packet_id, self._codes)
+            for reason in self._reasons:
+                self._connection.note(f"subscription: {reason}")
+            hints = subscribe_hints(packet.properties.user_properties)
+            for hint in hints:
+                self._connection.hint(f"subscription: {hint}")
+        else:
+            answer = Unsuback(packet.packet_id, self._codes)
+        mark = self._broker.mark() if self._mark == NOTHING else self._mark
+        _answer(self._connection, self._session, answer, self._reasons + hints, mark)
+
+
+def _filters_of(packet: Subscribe | Unsubscribe) -> list[str]:
+    if isinstance(packet, Unsubscribe):
+        return packet.topic_filters
+    return [entry.topic_filter for entry in packet.entries]
+
+
+def _is_violated(connection: Attachment, topic_filters: list[str]) -> bool:
+    """Close the connection for a filter that MQTT 3.1.1 does not allow [MQTT-4.7.1-3] [MQTT-4.8.0-1].
+
+    MQTT 5 has a reason code for each filter; here nothing of the packet is done.
+    """
+    if connection.version == 5:
+        return False
+    for topic_filter in topic_filters:
+        try:
+            check_wildcards(topic_filter)
+        except FilterError as error:
+            connection.close(ReasonCode.MALFORMED_PACKET, str(error))
+            return True
+    return False
+
+
+def _answer(
+    connection: Attachment, session: Session, answer: Suback | Unsuback, reasons: list[str], mark: int
+) -> None:
+    frame = _with_reasons(connection, answer, reasons)
+    if connection.outgoing.fits(frame):
+        connection.broker.reply(session, frame, mark)
+    else:
+        # [MQTT-3.1.2-24]: it must not be sent, and without an answer the client would wait for ever.
+        reason = f"the answer has {len(frame)} bytes, more than the client's maximum packet size"
+        connection.close(ReasonCode.PACKET_TOO_LARGE, reason)
+
+
+def _with_reasons(connection: Attachment, answer: Suback | Unsuback, reasons: list[str]) -> bytes:
+    """Encode an answer, with its reasons where the client wants them and has room for them."""
+    bare = encode(answer, connection.version)
+    if not reasons or not connection.request_problem_information:
+        return bare
+    answer.properties.reason_string = "; ".join(reasons)[:REASON_STRING_LENGTH_MAX]
+    frame = encode(answer, connection.version)
+    return frame if connection.outgoing.fits(frame) else bare
+
+
+def _make_subscription(
+    connection: Attachment, session: Session, packet: Subscribe, entry: SubscribeEntry
+) -> Subscription:
+    limits = connection.driver.limits
+    check_filter(entry.topic_filter)
+    _check_size(limits, split_share(entry.topic_filter)[1])
+    user_properties = tuple(packet.properties.user_properties)
+    refuse_reserved_terms(user_properties)
+    for name, value in user_properties:
+        if name == "where" and len(value) > limits.filter_length_max:
+            raise ProtocolError(
+                ReasonCode.QUOTA_EXCEEDED,
+                f"property 'where' has {len(value)} characters, "
+                f"filter_length_max is {limits.filter_length_max}",
+            )
+    identifiers = packet.properties.subscription_identifiers
+    try:
+        subscription = to_subscription(
+            session.client_id,
+            entry.topic_filter,
+            entry.qos,
+            entry.no_local,
+            entry.retain_as_published,
+            entry.retain_handling,
+            identifiers[0] if identifiers else 0,
+            user_properties,
+        )
+    except FilterError as error:
+        reason = f"property 'where': {error}"
+        raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, reason) from error
+    for part in subscription.parts:
+        _check_size(limits, part, "property 'correlate': ")
+        if part.startswith(SHARE_PREFIX):
+            reason = f"property 'correlate': {part!r} is shared; only the subscription's own filter can be"
+            raise ProtocolError(ReasonCode.TOPIC_FILTER_INVALID, reason)
+    return subscription
+
+
+def _check_size(limits: Limits, topic_filter: str, where: str = "") -> None:
+    """Refuse a filter that is too long or too deep: one of a SUBSCRIBE, or a part of its correlation."""
+    fault = topic_fault(topic_filter, limits.topic_length_max, limits.topic_levels_max)
+    if fault:
+        raise ProtocolError(ReasonCode.TOPIC_FILTER_INVALID, where + fault)
+
+
+def _check_announceable(connection: Attachment, session: Session, subscription: Subscription) -> None:
+    mesh = connection.driver.mesh
+    refusal = mesh.refusal(session.client_id, subscription) if mesh is not None else ""
+    if refusal:
+        raise ProtocolError(ReasonCode.QUOTA_EXCEEDED, f"{Reason.QUOTA.value}: {refusal}")
+
+
+def _disconnect(connection: Attachment, session: Session, packet: Disconnect) -> None:
+    expiry_interval_s = packet.properties.session_expiry_interval
+    if expiry_interval_s is not None:
+        if expiry_interval_s and not connection.connect_expiry_s:
+            # MQTT 5, 3.14.2.2.2
+            connection.close(
+                ReasonCode.PROTOCOL_ERROR, "session expiry was 0 in CONNECT and cannot be raised now"
+            )
+            return
+        session.expiry_interval_s = min(expiry_interval_s, connection.driver.limits.session_expiry_max_s)
+    connection.end(packet.reason_code)

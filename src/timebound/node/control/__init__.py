@@ -1,0 +1,1 @@
+"""Requests of clients to the broker itself, published under `$timebound/`."""

@@ -1,0 +1,80 @@
+"""What is known of a client's link before anything was sent to it: told on a retained topic.
+
+    $timebound/link/<client>      JSON with mean_s_per_kb and variance; empty: nothing is known any more
+
+`timebound pipeline live` publishes there what it found in the traces, through the broker's Flight service,
+and so may clients that are allowed to, as a request (`requests.py`). A connection whose link nobody
+has measured yet starts from it instead of a guess.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import msgspec
+
+from timebound.core.broker import Broker
+from timebound.core.sessions.session import START_DELAY, Session
+from timebound.core.values.delay import MEAN_FLOOR_S_PER_KB, LinkDelay
+from timebound.core.values.message import Message
+from timebound.errors import ProtocolError
+from timebound.wire.reasons import ReasonCode
+
+logger = logging.getLogger("timebound.node")
+
+LINK_PREFIX: Final = "$timebound/link/"
+# An hour for a KB: a slower link is a mistake of whoever measured it.
+MEAN_MAX_S_PER_KB: Final = 3_600.0
+
+
+class LinkModel(msgspec.Struct):
+    """What a payload says; other fields may stand beside these."""
+
+    mean_s_per_kb: float
+    variance: float
+
+
+_READ_MODEL: Final = msgspec.json.Decoder(LinkModel)
+
+
+def told_delay(broker: Broker, session: Session) -> LinkDelay | None:
+    """The delay to start with; None where the link was measured before, or nothing was told."""
+    if session.delay is not START_DELAY:
+        return None
+    payload = broker.retained_payload(LINK_PREFIX + session.client_id)
+    if not payload:
+        return None
+    model = read_model(payload)
+    if model is None:
+        logger.warning("the link model of client %r cannot be used: %r", session.client_id, payload[:200])
+    return model
+
+
+def tell(broker: Broker, topic: str, payload: bytes, now_ns: int) -> None:
+    """Keep what a client says about a link, for the next time that its client connects.
+
+    Raises:
+        ProtocolError: it is no model, or is about nobody.
+    """
+    if len(topic) == len(LINK_PREFIX):
+        raise ProtocolError(ReasonCode.TOPIC_NAME_INVALID, f"{topic!r} names no client")
+    if payload and read_model(payload) is None:
+        reason = (
+            f"link model: {payload[:60]!r} is not JSON with mean_s_per_kb up to {MEAN_MAX_S_PER_KB:g} and "
+            "variance up to its square"
+        )
+        raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, reason)
+    broker.route(Message(topic, payload, 0, True, now_ns), now_ns)
+
+
+def read_model(payload: bytes) -> LinkDelay | None:
+    """The delay that a payload describes; None if it describes none."""
+    try:
+        told = _READ_MODEL.decode(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # the last: nested too deeply
+        return None
+    mean, variance = told.mean_s_per_kb, told.variance
+    if not (MEAN_FLOOR_S_PER_KB <= mean <= MEAN_MAX_S_PER_KB and 0.0 <= variance <= mean * mean):
+        return None
+    return LinkDelay(mean, variance)

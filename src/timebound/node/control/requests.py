@@ -1,0 +1,147 @@
+"""Requests of clients to the broker itself: what is published under `$timebound/`.
+
+    $timebound/control/strategy/<listener>     payload: the name of a strategy, and its weight in percent
+    $timebound/control/strategy                the same for all listeners
+    $timebound/control/strategies              asks for the strategy of each listener, as JSON
+    $timebound/link/<client>                   what its link is like: `link_models.py`
+    $timebound/advertise/<topic>, $timebound/control/weight, $timebound/control/bounds: `input.py`
+
+The answer is the acknowledgement: 0x00 with a reason string, or a reason code with a reason string that
+says what would be right. So a request needs QoS 1 to be answered; with QoS 0 a wrong one closes the
+connection.
+Who may ask is decided by the access rules; with any rules at all, only who is allowed to.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Final
+
+from timebound.core.link.scheduling import Scheduling
+from timebound.core.sessions.session import Session
+from timebound.errors import ProtocolError, UnitError
+from timebound.node.control import input as input_requests
+from timebound.node.control import link_models
+from timebound.node.driver import Driver
+from timebound.node.input.publisher import Publisher
+from timebound.records import Reason
+from timebound.topics import REQUESTS, reserved_fault
+from timebound.units import parse_count
+from timebound.wire.packets import Publish
+from timebound.wire.reasons import ReasonCode
+
+logger = logging.getLogger("timebound.node")
+
+PREFIX: Final = "$timebound/"
+STRATEGY_TOPIC: Final = "$timebound/control/strategy"
+STRATEGIES_TOPIC: Final = "$timebound/control/strategies"
+# Every accepted request is answered in words: other brokers acknowledge such a message without a word, and a
+# client can tell that nobody acted on it.
+DONE: Final = "done"
+
+
+def handle(
+    driver: Driver, publisher: Publisher, session: Session, packet: Publish, topic: str, now_ns: int
+) -> None:
+    """Do what a message under `$timebound/` asks for, and acknowledge it.
+
+    Raises:
+        ProtocolError: with the reason code and text to refuse it with.
+    """
+    fault = reserved_fault(topic, REQUESTS)
+    if fault:
+        raise ProtocolError(ReasonCode.TOPIC_NAME_INVALID, fault)
+    if not session.access.may_publish(topic):
+        raise ProtocolError(ReasonCode.NOT_AUTHORIZED, f"not_authorized: publishing to {topic!r}")
+    answer = ""
+    if input_requests.is_one(topic):
+        answer = input_requests.handle(driver, publisher, session, packet, topic, now_ns)
+    elif topic.startswith(link_models.LINK_PREFIX):
+        link_models.tell(driver.broker, topic, packet.payload, now_ns)
+    elif topic == STRATEGIES_TOPIC:
+        answer = _strategies(driver)
+    elif topic == STRATEGY_TOPIC or topic.startswith(STRATEGY_TOPIC + "/"):
+        _set_strategy(driver, topic[len(STRATEGY_TOPIC) + 1 :], packet.payload, now_ns)
+    else:
+        raise ProtocolError(
+            ReasonCode.TOPIC_NAME_INVALID, f"{topic!r} is no request; {STRATEGY_TOPIC} is one"
+        )
+    if packet.qos:
+        driver.broker.accept_request(session, packet.qos, packet.packet_id, answer or DONE)
+
+
+def reason_of(error: ProtocolError) -> Reason:
+    """Under which reason a refused request is counted."""
+    if error.reason_code == ReasonCode.NOT_AUTHORIZED:
+        return Reason.NOT_AUTHORIZED
+    return Reason.NOT_ADMITTED if error.reason_code == ReasonCode.QUOTA_EXCEEDED else Reason.MALFORMED
+
+
+def _set_strategy(driver: Driver, listener: str, payload: bytes, now_ns: int) -> None:
+    doors = [door for door in driver.doors if listener in ("", door.listener.label)]
+    mesh = driver.mesh
+    links = [] if mesh is None else [name for name in mesh.neighbours if listener in ("", name)]
+    if not doors and not links:
+        known = [door.listener.label for door in driver.doors]
+        if mesh is not None:
+            known += mesh.neighbours
+        raise ProtocolError(
+            ReasonCode.TOPIC_NAME_INVALID,
+            f"there is no listener {listener!r}; there are {', '.join(map(repr, known))}",
+        )
+    name, weight = _read_strategy(payload)
+    for door in doors:
+        try:
+            scheduling = Scheduling(
+                name,
+                weight,
+                door.scheduling.untimed_share,
+                door.scheduling.epsilon,
+                door.scheduling.shares,
+                margin_ns=door.scheduling.margin_ns,
+            )
+        except ValueError as error:
+            raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from error
+        door.scheduling = scheduling
+        label = door.listener.label
+        count = driver.broker.set_scheduling(label, scheduling, now_ns)
+        logger.info("listener %s: strategy %s for %d sessions", label, name, count)
+    for link in links:
+        assert mesh is not None, "links are those of a mesh"
+        try:
+            mesh.set_strategy(link, name, weight, now_ns)
+        except ValueError as error:
+            raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from error
+        logger.info("link to %s: strategy %s", link, name)
+
+
+def _strategies(driver: Driver) -> str:
+    """The strategy of each listener and of each link to a broker, written as it is set: `ebpc 70`."""
+    in_use = {
+        door.listener.label: _written(door.scheduling.name, door.scheduling.weight) for door in driver.doors
+    }
+    if driver.mesh is not None:
+        for link, (name, weight) in driver.mesh.strategies.items():
+            in_use[link] = _written(name, weight)
+    return json.dumps(in_use)
+
+
+def _written(name: str, weight: float) -> str:
+    return name if weight < 0 else f"{name} {weight * 100:.0f}"
+
+
+def _read_strategy(payload: bytes) -> tuple[str, float]:
+    """The name of a strategy and its weight, -1 for its default."""
+    words = payload.decode("utf-8", "replace").split()
+    if not 1 <= len(words) <= 2:
+        reason = f"the payload has {len(words)} words; write a strategy and perhaps its weight in percent"
+        raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, reason)
+    if len(words) == 1:
+        return words[0], -1.0
+    try:
+        percent = parse_count(words[1], 0, 100)
+    except UnitError as error:
+        reason = f"weight {words[1][:20]!r} is not a whole number of percent from 0 to 100"
+        raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, reason) from error
+    return words[0], percent / 100

@@ -1,0 +1,1 @@
+"""Journals and publishing over Arrow Flight."""

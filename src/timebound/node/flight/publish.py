@@ -1,0 +1,368 @@
+"""Rows handed in over Flight and published as messages, each batch of a query once.
+
+A program stages rows: they are checked and lie in a file until it asks for them to be published,
+by naming its query and the number of the batch. How far a query has got is kept on disk, row by
+row of a batch, so a batch that is published again, also after a restart of the broker, goes on
+where it stopped or is left out. Only a crash of the broker itself can repeat rows: those published
+since the last time that was written down, at most CHUNK_ROWS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from timebound.config.values import Limits
+from timebound.core.values.access import ClientAccess
+from timebound.core.values.message import Message
+from timebound.errors import ProtocolError, StorageError
+from timebound.node.driver import Driver
+from timebound.node.journal.rows import arrow_type
+from timebound.records import PUBLISH_FIELDS
+from timebound.topics import FINDINGS, reserved_fault, topic_fault
+from timebound.wire.properties import encode_user_property
+from timebound.wire.terms import parse_publish_terms
+
+logger = logging.getLogger("timebound.flight")
+
+# Rows published before it is written down how far a query has got.
+CHUNK_ROWS: Final = 2_000
+# Rows published in one go on the event loop, before others have their turn: under a millisecond.
+TURN_ROWS: Final = 64
+# How long the disk may take for a chunk before the caller is told that something is wrong.
+CHUNK_TIMEOUT_S: Final = 60.0
+# How often links to other brokers that were full are looked at again.
+ROOM_POLL_S: Final = 0.01
+# Rows that nobody asked to publish for so long are removed: the job that staged them is gone.
+STAGED_AGE_MAX_S: Final = 6 * 3600.0
+# Queries remembered; a job that is done needs one entry for ever, in case it is repeated.
+QUERIES_MAX: Final = 100_000
+QUERY_LENGTH_MAX: Final = 256
+# One publishes at a time for one query; different ones may share a lock by chance.
+LOCKS: Final = 64
+_NAME: Final = re.compile(r"[0-9a-f]{32}")
+
+
+class Publishing:
+    """Stages rows in a folder and publishes them through the driver's event loop."""
+
+    def __init__(
+        self, folder: Path, driver: Driver, loop: asyncio.AbstractEventLoop, limits: Limits, bytes_max: int
+    ) -> None:
+        """Take up what an earlier run left.
+
+        Raises:
+            StorageError: the folder cannot be used.
+        """
+        self._folder = folder
+        self._driver = driver
+        self._loop = loop
+        self._limits = limits
+        self._bytes_max = bytes_max
+        self._locks = [threading.Lock() for _ in range(LOCKS)]
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for path in folder.glob("*.tmp"):
+                path.unlink()
+            self._progress = Progress(folder / "published.db")
+        except (OSError, sqlite3.Error) as error:
+            raise StorageError(f"'{folder}' cannot be used to publish from: {error}") from error
+
+    def close(self) -> None:
+        self._progress.close()
+
+    # --- staging ----------------------------------------------------------------------
+
+    def stage(self, name: str, user: str, access: ClientAccess, reader: Any) -> None:
+        """Check rows and put them into a file under a name that the caller chose.
+
+        Raises:
+            ValueError: the name or a row is wrong, or there is no room.
+        """
+        self._remove_stale()
+        final = self._path(name)
+        schema = publish_schema(reader.schema)
+        hidden = final.with_suffix(".tmp")
+        rows = 0
+        try:
+            with pa.OSFile(str(hidden), "wb") as file, pa.ipc.new_file(file, _owned(schema, user)) as writer:
+                for chunk in reader:
+                    batch = _conform(chunk.data, schema)
+                    self._check(batch, access, rows)
+                    writer.write_batch(batch)
+                    self._check_room(file.tell())
+                    rows += batch.num_rows
+            hidden.rename(final)
+        finally:
+            hidden.unlink(missing_ok=True)
+
+    def discard(self, user: str, names: list[str]) -> int:
+        """Remove what was staged; gives how many files there were."""
+        found = [path for path in map(self._path, names) if path.exists()]
+        for path in found:
+            self._check_owner(path, user)
+            path.unlink(missing_ok=True)
+        return len(found)
+
+    def _check(self, batch: pa.RecordBatch, access: ClientAccess, row: int) -> None:
+        for message in _messages(batch, "", self._limits):
+            if isinstance(message, str):
+                raise ValueError(f"row {row}: {message}")
+            if not access.may_publish(message.topic):
+                raise fl.FlightUnauthorizedError(
+                    f"not_authorized: row {row}: publishing to {message.topic!r} is not allowed"
+                )
+            row += 1
+
+    def _check_room(self, more_bytes: int) -> None:
+        used = more_bytes + sum(path.stat().st_size for path in self._folder.glob("*.arrow"))
+        if used > self._bytes_max:
+            raise ValueError(f"quota: {used} bytes are staged, staged_bytes_max is {self._bytes_max}")
+
+    def _remove_stale(self) -> None:
+        oldest_s = time.time() - STAGED_AGE_MAX_S
+        for path in self._folder.glob("*.arrow"):
+            if path.stat().st_mtime < oldest_s:
+                logger.warning("removing rows that were staged and never published: %s", path.name)
+                path.unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name[:40]!r} is no name to stage under; use 32 hexadecimal digits")
+        return self._folder / f"{name}.arrow"
+
+    # --- publishing -------------------------------------------------------------------
+
+    def publish(
+        self, user: str, query: str, batch: int, names: list[str], access: ClientAccess
+    ) -> dict[str, int]:
+        """Publish staged rows as one batch of a query, unless that was done before; blocks.
+
+        Raises:
+            ValueError: something that was to be published is not staged.
+        """
+        if len(query) > QUERY_LENGTH_MAX:
+            raise ValueError(f"a query has a name of at most {QUERY_LENGTH_MAX} characters")
+        paths = [self._path(name) for name in names]
+        with self._locks[hash((user, query)) % LOCKS]:
+            done = self._progress.rows_done(user, query, batch)
+            if done is None:
+                published = skipped = 0
+            else:
+                published, skipped = self._publish_files(user, query, batch, paths, done)
+            for path in paths:
+                path.unlink(missing_ok=True)
+        return {"published": published, "skipped": skipped, "was_done": int(done is None)}
+
+    def _publish_files(
+        self, user: str, query: str, batch: int, paths: list[Path], done: int
+    ) -> tuple[int, int]:
+        for path in paths:
+            self._check_owner(path, user)
+        publisher = f"flight:{user}" if user else "flight"
+        row = 0
+        chunk: list[Message] = []
+        for path in paths:
+            for message in _read_messages(path, publisher, self._limits):
+                row += 1
+                if row <= done:
+                    continue
+                chunk.append(message)
+                if len(chunk) == CHUNK_ROWS:
+                    self._publish_chunk(chunk)
+                    self._progress.note(user, query, batch, row, is_done=False)
+                    chunk = []
+        self._publish_chunk(chunk)
+        self._progress.note(user, query, batch, row, is_done=True)
+        return row - min(done, row), min(done, row)
+
+    def _check_owner(self, path: Path, user: str) -> None:
+        try:
+            with pa.memory_map(str(path)) as source:
+                owner = (pa.ipc.open_file(source).schema.metadata or {}).get(b"user", b"")
+        except FileNotFoundError as error:
+            raise ValueError(f"{path.stem} is not staged here, or was removed after a long time") from error
+        if owner != user.encode():
+            raise fl.FlightUnauthorizedError("not_authorized: these rows were staged by another user")
+
+    def _publish_chunk(self, messages: list[Message]) -> None:
+        if not messages:
+            return
+        stored = threading.Event()
+        try:
+            self._loop.call_soon_threadsafe(self._route, messages, 0, stored)
+        except RuntimeError as error:  # the loop is closed
+            raise fl.FlightUnavailableError("the broker is stopping") from error
+        if not stored.wait(CHUNK_TIMEOUT_S):
+            raise fl.FlightTimedOutError(f"rows were not stored in {CHUNK_TIMEOUT_S:.0f} s; see the log")
+
+    def _route(self, messages: list[Message], start: int, stored: threading.Event) -> None:
+        """On the event loop: give out some messages, then the next ones when others had their turn."""
+        broker = self._driver.broker
+        now_ns = self._driver.now_ns()
+        part = messages[start : start + TURN_ROWS]
+        homes: dict[str, None] = {}
+        for message in part:
+            message.published_ns = now_ns
+            broker.route(message, now_ns)
+            homes.update(dict.fromkeys(broker.pressed()))
+        broker.counters.messages_received += len(part)
+        self._driver.schedule()
+        self._go_on(messages, start + TURN_ROWS, stored, list(homes))
+
+    def _go_on(self, messages: list[Message], start: int, stored: threading.Event, homes: list[str]) -> None:
+        """Give out the next messages when there is room at the brokers that the last ones are for."""
+        if not self._driver.broker.has_room(homes):
+            self._loop.call_later(ROOM_POLL_S, self._go_on, messages, start, stored, homes)
+        elif start < len(messages):
+            self._loop.call_soon(self._route, messages, start, stored)
+        else:
+            self._driver.wait_stored(stored.set)
+
+
+class Progress:
+    """How far each query has got, on disk; safe to use from several threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        self._connection = sqlite3.connect(path, check_same_thread=False)
+        with self._connection:
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute(
+                "CREATE TABLE IF NOT EXISTS progress (user TEXT, query TEXT, batch INTEGER, rows INTEGER,"
+                " is_done INTEGER, time_ns INTEGER, PRIMARY KEY (user, query)) WITHOUT ROWID"
+            )
+
+    def rows_done(self, user: str, query: str, batch: int) -> int | None:
+        """Rows of a batch that were published already; None if all of it was."""
+        with self._lock:
+            row = self._connection.execute(
+                "SELECT batch, rows, is_done FROM progress WHERE user = ? AND query = ?", (user, query)
+            ).fetchone()
+        if row is None or row[0] < batch:
+            return 0
+        if row[0] > batch or row[2]:
+            return None
+        return int(row[1])
+
+    def note(self, user: str, query: str, batch: int, rows: int, *, is_done: bool) -> None:
+        """Write down how far a query has got."""
+        with self._lock, self._connection:
+            self._connection.execute(
+                "INSERT OR REPLACE INTO progress VALUES (?, ?, ?, ?, ?, ?)",
+                (user, query, batch, rows, int(is_done), time.time_ns()),
+            )
+            if not is_done:
+                return
+            (count,) = self._connection.execute("SELECT count(*) FROM progress").fetchone()
+            if count > QUERIES_MAX:
+                self._connection.execute(
+                    "DELETE FROM progress WHERE (user, query) IN"
+                    " (SELECT user, query FROM progress ORDER BY time_ns LIMIT ?)",
+                    (count - QUERIES_MAX + QUERIES_MAX // 10,),
+                )
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+
+def publish_schema(given: pa.Schema) -> pa.Schema:
+    """The columns of rows to publish, as far as they were given.
+
+    Raises:
+        ValueError: one is missing, unknown or of a type that does not fit.
+    """
+    known = {name: arrow_type(kind) for name, kind in PUBLISH_FIELDS}
+    for name in ("topic", "payload"):
+        if name not in given.names:
+            raise ValueError(f"column {name!r} is missing; there are {', '.join(given.names)}")
+    for name in given.names:
+        if given.names.count(name) > 1:
+            raise ValueError(f"column {name!r} is there twice")
+        if name not in known:
+            raise ValueError(f"there is no use for column {name!r}; known are {', '.join(known)}")
+    return pa.schema([pa.field(name, known[name]) for name in known if name in given.names])
+
+
+def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    try:
+        columns = [batch.column(field.name).cast(field.type) for field in schema]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ValueError(f"a column has the wrong type: {error}") from error
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _owned(schema: pa.Schema, user: str) -> pa.Schema:
+    return schema.with_metadata({b"user": user.encode()})
+
+
+def _read_messages(path: Path, publisher: str, limits: Limits) -> Iterator[Message]:
+    with pa.memory_map(str(path)) as source:
+        reader = pa.ipc.open_file(source)
+        for number in range(reader.num_record_batches):
+            for message in _messages(reader.get_batch(number), publisher, limits):
+                if not isinstance(message, Message):
+                    raise ValueError(message)  # checked when it was staged, against other limits
+                yield message
+
+
+def _messages(batch: pa.RecordBatch, publisher: str, limits: Limits) -> Iterator[Message | str]:
+    """Messages of rows, or what is wrong with one; the broker runs in between."""
+    for start in range(0, batch.num_rows, TURN_ROWS):
+        for row in batch.slice(start, TURN_ROWS).to_pylist():
+            yield _message(row, publisher, limits)
+        time.sleep(0)
+
+
+def _message(row: dict[str, Any], publisher: str, limits: Limits) -> Message | str:
+    topic, payload, qos = row["topic"], row["payload"], row.get("qos") or 0
+    if topic is None:
+        return "topic is null"
+    fault = _topic_fault(topic, limits)
+    if fault:
+        return fault
+    if not 0 <= qos <= 2:
+        return f"qos {qos} is not 0, 1 or 2"
+    pairs: list[tuple[str, str]] = []
+    for entry in row.get("properties") or []:
+        if entry is None or entry["name"] is None or entry["value"] is None:
+            return "a property has no name or no value"
+        pairs.append((entry["name"], entry["value"]))
+    if row.get("timeout"):
+        pairs.append(("timeout", row["timeout"]))
+    if len(pairs) > limits.user_properties_max:
+        return f"{len(pairs)} user properties, user_properties_max is {limits.user_properties_max}"
+    message = Message(topic, payload or b"", qos, bool(row.get("retain")), 0, publisher)
+    if pairs:
+        try:
+            terms = parse_publish_terms(tuple(pairs))
+        except ProtocolError as error:
+            return str(error)
+        message.user_properties = tuple(pairs)
+        message.properties = b"".join([encode_user_property(name, value) for name, value in pairs])
+        message.timeout_ns = terms.timeout_ns
+        message.priority = terms.priority
+    if message.size() > limits.packet_size_max:
+        return f"a message of {message.size()} bytes, packet_size_max is {limits.packet_size_max}"
+    return message
+
+
+def _topic_fault(topic: str, limits: Limits) -> str:
+    if not topic:
+        return "topic is empty"
+    if "+" in topic or "#" in topic or "\0" in topic:
+        return f"topic {topic!r} has a wildcard or a null character"
+    return reserved_fault(topic, FINDINGS) or topic_fault(
+        topic, limits.topic_length_max, limits.topic_levels_max
+    )

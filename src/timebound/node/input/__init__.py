@@ -1,0 +1,1 @@
+"""The input scheduler between sockets and the core: publishers, flows, quanta."""

@@ -1,0 +1,334 @@
+"""Weights and contracts of the input, from the shell's side: who waits where, and what is promised.
+
+Three parts must agree at all times, and only this file changes them: the scheduler's topics, the
+plan of the admission, and where each publisher's messages wait. A weight filter, and the default, is
+a *background* topic: a cell of fixed length however many clients there are, so that a client that
+comes makes nobody's promise longer. A flow that was advertised has a topic of its own.
+
+A contract changes only while nothing of its client waits (`Connection` sees to that), so a
+message never overtakes another one of its topic because their queues differ.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any, Final
+
+from timebound.config.values import InputConfig
+from timebound.core.input.admission import Admission
+from timebound.core.input.bounds import UNBOUNDED
+from timebound.core.input.contract import Contract, Decision, Policer, rate_of, refuse_full
+from timebound.core.input.queues import InputQueue, InputTopic
+from timebound.core.input.scheduler import InputScheduler
+from timebound.node.input.allowance import Allowance
+from timebound.node.input.publisher import Arrival, Publisher
+from timebound.topics import matches
+from timebound.units import MILLISECOND, SECOND
+
+logger = logging.getLogger("timebound.node")
+
+# The filter of all topics that no weight is given for.
+DEFAULT_FILTER: Final = "#"
+# No MQTT topic holds a null character, so a filter and a topic of the same name stay apart.
+_BACKGROUND: Final = "\0"
+# Quanta of a background cell. With one, topics without contracts share the rate by weight alone,
+# not by how many clients publish them, and delay advertised flows the least.
+BACKGROUND_QUANTA: Final = 1
+# Weight filters; each is looked at when a topic is seen for the first time.
+FILTERS_MAX: Final = 256
+# Topics of one publisher whose queue is remembered.
+TOPICS_REMEMBERED_MAX: Final = 1_024
+# What reading and writing take is part of each promise: until a socket is read, and again until
+# what the turn decided has been written, the loop comes round once. Meanwhile the machine may stop
+# the broker: so long as the configuration allows for, or as was measured.
+ROUNDS_OUTSIDE: Final = 2
+# The shortest round that promises go by: reading and writing can take as long as taking in.
+ROUND_TURNS: Final = 2
+# Smaller changes of what was measured are noise, and not worth looking at every flow.
+CHANGE_MIN: Final = 0.1
+# Processor time that requests may take at once: all flows of a broker that starts, advertised together.
+REQUESTS_BURST_NS: Final = 2 * SECOND
+
+
+class Flows:
+    """Weights, contracts, and the queues they lead to."""
+
+    def __init__(self, scheduler: InputScheduler[Arrival], config: InputConfig, quantum_ns: int) -> None:
+        self.config = config
+        self.generation = 0  # changes when messages of a topic may have to wait somewhere else
+        self.broken: list[Contract] = []  # admitted before a measurement said that it was too much
+        self.round_ns = ROUND_TURNS * int(config.turn_s * SECOND)
+        self._stop_ns_min = int(config.stop_allowance_s * SECOND)
+        self.stop_ns = self._stop_ns_min
+        outside_ns = ROUNDS_OUTSIDE * self.round_ns + self.stop_ns
+        self.admission = Admission(
+            quantum_ns=quantum_ns,
+            quantum_bytes=config.quantum_bytes,
+            order=config.order,
+            jitter_ns=outside_ns,  # what came while the socket was not read comes in all at once
+            outside_ns=outside_ns,
+            reserved=config.reserved_percent / 100,
+            flows_max=config.flows_max,
+        )
+        # Processor time for requests about flows and weights, of all clients.
+        self.allowance = Allowance(REQUESTS_BURST_NS, config.advertising_percent_max * SECOND / 100)
+        self.reported_ns = 0  # when bounds were last published
+        self.is_report_due = False  # they changed since
+        self._scheduler = scheduler
+        self._backgrounds: dict[str, InputTopic[Arrival]] = {}  # by filter, most specific first
+        self._policers: dict[tuple[str, str], Policer] = {}  # of all flows, by client and topic
+        self.set_weight(DEFAULT_FILTER, config.default_weight, 0)
+        scheduler.set_lower_topic(self._backgrounds[DEFAULT_FILTER])
+        for entry in config.weights:
+            self.set_weight(entry.topic, entry.weight, 0)
+
+    # --- weights ----------------------------------------------------------------------
+
+    def set_weight(self, topic_filter: str, weight: int, now_ns: int) -> Decision:
+        """Give the topics of a filter a weight, unless that would break a promise.
+
+        Raises:
+            ValueError: the weight is out of range, or there are too many filters.
+        """
+        name = _BACKGROUND + topic_filter
+        self.settle(now_ns)
+        known = self._backgrounds.get(topic_filter)
+        if known is not None:
+            decision = self.admission.set_background(name, weight, now_ns)
+            if decision.accepted:
+                self._scheduler.set_weight(known, weight, slot=decision.slot)
+                self.settle(now_ns)
+                self._tell()
+            return decision
+        if len(self._backgrounds) >= FILTERS_MAX:
+            raise ValueError(f"there are {FILTERS_MAX} weights already")
+        decision = self.admission.add_background(name, weight, BACKGROUND_QUANTA, now_ns)
+        if decision.accepted:
+            self._backgrounds[topic_filter] = self._scheduler.add_topic(
+                name, decision.weight, slot=decision.slot, quanta_max=BACKGROUND_QUANTA
+            )
+            by_rank = sorted(self._backgrounds.items(), key=lambda item: _rank(item[0]))
+            self._backgrounds = dict(by_rank)
+            self.generation += 1
+            self._tell()
+        return decision
+
+    def remove_weight(self, topic_filter: str, publishers: Iterable[Publisher], now_ns: int) -> None:
+        """Let the topics of a filter go by the next filter that matches them.
+
+        Raises:
+            ValueError: the filter is that of all topics, or has no weight.
+        """
+        if topic_filter == DEFAULT_FILTER:
+            raise ValueError("'#' is for all topics without a weight and stays; give it another weight")
+        topic = self._backgrounds.pop(topic_filter, None)
+        if topic is None:
+            known = ", ".join([repr(known) for known in self._backgrounds])
+            raise ValueError(f"there is none for {topic_filter!r}; there are {known}")
+        self.settle(now_ns)
+        # Those of connections that were taken over are only in rings, where they wait; some as excess.
+        queues = [*topic.ring, *self._backgrounds[DEFAULT_FILTER].ring]
+        for publisher in publishers:
+            queues.extend(publisher.client_input.queues.values())
+        for queue in queues:
+            if queue.topic is topic:
+                self._move_away(queue)
+        self._scheduler.remove_topic(topic)
+        self.admission.remove_background(_BACKGROUND + topic_filter, now_ns)
+        self.generation += 1
+
+    def _move_away(self, queue: InputQueue[Arrival]) -> None:
+        """Serve what waits in a queue where its first message belongs now, and then close it.
+
+        As a whole, so that nothing in it overtakes. Its client puts nothing new anywhere before
+        it is empty (`generation`), so a second turn beside its other queue there is soon over.
+        """
+        if len(queue) > 0:
+            first = queue.items[queue.head]
+            assert first is not None, "the head of a queue waits"
+            self._scheduler.move_queue(queue, self.background(first.message.topic))
+        self._scheduler.close_queue(queue)
+
+    def settle(self, now_ns: int) -> None:
+        """Let the plan know which new weights the scheduler has taken up; also to be called now and then."""
+        for name in self.admission.unsettled():
+            if not self._scheduler.is_changing(self._scheduler.topics[name]):
+                self.admission.settle(name, now_ns)
+
+    def weights(self) -> dict[str, int]:
+        """Weights by filter, the most specific filter first."""
+        return {
+            topic_filter: self.admission.weight(topic.name)
+            for topic_filter, topic in self._backgrounds.items()
+        }
+
+    def weight_of(self, topic: str) -> int:
+        """The weight of a topic that nobody advertised."""
+        return self.admission.weight(self.background(topic).name)
+
+    def background(self, topic: str) -> InputTopic[Arrival]:
+        """Where messages of a topic wait that nobody advertised."""
+        if len(self._backgrounds) > 1:
+            for topic_filter, background in self._backgrounds.items():
+                if matches(topic_filter, topic):
+                    return background
+        return self._backgrounds[DEFAULT_FILTER]
+
+    def queue_for(self, publisher: Publisher, topic: str) -> InputQueue[Arrival]:
+        """Find where messages of a topic wait, for a topic the publisher does not remember."""
+        if len(publisher.queues) >= TOPICS_REMEMBERED_MAX:
+            self.forget_queues(publisher)
+        queue = self._scheduler.open_queue(publisher.client_input, self.background(topic))
+        publisher.queues[topic] = queue
+        return queue
+
+    def forget_queues(self, publisher: Publisher) -> None:
+        """Let a publisher's topics be looked up again; those with a contract stay where they are."""
+        publisher.queues.clear()
+        publisher.queues.update(publisher.flow_queues)
+
+    # --- contracts --------------------------------------------------------------------
+
+    def advertise(self, publisher: Publisher, contract: Contract, now_ns: int) -> Decision:
+        """Admit a flow and open its queue, or refuse it. Nothing of the publisher may wait."""
+        topic_name = contract.topic
+        is_new = topic_name not in publisher.flow_queues
+        if is_new and len(publisher.flow_queues) >= self.config.flows_per_client_max:
+            return refuse_full(contract, "flows_per_client_max", self.config.flows_per_client_max)
+        self.settle(now_ns)
+        decision = self.admission.advertise(contract, now_ns)
+        if not decision.accepted:
+            return decision
+        topic = self._scheduler.topics.get(topic_name)
+        if topic is None:
+            topic = self._scheduler.add_topic(topic_name, decision.weight, slot=decision.slot)
+        elif topic.weight != decision.weight:
+            self._scheduler.set_weight(topic, decision.weight, slot=decision.slot)
+            self.settle(now_ns)
+            if self._scheduler.is_changing(topic):
+                decision.reason += ", once its weight counts: within a cycle"
+        queue = self._scheduler.open_queue(publisher.client_input, topic)
+        publisher.flow_queues[topic_name] = queue
+        publisher.queues[topic_name] = queue
+        policer = Policer(contract, mode=self.config.excess, jitter_ns=self.admission.jitter_ns)
+        publisher.policers[topic_name] = policer
+        self._policers[contract.client, topic_name] = policer
+        self._tell()
+        return decision
+
+    def unadvertise(self, publisher: Publisher, client_id: str, topic_name: str, now_ns: int) -> bool:
+        """Give a flow's capacity back; False if it had none."""
+        queue = publisher.flow_queues.pop(topic_name, None)
+        if queue is None:
+            return False
+        self.settle(now_ns)
+        self.admission.unadvertise(client_id, topic_name, now_ns)
+        del publisher.policers[topic_name]
+        del self._policers[client_id, topic_name]
+        publisher.queues.pop(topic_name, None)
+        topic = queue.topic
+        # What still waits, after a connection was lost, goes on with what nobody promised anything.
+        self._scheduler.move_queue(queue, self.background(topic_name))
+        self._scheduler.close_queue(queue)
+        if topic.queues_open == 0:
+            self._scheduler.remove_topic(topic)
+        self.broken = [flow for flow in self.broken if (flow.client, flow.topic) != (client_id, topic_name)]
+        return True
+
+    def release(self, publisher: Publisher, client_id: str, now_ns: int) -> None:
+        """The publisher is gone: give all back, and close its queues when they are empty."""
+        for topic_name in list(publisher.flow_queues):
+            self.unadvertise(publisher, client_id, topic_name, now_ns)
+        publisher.queues.clear()
+        for queue in list(publisher.client_input.queues.values()):
+            self._scheduler.close_queue(queue)
+
+    def set_measured(self, quantum_ns: int, round_ns: int, stop_ns: int) -> None:
+        """Look at every promise again with what was measured; broken ones are kept and reported."""
+        admission = self.admission
+        stop_ns = max(stop_ns, self._stop_ns_min)
+        outside_ns = ROUNDS_OUTSIDE * round_ns + stop_ns
+        if not (_differs(quantum_ns, admission.quantum_ns) or _differs(outside_ns, admission.outside_ns)):
+            return
+        self.round_ns = round_ns
+        self.stop_ns = stop_ns
+        admission.outside_ns = outside_ns
+        admission.jitter_ns = outside_ns
+        for policer in self._policers.values():
+            policer.set_jitter(outside_ns)
+        known = {(flow.client, flow.topic) for flow in self.broken}
+        self.broken = admission.set_quantum(quantum_ns)
+        self._tell()
+        for flow in self.broken:
+            if (flow.client, flow.topic) not in known:
+                logger.warning(
+                    "flow %r of client %r can no longer be kept: "
+                    "a quantum takes %.1f us, a round %.1f ms, a stop %.1f ms",
+                    flow.topic,
+                    flow.client,
+                    quantum_ns / 1_000,
+                    round_ns / MILLISECOND,
+                    stop_ns / MILLISECOND,
+                )
+
+    # --- what is promised -------------------------------------------------------------
+
+    def _tell(self) -> None:
+        """Let messages carry what their flows were told, for the trace."""
+        admission = self.admission
+        for contract, bound in admission.told:
+            policer = self._policers.get((contract.client, contract.topic))
+            if policer is not None:
+                policer.promised_ns = admission.promised_ns(contract, bound)
+
+    def report(self) -> dict[str, Any]:
+        """Weights, shares and bounds as they are now; for `$SYS`, and `timebound bounds`."""
+        admission = self.admission
+        topics = admission.topics()
+        total = sum(weight for _, weight, _ in topics)
+        quanta = sum(weight * count for _, weight, count in topics)
+        weights = {name: weight for name, weight, _ in topics}
+        bounds = admission.bounds()
+        clients: dict[str, float] = {}
+        for flow, _ in bounds:
+            clients[flow.client] = clients.get(flow.client, 0.0) + weights[flow.topic] / quanta
+        return {
+            "quantum_us": admission.quantum_ns / 1_000,
+            "round_ms": self.round_ns / MILLISECOND,
+            "stop_ms": self.stop_ns / MILLISECOND,
+            "service_rate": SECOND / admission.quantum_ns,
+            "order": admission.order,
+            "reserved": admission.reserved,
+            "taken": admission.share_taken(),
+            "topics": [
+                {"topic": name.removeprefix(_BACKGROUND), "weight": weight, "share": weight / total}
+                for name, weight, _ in topics
+            ],
+            "clients": clients,
+            "rows": [
+                {
+                    "topic": flow.topic,
+                    "client": flow.client,
+                    "weight": weights[flow.topic],
+                    "share": weights[flow.topic] / total,
+                    "rate": rate_of(flow.interval_ns),
+                    "burst": flow.burst,
+                    "size": flow.size,
+                    "delay_ms": flow.delay_ns / MILLISECOND or None,
+                    "bound_ms": None if bound.delay_ns == UNBOUNDED else bound.delay_ns / MILLISECOND,
+                    "dominating": bound.dominating,
+                    "kept": flow not in self.broken,
+                }
+                for flow, bound in bounds
+            ],
+        }
+
+
+def _rank(topic_filter: str) -> list[int]:
+    """Sorts filters so that, of those that match a topic, the most specific one comes first."""
+    return [2 if level == "#" else 1 if level == "+" else 0 for level in topic_filter.split("/")]
+
+
+def _differs(measured: int, used: int) -> bool:
+    return abs(measured - used) > CHANGE_MIN * used

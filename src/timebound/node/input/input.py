@@ -1,0 +1,250 @@
+"""The input of the broker: packets that were read wait here, and are taken in by topic weight.
+
+Sockets are read as they come, but what they bring is only decoded then. Once a turn, messages
+are taken in for at most `turn_ns`; then the loop writes, polls the sockets, and the next turn
+goes on. So a flood that takes long delays nobody by more than a turn before its place is decided.
+
+SUBSCRIBE and UNSUBSCRIBE may take long, too. They get a part of every turn, after the messages, and go
+round where there are several; the packets of the same client that come after wait.
+
+While only one publisher has anything to take in, there is nothing to decide and its packets pass
+straight through. As soon as there are two, all go through the queues of core/input/scheduler.py.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Final
+
+from timebound.config.values import InputConfig
+from timebound.core.input.plan import PAPER_STEP
+from timebound.core.input.scheduler import InputScheduler
+from timebound.node.input.flows import ROUND_TURNS, Flows
+from timebound.node.input.meter import Meter
+from timebound.node.input.publisher import Arrival, Publisher
+from timebound.units import SECOND
+
+# Quanta between two looks at the clock, which costs as much as a tenth of a message.
+CLOCK_EVERY: Final = 16
+# A turn with fewer quanta says more about the turn than about the quantum.
+MEASURED_QUANTA_MIN: Final = 64
+# Turns of a second, at least, before their times replace what was calibrated.
+MEASURED_TURNS_MIN: Final = 50
+# The part of all turns, and of the time, that the measured times cover: a bound has many quanta, and two
+# rounds, of which one may be a stop of the machine. So few messages may meet a longer one.
+MEASURED_QUANTA_PART: Final = 0.99
+MEASURED_ROUNDS_PART: Final = 0.95
+MEASURED_STOPS_PART: Final = 0.001
+# After a message of an advertised flow, a turn goes on for this part of its time at most.
+FLOW_TURNS: Final = 8
+# Requests that take long get this part of a turn's time in each, beyond what messages need.
+REQUEST_TURNS: Final = 2
+ROUND_WEIGHT_NS: Final = 100_000  # what one more in weight stands for
+# Of seconds with enough to measure. Promises should be the same from hour to hour.
+FADE_SECONDS: Final = 300
+FADE_WEIGHT: Final = FADE_SECONDS * SECOND // ROUND_WEIGHT_NS
+# Used until something was measured: a slow machine, uncompiled.
+QUANTUM_NS_DEFAULT: Final = 50_000
+
+
+class Input:
+    """What was read and not yet taken in, of all publishers."""
+
+    def __init__(self, config: InputConfig, clock_offset_ns: int, quantum_ns: int = 0) -> None:
+        self.scheduler: InputScheduler[Arrival] = InputScheduler(
+            config.order,
+            quantum_bytes=config.quantum_bytes,
+            client_quanta_max=config.queue_quanta_max,
+            step=PAPER_STEP,
+        )
+        fixed_ns = int(config.quantum_time_s * SECOND)
+        self.flows = Flows(self.scheduler, config, fixed_ns or quantum_ns or QUANTUM_NS_DEFAULT)
+        self.turn_ns = int(config.turn_s * SECOND)
+        self.publishers: dict[str, Publisher] = {}  # connected ones, by client id
+        self.is_contended = False  # several publishers had something to take in, the last time
+        self.excess_lowered = 0
+        self.excess_refused = 0
+        self.quanta_meter = Meter()
+        self.rounds_meter = Meter()
+        self._is_measuring = fixed_ns == 0  # the quantum; rounds are measured in any case
+        self._arrivals: list[Publisher] = []
+        self._deferred: deque[Publisher] = deque()
+        self._clock_offset_ns = clock_offset_ns
+        self._quanta = 0  # since the round began
+        self._began_ns = 0  # when this round of reading, taking in and writing began; 0: not yet
+        self._seconds = 0
+
+    def now_ns(self) -> int:
+        return self._clock_offset_ns + time.monotonic_ns()
+
+    # --- publishers -------------------------------------------------------------------
+
+    def join(self, client_id: str, publisher: Publisher) -> None:
+        """A client was let in. If it was here already, what still waits of it goes first."""
+        old = self.publishers.get(client_id)
+        if old is not None and old is not publisher:
+            self.flows.release(old, client_id, self.now_ns())
+            if old.client_input.waiting > 0:
+                publisher.predecessor = old.client_input
+        publisher.client_input.name = client_id
+        self.publishers[client_id] = publisher
+
+    def leave(self, client_id: str, publisher: Publisher) -> None:
+        """A client has gone: its contracts end, and its queues when they are empty."""
+        if self.publishers.get(client_id) is publisher:
+            del self.publishers[client_id]
+        self.flows.release(publisher, client_id, self.now_ns())
+
+    def arrive(self, publisher: Publisher) -> None:
+        """A publisher has packets to take in."""
+        if not publisher.is_arrived:
+            publisher.is_arrived = True
+            self._arrivals.append(publisher)
+
+    def defer(self, publisher: Publisher) -> None:
+        """A publisher has a request under way that takes longer; its packets wait until it is done."""
+        publisher.is_arrived = True
+        publisher.is_deferred = True
+        self._deferred.append(publisher)
+
+    # --- turns ------------------------------------------------------------------------
+
+    def begin(self, now_ns: int) -> None:
+        """Something was read: a round has begun, if none was under way."""
+        if self._began_ns == 0:
+            self._began_ns = now_ns
+
+    def has_more(self) -> bool:
+        """Whether the next turn has something to take in, whatever the sockets bring."""
+        return self._has_packets() or len(self._deferred) > 0
+
+    def _has_packets(self) -> bool:
+        return len(self._arrivals) > 0 or not self.scheduler.is_empty()
+
+    def serve(self) -> None:
+        """Take in messages, in the order of their weights, until all are or the turn is over."""
+        now_ns = self.now_ns()
+        until_ns = now_ns + self.turn_ns
+        self.begin(now_ns)
+        self.is_contended = not self._is_uncontended()
+        while now_ns < until_ns and self._has_packets():
+            if not self._is_uncontended():
+                # A part at a time: what is taken in costs time before its place is decided.
+                self._take_in(now_ns)
+            elif self.scheduler.is_empty():
+                self._pass_through(self._arrivals[0], now_ns, until_ns)
+            if not self.scheduler.is_empty():
+                until_ns = self._serve_queues(now_ns, until_ns)
+            now_ns = self.now_ns()
+        if self._deferred:
+            self._serve_deferred()
+
+    def _serve_deferred(self) -> None:
+        """Do a step of the requests under way, and more while the time for them is not over."""
+        until_ns = self.now_ns() + self.turn_ns // REQUEST_TURNS
+        while self._deferred:
+            publisher = self._deferred.popleft()
+            if publisher.go_on(until_ns):
+                publisher.is_deferred = False
+                publisher.is_arrived = False
+                self.arrive(publisher)
+            else:
+                self._deferred.append(publisher)
+            if self.now_ns() >= until_ns:
+                return
+
+    def _is_uncontended(self) -> bool:
+        """Whether one publisher has packets and nobody else has messages waiting."""
+        if len(self._arrivals) != 1:
+            return len(self._arrivals) == 0
+        return self.scheduler.is_empty() or self.scheduler.waits_only_for(self._arrivals[0].client_input)
+
+    def _pass_through(self, publisher: Publisher, now_ns: int, until_ns: int) -> None:
+        self._arrivals.clear()
+        publisher.is_arrived = False
+        self._quanta += publisher.pass_through(now_ns, until_ns)
+        if publisher.has_packets():
+            self.arrive(publisher)
+
+    def _take_in(self, now_ns: int) -> None:
+        arrivals = self._arrivals
+        self._arrivals = []
+        for publisher in arrivals:
+            if publisher.take_in(now_ns):
+                publisher.is_arrived = False
+            elif not publisher.is_deferred:
+                self._arrivals.append(publisher)
+
+    def _serve_queues(self, now_ns: int, until_ns: int) -> int:
+        """Serve quanta until none is left or the turn is over; gives when it is.
+
+        A message of an advertised flow brings the end of the turn near: it should be written, too.
+        """
+        scheduler = self.scheduler
+        count = 0
+        while now_ns < until_ns:
+            for _ in range(CLOCK_EVERY):
+                queue = scheduler.serve()
+                if queue is None:
+                    self._quanta += count
+                    return until_ns
+                count += 1
+                arrival = scheduler.finished
+                if arrival is not None:
+                    arrival.publisher.publish_arrival(arrival, now_ns)
+                if queue.topic.quanta_max == 0:
+                    until_ns = min(until_ns, now_ns + self.turn_ns // FLOW_TURNS)
+                if arrival is not None and arrival.publisher.is_slow:
+                    arrival.publisher.is_slow = False
+                    break
+            now_ns = self.now_ns()
+        self._quanta += count
+        return until_ns
+
+    def end(self, is_flooded: bool) -> None:
+        """The turn has written what it decided: note how long the round took.
+
+        The next round begins now if there is more to do: waiting packets, or sockets that were left
+        unread. The caller then takes a turn at the next opportunity.
+        """
+        now_ns = self.now_ns()
+        elapsed_ns = now_ns - self._began_ns
+        if self._quanta >= MEASURED_QUANTA_MIN:
+            self.quanta_meter.add(elapsed_ns / self._quanta)
+            # By its length: so many more messages come while a long one is under way.
+            self.rounds_meter.add(elapsed_ns, elapsed_ns // ROUND_WEIGHT_NS + 1)
+        self._quanta = 0
+        self._began_ns = now_ns if is_flooded or self.has_more() else 0
+
+    def rest(self) -> None:
+        """A turn had nothing to take in: the round that was expected is none."""
+        self._began_ns = 0
+
+    def figures(self) -> dict[str, int]:
+        """Numbers for `$SYS` and metrics."""
+        return {
+            "quantum_ns": self.flows.admission.quantum_ns,
+            "round_ns": self.flows.round_ns,
+            "stop_ns": self.flows.stop_ns,
+            "flows": self.flows.admission.flow_count(),
+            "flows_broken": len(self.flows.broken),
+            "excess_lowered": self.excess_lowered,
+            "excess_refused": self.excess_refused,
+        }
+
+    def patrol(self) -> None:
+        """About once a second: look at promises again with what was measured."""
+        self.flows.settle(self.now_ns())
+        if self.quanta_meter.count < MEASURED_TURNS_MIN:
+            return
+        quantum_ns = self.flows.admission.quantum_ns
+        if self._is_measuring:
+            quantum_ns = self.quanta_meter.quantile_ns(MEASURED_QUANTA_PART)
+        round_ns = max(self.rounds_meter.quantile_ns(MEASURED_ROUNDS_PART), ROUND_TURNS * self.turn_ns)
+        stop_ns = self.rounds_meter.overrun_ns(MEASURED_STOPS_PART, FADE_WEIGHT) - round_ns
+        self.flows.set_measured(quantum_ns, round_ns, stop_ns)
+        self._seconds += 1
+        if self._seconds % FADE_SECONDS == 0:
+            self.quanta_meter.fade()
+            self.rounds_meter.fade()

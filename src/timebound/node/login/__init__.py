@@ -1,0 +1,1 @@
+"""Passwords: the file that holds them and the threads that check them."""

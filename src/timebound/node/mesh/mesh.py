@@ -1,0 +1,395 @@
+"""The mesh as the node drives it: links to neighbour brokers, and what the core decides about them.
+
+`Member` (core) decides; here its orders are carried out. Once a turn copies go to the links that
+have room for them and announcements to those who should hear them. A link with a configured rate is
+free again when that rate says so, any other when its transport takes more. All time comes from the
+clock that is handed in, so the same code runs under virtual time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from timebound.config.scheduling import scheduling_of
+from timebound.config.values import Config, NeighbourConfig
+from timebound.core.broker import Broker
+from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
+from timebound.core.mesh.account import MeshAccount
+from timebound.core.mesh.flooding import Announcement
+from timebound.core.mesh.interest import WatchedIndex
+from timebound.core.mesh.member import Member
+from timebound.core.mesh.message import Copy
+from timebound.core.mesh.options import LATE, TREE, MeshOptions
+from timebound.core.sessions.session import START_DELAY
+from timebound.core.values.delay import LinkDelay, link_of_rate
+from timebound.core.values.subscription import Subscription
+from timebound.linking import codec as mesh_codec
+from timebound.linking.link import Carrier, NeighbourLink
+from timebound.node.links.meter import LinkMeter
+from timebound.records import Reason
+from timebound.toml.setting import MEBIBYTE
+from timebound.units import SECOND
+from timebound.wire.reasons import ReasonCode
+
+logger = logging.getLogger("timebound.node")
+
+# How often neighbours are told how long messages wait here; every 10 s brings no more.
+REPORT_NS: Final = 30 * SECOND
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """The time, and who calls when it has come."""
+
+    def now_ns(self) -> int: ...
+
+    def call_at_ns(self, when_ns: int, callback: Callable[[], None]) -> Timer: ...
+
+    def schedule(self) -> None:
+        """Ask for a turn soon."""
+
+    def fault(self, name: str, error: Exception) -> None:
+        """An error of the broker's own struck while something was done for `name`."""
+
+
+class Mesh:
+    """One broker's links to its neighbours."""
+
+    def __init__(
+        self,
+        member: Member,
+        broker: Broker,
+        neighbours: tuple[NeighbourConfig, ...],
+        clock: Clock,
+        packet_size_max: int = MEBIBYTE,
+    ) -> None:
+        self.member = member
+        self.neighbours = {neighbour.name: neighbour for neighbour in neighbours}
+        self.links: dict[str, NeighbourLink] = {}
+        self.strategies: dict[str, tuple[str, float]] = {}  # of the links, with their weights
+        self._broker = broker
+        self._clock = clock
+        self._timers: dict[str, Timer] = {}
+        self._levels: dict[str, int] = {}  # as neighbours were last told
+        self._packet_size_max = mesh_codec.link_packet_size_max(packet_size_max)
+        self._refused = 0  # announcements that could not be told or read
+        self._reported_ns = clock.now_ns()
+        for neighbour in neighbours:
+            scheduling = scheduling_of(neighbour)
+            self.strategies[neighbour.name] = scheduling.name, scheduling.weight
+            member.add_neighbour(neighbour.name, _start_delay(neighbour), scheduling)
+        broker.join_mesh(member)
+
+    def set_strategy(self, name: str, strategy: str, weight: float, now_ns: int) -> None:
+        """Choose by another strategy what goes next to a neighbour; a negative weight is the strategy's own.
+
+        Raises:
+            ValueError: there is no such strategy.
+        """
+        self.member.broker.set_strategy(name, strategy_named(strategy, weight=weight), now_ns)
+        self.strategies[name] = strategy, weight
+
+    # --- links ------------------------------------------------------------------------
+
+    def admit(self, name: str, user: str, *, is_anonymous: bool) -> str:
+        """Why a broker that wants to link may not; empty if it may. The user has been authenticated."""
+        neighbour = self.neighbours.get(name)
+        if neighbour is None:
+            return f"broker {name!r} is no neighbour; add it as [[neighbour]]"
+        if not is_anonymous and user != (neighbour.accept_user or name):
+            return f"broker {name!r} must log in as user {neighbour.accept_user or name!r}"
+        known = self.links.get(name)
+        if known is not None and known.is_dialled and self.member.name < name:
+            return f"{self.member.name!r} has opened a link to {name!r} itself"
+        return ""
+
+    def gives_way(self, name: str) -> bool:
+        """Whether a connection this broker opened is one too many: both sides may open one at a time.
+
+        Then the one that the broker of the lesser name has opened stays.
+        """
+        return name in self.links and self.member.name > name
+
+    def make_link(
+        self,
+        name: str,
+        carrier: Carrier,
+        transport: Any = None,
+        receive_maximum: int = 1_024,
+        packet_size_max: int = 0,
+        *,
+        is_dialled: bool = False,
+    ) -> NeighbourLink:
+        """A link over a connection to a neighbour; `open` it when the handshake is complete."""
+        delay = self.member.broker.delay_of(name)
+        is_paced = self.neighbours[name].rate > 0
+        return NeighbourLink(
+            name,
+            carrier,
+            self,
+            delay,
+            is_paced=is_paced,
+            meter=None if is_paced or transport is None else LinkMeter(transport, delay),
+            receive_maximum=receive_maximum,
+            packet_size_max=packet_size_max,
+            is_dialled=is_dialled,
+        )
+
+    def open(self, link: NeighbourLink) -> None:
+        """The handshake is complete: this is the link to its neighbour, in place of one there may be."""
+        old = self.links.get(link.name)
+        if old is not None:
+            old.close(0, "another connection took its place")
+            self.closed(old)
+        self.links[link.name] = link
+        link.greet(self._clock.now_ns())
+
+    def closed(self, link: NeighbourLink) -> None:
+        """The connection under a link has ended."""
+        if self.links.get(link.name) is not link:
+            return
+        del self.links[link.name]
+        timer = self._timers.pop(link.name, None)
+        if timer is not None:
+            timer.cancel()
+        if link.is_ready:
+            unconfirmed = link.unconfirmed()
+            logger.warning("link to %r is down, %d copies not confirmed", link.name, len(unconfirmed))
+            self.member.link_down(link.name, unconfirmed, self._clock.now_ns())
+            self._clock.schedule()
+
+    # --- what links report --------------------------------------------------------------
+
+    def on_ready(self, link: NeighbourLink, now_ns: int) -> None:
+        logger.info("link to %r is up, %.3f ms away", link.name, link.latency_ns / 1e6)
+        self.member.link_up(link.name, now_ns, mesh_codec.message_size_max(link.packet_size_max))
+        if self._levels:
+            self._tell(link, mesh_codec.LEVELS_TOPIC, mesh_codec.encode_levels(self._levels))
+        self._clock.schedule()
+
+    def on_copy(self, link: NeighbourLink, copy: Copy, now_ns: int) -> None:
+        try:
+            self._broker.receive_copy(copy, now_ns)
+        except Exception as error:
+            # The copy is given up, not the link: the neighbour would send it again, for ever.
+            self._clock.fault(f"a copy from broker {link.name!r}", error)
+
+    def on_news(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
+        announcements, mistakes = mesh_codec.decode_news(payload)
+        for announcement in announcements:
+            self.member.hear(link.name, announcement)
+        if mistakes:
+            self._refused += len(mistakes)
+            logger.warning(
+                "%d announcements from %r cannot be used: %s", len(mistakes), link.name, mistakes[0]
+            )
+
+    def on_waits(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
+        self.member.broker.note_waits(link.name, mesh_codec.decode_waits(payload))
+
+    def on_levels(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
+        self.member.broker.note_levels(link.name, mesh_codec.decode_levels(payload))
+
+    def on_room(self, link: NeighbourLink, now_ns: int) -> None:
+        self.member.link_free(link.name, now_ns)
+        self._clock.schedule()
+
+    def on_later(self, link: NeighbourLink) -> None:
+        self._await_room(link)
+
+    def on_measured(self, link: NeighbourLink, delay: LinkDelay, now_ns: int) -> None:
+        self.member.measured(link.name, delay, now_ns)
+
+    # --- turns --------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Carry out what was decided."""
+        now_ns = self._clock.now_ns()
+        self._tell_news()
+        self.member.broker.revive(now_ns)
+        used = self._send(now_ns)
+        for name in used:
+            link = self.links.get(name)
+            if link is None:
+                continue
+            try:
+                link.flush(now_ns)
+                if not self.member.broker.neighbours[name].is_busy:
+                    link.rest()
+            except Exception as error:
+                self._failed(link, error)
+        self._note_levels()
+
+    def _failed(self, link: NeighbourLink, error: Exception) -> None:
+        """An error struck while a link was served: it is closed, and what it carried goes another way."""
+        self._clock.fault(f"the link to broker {link.name!r}", error)
+        try:
+            link.close(ReasonCode.UNSPECIFIED_ERROR, "internal error")
+        finally:
+            self.closed(link)
+
+    def patrol(self, now_ns: int) -> None:
+        """About once a second."""
+        self.member.wake(now_ns)
+        if now_ns - self._reported_ns >= REPORT_NS:
+            self._reported_ns = now_ns
+            self.report_waits()
+
+    def report_waits(self) -> None:
+        """Tell every neighbour how long messages wait from here on."""
+        self._tell_all(mesh_codec.WAITS_TOPIC, mesh_codec.encode_waits(self.member.broker.report_waits()))
+
+    def _tell_all(self, topic: str, payload: bytes) -> None:
+        for link in list(self.links.values()):
+            if link.is_ready:
+                self._tell(link, topic, payload)
+
+    def _note_levels(self) -> None:
+        """Let go of publishers that wait for room there is now; neighbours hear of every change."""
+        levels = self.member.broker.levels()
+        if levels is self._levels:
+            return
+        has_changed = levels != self._levels
+        self._levels = levels
+        self._broker.relieve_publishers()
+        if has_changed:
+            self._tell_all(mesh_codec.LEVELS_TOPIC, mesh_codec.encode_levels(levels))
+
+    def _send(self, now_ns: int) -> dict[str, None]:
+        """Put copies on links until none has room or nothing is left; gives the links used."""
+        member = self.member
+        used: dict[str, None] = {}
+        while True:
+            sends = member.take_sends()
+            if not sends:
+                return used
+            for send in sends:
+                name = send.neighbour
+                link = self.links.get(name)
+                if link is None:  # it has failed since
+                    member.broker.send_again(send.copy, now_ns)
+                    continue
+                used[name] = None
+                try:
+                    self._put(link, send.copy, now_ns)
+                except Exception as error:
+                    self._failed(link, error)
+
+    def _put(self, link: NeighbourLink, copy: Copy, now_ns: int) -> None:
+        if not link.put(copy, now_ns):
+            self.member.broker.lose(copy, link.name, now_ns, Reason.TOO_LARGE)
+        if link.has_room(now_ns):
+            self.member.link_free(link.name, now_ns)
+        else:
+            self._await_room(link)
+
+    def _await_room(self, link: NeighbourLink) -> None:
+        """Come back when the link may have room, if that depends on the time; else it says so itself."""
+        when_ns = link.next_room_ns()
+        if when_ns and link.name not in self._timers:
+            self._timers[link.name] = self._clock.call_at_ns(when_ns, lambda: self._on_time(link))
+
+    def _on_time(self, link: NeighbourLink) -> None:
+        if self.links.get(link.name) is not link:
+            return
+        self._timers.pop(link.name, None)
+        try:
+            self._use_time(link)
+        except Exception as error:
+            self._failed(link, error)
+
+    def _use_time(self, link: NeighbourLink) -> None:
+        now_ns = self._clock.now_ns()
+        if now_ns < link.next_room_ns():
+            self._await_room(link)  # loops count in milliseconds and may call early
+        elif link.has_room(now_ns):
+            self.member.link_free(link.name, now_ns)
+            self.turn()
+            if self._broker.has_ready():
+                self._clock.schedule()
+            if not self.member.broker.neighbours[link.name].is_busy:
+                link.rest()
+        elif now_ns < link.next_room_ns():
+            self._await_room(link)  # less was acknowledged than it should have been by now
+
+    def _tell_news(self) -> None:
+        by_neighbour: dict[str, list[Announcement]] = {}
+        for news in self.member.take_news():
+            by_neighbour.setdefault(news.neighbour, []).append(news.announcement)
+        for name, announcements in by_neighbour.items():
+            link = self.links.get(name)
+            if link is None:
+                continue
+            payloads, too_large = mesh_codec.encode_news(announcements, link.packet_size_max)
+            for payload in payloads:
+                self._tell(link, mesh_codec.NEWS_TOPIC, payload)
+            for announcement in too_large:
+                self._refused += 1
+                _, owner, first, second = announcement.key
+                what = f"subscription of {first[:100]!r} to {second[:100]!r} at {owner!r}"
+                logger.warning("%r cannot be told of the %s: too large for a packet", name, what)
+
+    def _tell(self, link: NeighbourLink, topic: str, payload: bytes) -> None:
+        try:
+            is_told = link.tell(topic, payload)
+        except Exception as error:
+            self._failed(link, error)
+            return
+        if not is_told:
+            logger.warning("%r takes no packet of %d bytes on %r", link.name, len(payload), topic)
+
+    def refusal(self, client_id: str, subscription: Subscription) -> str:
+        """Why a subscription cannot be announced to other brokers; empty if it can."""
+        known = [link.packet_size_max for link in self.links.values() if link.packet_size_max]
+        limit = min([self._packet_size_max, *known])
+        size = mesh_codec.announced_size(self.member.announced(client_id, subscription))
+        if size <= limit:
+            return ""
+        return f"announcing it to other brokers takes {size} bytes, packet_size_max allows {limit} of a link"
+
+    def figures(self) -> dict[str, int]:
+        """Numbers for `$SYS` and metrics."""
+        account = self.member.account
+        return {
+            "links_up": sum(link.is_ready for link in self.links.values()),
+            "neighbours": len(self.neighbours),
+            "subscriptions": len(self.member.table),
+            "published": account.published,
+            "received": self.member.received,
+            "waiting": self.member.broker.waiting_messages(),
+            "dropped": account.dropped_total(),
+            "unreachable": account.unreachable,
+            "duplicates": account.duplicates,
+            "resent": self.member.resent,
+            "refused": self._refused,
+            "full": len(self._levels),
+            "parked": len(self.member.broker.parking),
+        }
+
+
+def join_mesh(config: Config, broker: Broker, index: WatchedIndex, clock: Clock) -> Mesh:
+    """Make a broker a member of the mesh that its configuration describes; `index` is the broker's own."""
+    options = MeshOptions(
+        strategy_named(DEFAULT_STRATEGY),
+        routing=LATE if config.mesh.routing == "late" else TREE,
+        epsilon=config.mesh.epsilon,
+        preference=config.mesh.preference,
+        waiting_share=config.mesh.waiting_share,
+        thrift=config.mesh.thrift,
+        messages_max=config.mesh.queue_messages_max,
+        bytes_max=config.mesh.queue_bytes_max,
+        is_lossless=True,
+        grace_ns=int(config.mesh.grace_s * SECOND),
+    )
+    account = MeshAccount(pairs=broker.account)
+    member = Member(config.node_name, options, index, account, clock.now_ns())
+    return Mesh(member, broker, config.neighbours, clock, config.limits.packet_size_max)
+
+
+def _start_delay(neighbour: NeighbourConfig) -> LinkDelay:
+    return link_of_rate(neighbour.rate) if neighbour.rate else START_DELAY

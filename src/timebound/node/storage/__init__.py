@@ -1,0 +1,1 @@
+"""Durable state in SQLite: schema, load at start, batched commits."""

@@ -1,0 +1,1 @@
+"""Figures of a running broker: Prometheus metrics and `$SYS` topics."""

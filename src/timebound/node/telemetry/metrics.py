@@ -1,0 +1,133 @@
+"""Figures for Prometheus: text over HTTP at `/metrics`, and nothing else.
+
+A request is one line and its headers; the answer is made from one statistics snapshot. That is
+so little that an HTTP framework would be the larger part of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Final
+
+from timebound.core.broker import Broker
+from timebound.core.values.subscription import MICRO
+from timebound.node.input.input import Input
+from timebound.node.trace.writer import TraceWriter
+from timebound.units import SECOND
+
+logger = logging.getLogger("timebound.node")
+
+REQUEST_TIMEOUT_S: Final = 5.0
+REQUEST_BYTES_MAX: Final = 8_192
+
+
+def exposition(broker: Broker, trace: TraceWriter | None, input_: Input | None = None) -> str:
+    """All figures in the text format of Prometheus 0.0.4."""
+    now = broker.statistics()
+    account = broker.account
+    lines: list[str] = []
+
+    def add(name: str, kind: str, text: str, values: dict[str, float]) -> None:
+        lines.append(f"# HELP timebound_{name} {text}")
+        lines.append(f"# TYPE timebound_{name} {kind}")
+        lines.extend(f"timebound_{name}{labels} {value}" for labels, value in values.items())
+
+    add("clients_connected", "gauge", "Clients connected now.", {"": now.connected})
+    add("sessions", "gauge", "Sessions, connected or not.", {"": now.sessions})
+    add("subscriptions", "gauge", "Subscriptions.", {"": now.subscriptions})
+    add("filter_cost", "gauge", "Plain tests a message takes at worst.", {"": now.filter_cost})
+    add("retained_messages", "gauge", "Retained messages.", {"": now.retained_messages})
+    add("queued_messages", "gauge", "Messages waiting to be sent.", {"": now.queued_messages})
+    add("queued_bytes", "gauge", "Bytes waiting to be sent.", {"": now.queued_bytes})
+    add("inflight_messages", "gauge", "Messages sent and not acknowledged.", {"": now.inflight})
+    add("connections_total", "counter", "Connections accepted.", {"": now.connections_total})
+    add("connections_refused_total", "counter", "Connections refused.", {"": now.connections_refused})
+    add("tls_failures_total", "counter", "Connections ended by failed encryption.", {"": now.tls_failures})
+    add("faults_total", "counter", "Errors of the broker itself.", {"": now.faults})
+    add("messages_received_total", "counter", "Messages from publishers.", {"": now.messages_received})
+    add("messages_sent_total", "counter", "Copies sent to subscribers.", {"": now.messages_sent})
+    add("bytes_received_total", "counter", "Bytes received.", {"": now.bytes_received})
+    add("bytes_sent_total", "counter", "Bytes sent.", {"": now.bytes_sent})
+    add("matched_total", "counter", "Pairs of message and subscription.", {"": account.matched})
+    delivered = {'{outcome="in_time"}': account.in_time, '{outcome="late"}': account.late}
+    add("delivered_total", "counter", "Pairs delivered, by outcome.", dict(delivered))
+    dropped = {f'{{reason="{reason}"}}': count for reason, count in account.dropped.items()}
+    add("dropped_total", "counter", "Pairs not delivered, by reason.", dict(dropped))
+    add("earned_total", "counter", "Prices earned.", {"": account.earned_micro / MICRO})
+    add("penalties_total", "counter", "Penalties paid.", {"": account.paid_micro / MICRO})
+    if input_ is not None:
+        figures = input_.figures()
+        add("input_quantum_seconds", "gauge", "A quantum, as measured.", {"": figures["quantum_ns"] / SECOND})
+        add(
+            "input_round_seconds",
+            "gauge",
+            "A round of the loop, as measured.",
+            {"": figures["round_ns"] / SECOND},
+        )
+        add(
+            "input_stop_seconds",
+            "gauge",
+            "A stop of the machine that promises count with.",
+            {"": figures["stop_ns"] / SECOND},
+        )
+        add("input_flows", "gauge", "Advertised flows admitted.", {"": figures["flows"]})
+        add("input_flows_broken", "gauge", "Flows that can no longer be kept.", {"": figures["flows_broken"]})
+        excess = {
+            '{outcome="lowered"}': figures["excess_lowered"],
+            '{outcome="refused"}': figures["excess_refused"],
+        }
+        add("input_excess_total", "counter", "Messages beyond what was advertised.", dict(excess))
+    if trace is not None:
+        add("trace_records_total", "counter", "Trace records written.", {"": trace.rows_written})
+        add("trace_records_lost_total", "counter", "Trace records lost.", {"": trace.rows_lost})
+    return "\n".join(lines) + "\n"
+
+
+class MetricsServer:
+    """Answers GET /metrics."""
+
+    def __init__(self, broker: Broker, trace: TraceWriter | None, input_: Input | None = None) -> None:
+        self._broker = broker
+        self._input = input_
+        self._trace = trace
+        self._server: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> None:
+        self._server = await asyncio.start_server(self._serve, host, port, limit=REQUEST_BYTES_MAX)
+
+    def port(self) -> int:
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(
+            OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError
+        ):
+            request = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), REQUEST_TIMEOUT_S)
+            writer.write(self._answer(request))
+            await asyncio.wait_for(writer.drain(), REQUEST_TIMEOUT_S)
+        writer.close()
+
+    def _answer(self, request: bytes) -> bytes:
+        words = request.split(b"\r\n", 1)[0].split(b" ")
+        if len(words) != 3 or words[0] not in (b"GET", b"HEAD"):
+            return _response("405 Method Not Allowed", "only GET /metrics is served\n")
+        if words[1].partition(b"?")[0] != b"/metrics":
+            return _response("404 Not Found", "figures are at /metrics\n")
+        body = exposition(self._broker, self._trace, self._input)
+        return _response("200 OK", body, is_head=words[0] == b"HEAD")
+
+
+def _response(status: str, body: str, *, is_head: bool = False) -> bytes:
+    payload = body.encode()
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+        f"Content-Length: {len(payload)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + (b"" if is_head else payload)

@@ -1,0 +1,143 @@
+"""Trace records, column by column: what files and journals are made of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from timebound.core.account.trace_log import ROW_FIELDS, RUN_FIELDS, TraceBatch
+from timebound.core.values.trace_kind import TraceKind, TraceReader
+from timebound.node.trace.parquet.runs import Coded, Rising
+from timebound.records import TRACE_FIELDS, TRACE_SCHEMA_VERSION
+
+TRACE_METADATA: Final = {"timebound.trace.version": str(TRACE_SCHEMA_VERSION)}
+# Columns that each run has a number of its own for. They mostly grow, and readers select by them.
+RISING: Final = ("time_ns", "message_id", "published_ns", "queued_ns", "sent_ns")
+# Where the other columns come from.
+FIELDS_OF_KIND: Final[dict[str, Callable[[TraceKind], Any]]] = {
+    "topic": attrgetter("topic"),
+    "publisher": attrgetter("publisher"),
+    "hop": attrgetter("hops"),
+    "promised_ns": attrgetter("promised_ns"),
+}
+FIELDS_OF_READER: Final[dict[str, Callable[[TraceReader], Any]]] = {
+    "subscriber": attrgetter("client_id"),
+    "topic_filter": attrgetter("topic_filter"),
+    "qos": attrgetter("qos"),
+    "allowed_ns": attrgetter("allowed_ns"),
+    "outcome": attrgetter("outcome"),
+    "reason": attrgetter("reason"),
+    "price_micro": attrgetter("price_micro"),
+    "penalty_micro": attrgetter("penalty_micro"),
+    "link": lambda reader: reader.link or reader.client_id,
+}
+# Numbers up to here are looked up in a table; larger ones, of huge messages, are searched for.
+_TABLE_MAX: Final = 1 << 20
+
+
+def trace_schema() -> pa.Schema:
+    """The Arrow schema of trace files, from records.TRACE_FIELDS."""
+    fields = [pa.field(name, getattr(pa, kind)(), nullable=False) for name, kind in TRACE_FIELDS]
+    return pa.schema(fields, metadata=TRACE_METADATA)
+
+
+def parquet_columns(batch: TraceBatch) -> tuple[Any, list[Coded | Rising]]:
+    """How many records each run has, and the columns as files are made of them."""
+    of_runs = _run_columns(batch)
+    columns: dict[str, Coded | Rising] = dict(_coded_columns(batch))
+    for name in RISING:
+        columns[name] = Rising(of_runs[name], int(name == "message_id"))
+    return of_runs["count"], [columns[name] for name, _ in TRACE_FIELDS]
+
+
+def to_table(batch: TraceBatch) -> pa.Table:
+    """The same for who wants records as they come, each by itself; texts stay coded."""
+    of_runs = _run_columns(batch)
+    counts = of_runs["count"]
+    rows = batch.count
+    # Of the first record of each run less its position, then the position of each added.
+    of_runs["message_id"] = of_runs["message_id"] - (np.cumsum(counts) - counts)
+    columns = {name: pa.array(np.repeat(of_runs[name], counts)) for name in RISING}
+    columns["message_id"] = pa.array(np.repeat(of_runs["message_id"], counts) + np.arange(rows))
+    types = dict(TRACE_FIELDS)
+    for name, column in _coded_columns(batch):
+        let_others_run()
+        codes = np.zeros(rows, np.int32) if column.codes is None else column.codes.astype(np.int32)
+        if column.codes is not None and column.counts is not None:
+            codes = np.repeat(codes, column.counts)
+        if types[name] == "string":
+            columns[name] = pa.DictionaryArray.from_arrays(codes, pa.array(column.values, pa.string()))
+        else:
+            columns[name] = pa.array(np.asarray(column.values, types[name])[codes])
+    coded = pa.dictionary(pa.int32(), pa.string())
+    fields = [field.with_type(coded) if field.type == pa.string() else field for field in trace_schema()]
+    return pa.Table.from_arrays(
+        [columns[field.name] for field in fields], schema=pa.schema(fields, metadata=TRACE_METADATA)
+    )
+
+
+def _run_columns(batch: TraceBatch) -> dict[str, Any]:
+    """The numbers of each run: those of RUN_FIELDS and of RISING."""
+    table = np.frombuffer(batch.runs, "<i8").reshape(-1, len(RUN_FIELDS))
+    columns = dict(zip(RUN_FIELDS, np.ascontiguousarray(table.T), strict=True))
+    ended_ns = np.where(columns["sent_ns"] > 0, columns["sent_ns"], columns["time_ns"])
+    columns["queued_ns"] = ended_ns - columns["offered_ns"]  # until it was sent, or given up
+    return columns
+
+
+def _coded_columns(batch: TraceBatch) -> Iterator[tuple[str, Coded]]:
+    """The other columns by name."""
+    table = np.frombuffer(batch.rows, "<i4").reshape(-1, len(ROW_FIELDS))
+    rows = dict(zip(ROW_FIELDS, np.ascontiguousarray(table.T), strict=True))
+    counts = rows["alike"] if len(table) < batch.count else None
+    yield from _coded_by(rows["kind"], batch.kinds, FIELDS_OF_KIND, counts)
+    yield from _coded_by(rows["reader"], batch.readers, FIELDS_OF_READER, counts)
+    sizes = _different(rows["size_bytes"])
+    yield "size_bytes", Coded(sizes, _codes(rows["size_bytes"], sizes, range(len(sizes))), counts)
+
+
+def _coded_by(
+    numbers: Any, entries: list[Any], fields: Mapping[str, Callable[[Any], Any]], counts: Any
+) -> Iterator[tuple[str, Coded]]:
+    """Columns of what entries say, of which each row has a number."""
+    different = _different(numbers)
+    used = [entries[number] for number in different]
+    for name, value_of in fields.items():
+        values = list(map(value_of, used))
+        code_of = {value: code for code, value in enumerate(dict.fromkeys(values))}
+        codes = list(map(code_of.__getitem__, values)) if len(code_of) > 1 else [0]
+        yield name, Coded(list(code_of), _codes(numbers, different, codes), counts)
+
+
+def _different(numbers: Any) -> Any:
+    """All numbers that occur, in rising order."""
+    largest = numbers.max()
+    if numbers.min() == largest:
+        return numbers[:1]
+    return np.flatnonzero(np.bincount(numbers)) if largest < _TABLE_MAX else np.unique(numbers)
+
+
+def _codes(numbers: Any, different: Any, codes: Sequence[int]) -> Any:
+    """The code of each number, where `codes` has those of the different ones; None if there is only one."""
+    largest_code = max(codes)
+    if largest_code == 0:
+        return None
+    of_different = np.array(codes, np.min_scalar_type(largest_code))
+    if different[-1] >= _TABLE_MAX:
+        return of_different[np.searchsorted(different, numbers)]
+    table = np.empty(different[-1] + 1, of_different.dtype)
+    table[different] = of_different
+    return table.take(numbers)
+
+
+def let_others_run() -> None:
+    """Give up the interpreter for a moment, which the broker may be waiting for.
+
+    A thread that does not wait holds it for 5 ms, in which the broker stands still.
+    """
+    time.sleep(0)

@@ -1,0 +1,155 @@
+"""What a broker and the process that writes its trace say to each other.
+
+A frame has a head of four numbers: how long its three parts are, and how many records it stands for. The
+first part has the kinds and readers that were not sent before; the other two are the buffers of a batch as
+they are. To each frame there is one answer: what has become of the records so far.
+"""
+
+from __future__ import annotations
+
+import os
+from struct import Struct
+from typing import Final
+
+import msgspec
+
+from timebound.core.account.trace_log import TraceBatch
+from timebound.core.values.trace_kind import TraceEpoch, TraceKind, TraceReader
+
+_HEAD: Final = Struct("<4q")
+_LENGTH: Final = Struct("<q")
+
+
+class Tables(msgspec.Struct, array_like=True):
+    """Kinds and readers by number, from those on that were sent before."""
+
+    is_new: bool  # nothing that was sent before counts any more
+    kinds: list[tuple[str, str, int, int, int]]
+    readers: list[tuple[str, str, int, int, str, str, int, int, str]]
+
+
+class Answer(msgspec.Struct, array_like=True):
+    """Records since the process began; `kept` are those in complete files. And what is to be logged."""
+
+    written: int = 0
+    kept: int = 0
+    lost: int = 0
+    logged: list[tuple[int, str]] = []
+
+
+_READ_TABLES: Final = msgspec.msgpack.Decoder(Tables)
+_READ_ANSWER: Final = msgspec.msgpack.Decoder(Answer)
+
+
+class FrameWriter:
+    """The broker's end."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._kinds: list[TraceKind] | None = None
+        self._kinds_sent = 0
+        self._readers_sent = 0
+
+    def send(self, batch: TraceBatch) -> None:
+        """Write a frame; returns when all of it is on its way.
+
+        Raises:
+            OSError: nobody reads it.
+        """
+        is_new = batch.kinds is not self._kinds
+        if is_new:
+            self._kinds = batch.kinds
+            self._kinds_sent = self._readers_sent = 0
+        # The broker may be adding to both meanwhile.
+        kinds = batch.kinds[self._kinds_sent :]
+        readers = batch.readers[self._readers_sent :]
+        self._kinds_sent += len(kinds)
+        self._readers_sent += len(readers)
+        tables = msgspec.msgpack.encode(
+            Tables(
+                is_new,
+                [(one.topic, one.publisher, one.timeout_ns, one.promised_ns, one.hops) for one in kinds],
+                [
+                    (
+                        one.client_id,
+                        one.topic_filter,
+                        one.price_micro,
+                        one.penalty_micro,
+                        one.outcome,
+                        one.reason,
+                        one.qos,
+                        one.allowed_ns,
+                        one.link,
+                    )
+                    for one in readers
+                ],
+            )
+        )
+        head = _HEAD.pack(len(tables), len(batch.runs), len(batch.rows), batch.count)
+        for part in (head + tables, batch.runs, batch.rows):
+            _write_all(self._descriptor, part)
+
+
+class FrameReader:
+    """The other end."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._epoch = TraceEpoch()
+        self._kinds: list[TraceKind] = []
+        self._readers: list[TraceReader] = []
+
+    def read(self) -> TraceBatch | None:
+        """The next batch; None when the broker has closed its end, or is gone."""
+        head = read_exactly(self._descriptor, _HEAD.size)
+        if head is None:
+            return None
+        *lengths, count = _HEAD.unpack(head)
+        parts = [read_exactly(self._descriptor, length) for length in lengths]
+        tables, runs, rows = parts
+        if tables is None or runs is None or rows is None:
+            return None
+        self._take_over(_READ_TABLES.decode(tables))
+        return TraceBatch(count, self._kinds, self._readers, runs, rows)
+
+    def _take_over(self, tables: Tables) -> None:
+        if tables.is_new:
+            self._epoch = TraceEpoch()
+            self._kinds = []
+            self._readers = []
+        for kind in tables.kinds:
+            self._kinds.append(TraceKind(self._epoch, len(self._kinds), *kind))
+        for reader in tables.readers:
+            self._readers.append(TraceReader(self._epoch, len(self._readers), *reader))
+
+
+def send_answer(descriptor: int, answer: Answer) -> None:
+    encoded = msgspec.msgpack.encode(answer)
+    _write_all(descriptor, _LENGTH.pack(len(encoded)) + encoded)
+
+
+def read_answer(descriptor: int) -> Answer | None:
+    """The next answer; None when there will be no more."""
+    head = read_exactly(descriptor, _LENGTH.size)
+    if head is None:
+        return None
+    encoded = read_exactly(descriptor, _LENGTH.unpack(head)[0])
+    return None if encoded is None else _READ_ANSWER.decode(encoded)
+
+
+def read_exactly(descriptor: int, length: int) -> bytes | None:
+    """So many bytes; None if the other end is closed before."""
+    parts: list[bytes] = []
+    while length:
+        part = os.read(descriptor, length)
+        if not part:
+            return None
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]

@@ -1,0 +1,1 @@
+"""The data source `timebound`: read journals, publish rows, over Arrow Flight."""

@@ -1,0 +1,229 @@
+"""Talking to brokers over Arrow Flight: find a journal, read a range of it, publish rows.
+
+What a broker refuses is an error at once. A broker that cannot be reached, or goes away in the
+middle, is asked again until `retry_timeout_s` has passed; a range goes on behind the last row that
+came, as an offset never changes its row.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from timebound.errors import JournalError, JournalGap
+from timebound.pipeline.datasource.options import Options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+
+# One call that answers with a few bytes.
+CALL_TIMEOUT_S: Final = 20.0
+# Publishing a batch: the broker gives up on its disk after a minute for each chunk.
+PUBLISH_TIMEOUT_S: Final = 600.0
+RETRY_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class JournalState:
+    """What a broker holds of a journal now: offsets [first, next)."""
+
+    server: str
+    journal: str
+    identity: str
+    first: int
+    next: int
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets [start, end) of one journal, for one task to read."""
+
+    server: str
+    journal: str
+    identity: str
+    start: int
+    end: int
+
+
+class BrokerClient:
+    """Calls to the service of one broker; use it with `with`."""
+
+    def __init__(self, server: str, options: Options) -> None:
+        import pyarrow.flight as fl
+
+        self._server = server
+        self._options = options
+        scheme = "grpc+tls" if options.tls else "grpc"
+        certificates = {}
+        if options.tls_ca:
+            certificates["tls_root_certs"] = Path(options.tls_ca).read_bytes()
+        self._client = fl.connect(f"{scheme}://{server}", **certificates)
+
+    def __enter__(self) -> BrokerClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def find(self) -> JournalState:
+        """Ask for the journal that the options mean, and what it holds."""
+        options = self._options
+        answer = self._act("find", {"journal": options.journal, "topic": options.topic, "kind": options.kind})
+        return JournalState(
+            self._server, answer["journal"], answer["identity"], answer["first"], answer["next"]
+        )
+
+    def read(
+        self, wanted: Range, columns: list[str], comparisons: Iterable[tuple[str, str, Any]] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """Give the rows of a range that the options choose, with `offset` first and `gap` last.
+
+        Raises:
+            JournalError: the broker refuses, or cannot be reached.
+        """
+        import pyarrow.flight as fl
+
+        request = {
+            "journal": wanted.journal,
+            "identity": wanted.identity,
+            "end": wanted.end,
+            "topic": self._options.topic if self._options.kind == "messages" else "",
+            "where": self._options.where,
+            "columns": columns,
+            "comparisons": [list(one) for one in comparisons],
+        }
+        position = wanted.start
+        patience = _Patience(self._options.retry_timeout_s)
+        while position < wanted.end:
+            ticket = fl.Ticket(json.dumps({**request, "start": position}).encode())
+            try:
+                for chunk in self._client.do_get(ticket, self._call(None)):
+                    batch = chunk.data
+                    yield batch
+                    position = _behind(batch)
+                    patience = _Patience(self._options.retry_timeout_s)
+                return
+            except Exception as error:
+                patience.wait_or_raise(error, self._server)
+
+    def stage(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> str:
+        """Hand rows in to be published later; gives the name they lie under."""
+        import pyarrow.flight as fl
+
+        name = uuid.uuid4().hex
+        descriptor = fl.FlightDescriptor.for_command(json.dumps({"stage": name}).encode())
+        try:
+            writer, _ = self._client.do_put(descriptor, schema, self._call(None))
+            with writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+        except fl.FlightError as error:
+            raise JournalError(f"broker {self._server}: {plain_text(error)}") from error
+        return name
+
+    def publish(self, query: str, batch: int, staged: list[str]) -> dict[str, int]:
+        """Have staged rows published, unless this batch of the query was before."""
+        request = {"query": query, "batch": batch, "staged": staged}
+        answer: dict[str, int] = self._act("publish", request, PUBLISH_TIMEOUT_S)
+        return answer
+
+    def discard(self, staged: list[str]) -> None:
+        """Have staged rows removed."""
+        self._act("discard", {"staged": staged})
+
+    def _act(self, kind: str, request: dict[str, Any], timeout_s: float = CALL_TIMEOUT_S) -> Any:
+        import pyarrow.flight as fl
+
+        action = fl.Action(kind, json.dumps(request).encode())
+
+        def call() -> Any:
+            [answer] = self._client.do_action(action, self._call(timeout_s))
+            return json.loads(answer.body.to_pybytes())
+
+        return self._patiently(call)
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        patience = _Patience(self._options.retry_timeout_s)
+        while True:
+            try:
+                return call()
+            except Exception as error:
+                patience.wait_or_raise(error, self._server)
+
+    def _call(self, timeout_s: float | None) -> Any:
+        import pyarrow.flight as fl
+
+        headers = []
+        if self._options.user:
+            login = f"{self._options.user}:{self._options.password}".encode()
+            headers.append((b"authorization", b"Basic " + base64.b64encode(login)))
+        return fl.FlightCallOptions(timeout=timeout_s, headers=headers)
+
+
+class _Patience:
+    """How long a broker that cannot be reached is asked again."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._end_s: float | None = None
+
+    def wait_or_raise(self, error: Exception, server: str) -> None:
+        """Wait a little before the next attempt, unless it is of no use any more.
+
+        Raises:
+            JournalError: the broker refused, or the time is over.
+        """
+        import pyarrow.flight as fl
+
+        now_s = time.monotonic()
+        if self._end_s is None:
+            self._end_s = now_s + self._limit_s
+        is_transient = isinstance(error, fl.FlightUnavailableError | fl.FlightInternalError)
+        if is_transient and now_s < self._end_s:
+            time.sleep(RETRY_S)
+            return
+        if not isinstance(error, fl.FlightError):
+            raise error
+        trouble = f" for {self._limit_s:g} s" if is_transient else ""
+        raise JournalError(f"broker {server}{trouble}: {plain_text(error)}") from error
+
+
+def check_gaps(batch: pa.RecordBatch, wanted: Range) -> None:
+    """Refuse a row that tells of others that are held no more.
+
+    Raises:
+        JournalGap: there is one; the first is named.
+    """
+    gaps = batch.column("gap")
+    if gaps.null_count == batch.num_rows:
+        return
+    for offset, gap in zip(batch.column("offset").to_pylist(), gaps.to_pylist(), strict=True):
+        if gap is not None:
+            raise JournalGap(
+                f"journal {wanted.journal!r} of {wanted.server} no longer holds {gap} rows"
+                f" from offset {offset} on;"
+                ' read later offsets, keep more (bytes_max, age_max), or set option gaps to "row"',
+                offset=offset,
+                count=gap,
+            )
+
+
+def plain_text(error: Exception) -> str:
+    """What the broker said, without what Flight and gRPC put around it."""
+    text = str(error).split(". Detail: ")[0].split(". gRPC client debug context")[0]
+    return text.removeprefix("Flight returned unavailable error, with message: ").strip()
+
+
+def _behind(batch: pa.RecordBatch) -> int:
+    """The offset behind the last row of a batch."""
+    last = batch.num_rows - 1
+    gap = batch.column("gap")[last].as_py()
+    return int(batch.column("offset")[last].as_py()) + (gap if gap is not None else 1)

@@ -1,0 +1,1 @@
+"""The jobs over trace rows: functions from DataFrame to DataFrame."""

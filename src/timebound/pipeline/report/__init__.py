@@ -1,0 +1,1 @@
+"""HTML reports of sweeps and of batch results."""

@@ -1,0 +1,1 @@
+"""The Spark session: find Java, start or connect, show progress."""

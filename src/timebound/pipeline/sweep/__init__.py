@@ -1,0 +1,1 @@
+"""Many runs as Spark tasks, and their results in a folder."""

@@ -1,0 +1,1 @@
+"""The input scheduler under virtual time, and the link layers before it."""

@@ -1,0 +1,1 @@
+"""Virtual time, distributions, and named streams of random numbers."""

@@ -1,0 +1,278 @@
+"""A mesh of the broker's own core under virtual time.
+
+The cluster is the driver of its brokers, as the node is on a network: it tells each what arrived
+and which link is free, and carries out what they order. It decides nothing.
+"""
+
+from __future__ import annotations
+
+from timebound.core.mesh.account import MeshAccount
+from timebound.core.mesh.forwarding import MeshBroker
+from timebound.core.mesh.message import Copy, MeshMessage
+from timebound.core.mesh.options import MeshOptions
+from timebound.core.mesh.overlay import LinkState
+from timebound.core.mesh.table import SubscriptionTable
+from timebound.core.values.delay import DelayEstimator, LinkDelay
+from timebound.sim.kernel.kernel import Event, Kernel
+from timebound.sim.mesh.network import SimLink
+from timebound.sim.mesh.workload import Source
+
+
+class Cluster:
+    """Brokers, links and publishers of one run."""
+
+    __slots__ = (
+        "_cut",
+        "_down",
+        "_sequence",
+        "account",
+        "brokers",
+        "estimators",
+        "kernel",
+        "links",
+        "measures",
+        "options",
+        "processing_ns",
+        "publish_until_ns",
+        "sim_links",
+        "table",
+    )
+
+    def __init__(
+        self, options: MeshOptions, account: MeshAccount, publish_until_ns: int, measures: bool = False
+    ) -> None:
+        self.kernel = Kernel()
+        self.options = options
+        self.account = account
+        self.links = LinkState()
+        self.table = SubscriptionTable()
+        self.processing_ns = options.processing_ns
+        self.publish_until_ns = publish_until_ns
+        self.measures = measures
+        self.brokers: dict[str, MeshBroker] = {}
+        self.sim_links: dict[tuple[str, str], SimLink] = {}
+        self.estimators: dict[tuple[str, str], DelayEstimator] = {}
+        self._sequence = 0
+        self._down: dict[str, None] = {}  # brokers that have crashed
+        self._cut: dict[tuple[str, str], None] = {}
+
+    def add_broker(self, name: str) -> None:
+        self.brokers[name] = MeshBroker(name, self.links, self.table, self.options, self.account)
+
+    def add_link(self, link: SimLink) -> None:
+        """Join two brokers; both must have been added."""
+        delay = link.delay()
+        self.sim_links[(link.source, link.target)] = link
+        self.links.set_link(link.source, link.target, delay)
+        self.brokers[link.source].add_neighbour(link.target, delay)
+        if self.measures:
+            self.estimators[(link.source, link.target)] = DelayEstimator(delay)
+
+    def add_source(self, source: Source, delay_ns: int, access: SimLink | None, queues: bool) -> None:
+        """Let a publisher publish; `delay_ns` and `access` are its own connection to its broker.
+
+        `queues` says whether its messages wait for each other there.
+        """
+        event = Publish(self, source, delay_ns, access, queues)
+        first_ns = source.first_ns()
+        if first_ns < self.publish_until_ns:
+            self.kernel.schedule(first_ns, event)
+
+    def next_sequence(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+    def enter(self, what: MeshMessage, now_ns: int) -> None:
+        """A published message has been read by its broker."""
+        broker = self.brokers[what.origin]
+        if what.origin in self._down:
+            broker.refuse(what, now_ns)
+            return
+        broker.publish(what, now_ns)
+        self.act(broker, now_ns)
+
+    def act(self, broker: MeshBroker, now_ns: int) -> None:
+        """Carry out what a broker has decided."""
+        for delivery in broker.take_deliveries():
+            copy = delivery.copy
+            what = copy.what
+            self.account.delivered(what.message, delivery.group, what.size_bytes, copy.hops, now_ns)
+        for send in broker.take_sends():
+            link = self.sim_links[(broker.name, send.neighbour)]
+            duration_ns = link.duration_ns(send.copy.what.size_bytes)
+            self.kernel.schedule(now_ns + duration_ns, Sent(self, link, send.copy, duration_ns))
+
+    def measured(self, link: SimLink, size_bytes: int, duration_ns: int, now_ns: int) -> None:
+        """Let the sender learn its link's rate, and the mesh once it has moved."""
+        estimator = self.estimators[(link.source, link.target)]
+        estimator.add(size_bytes, duration_ns)
+        known = self.links.delay(link.source, link.target)
+        if known is not None and estimator.has_moved(known):
+            self.announce(link.source, link.target, estimator.link_delay(), now_ns)
+
+    def report_waits(self, now_ns: int) -> None:
+        """Let every broker tell those before it how long messages wait beyond."""
+        reports = {name: broker.report_waits() for name, broker in self.brokers.items()}
+        for source, target in self.sim_links:
+            self.brokers[source].note_waits(target, reports[target])
+
+    def announce(self, source: str, target: str, delay: LinkDelay, now_ns: int) -> None:
+        """Let every broker know a link's delay."""
+        self.links.set_link(source, target, delay)
+        self.brokers[source].set_link(target, delay, now_ns)
+
+    # Faults.
+
+    def crash(self, name: str, now_ns: int) -> None:
+        """A broker fails: all that waits there is lost, and no link to or from it works."""
+        self._down[name] = None
+        for source, target in list(self.sim_links):
+            if name in (source, target) and (source, target) not in self._cut:
+                self._stop(source, target, now_ns)
+        self.brokers[name].crash(now_ns)
+
+    def restart(self, name: str, now_ns: int) -> None:
+        """A broker works again, with nothing waiting."""
+        self._down.pop(name, None)
+        for source, target in list(self.sim_links):
+            if name in (source, target):
+                self._resume(source, target, now_ns)
+
+    def cut(self, source: str, target: str, now_ns: int) -> None:
+        """A link fails; what was on it is lost."""
+        self._cut[(source, target)] = None
+        if source not in self._down and target not in self._down:
+            self._stop(source, target, now_ns)
+
+    def mend(self, source: str, target: str, now_ns: int) -> None:
+        """A link works again."""
+        self._cut.pop((source, target), None)
+        self._resume(source, target, now_ns)
+
+    def slow(self, source: str, target: str, factor: float, now_ns: int) -> None:
+        """A link takes `factor` times as long as it was built for; its sender may have to measure that."""
+        link = self.sim_links[(source, target)]
+        link.factor = factor
+        if not self.measures and self.links.delay(source, target) is not None:
+            self.announce(source, target, link.delay(), now_ns)
+
+    def _stop(self, source: str, target: str, now_ns: int) -> None:
+        self.sim_links[(source, target)].term += 1
+        self.links.remove_link(source, target)
+        if source not in self._down:
+            broker = self.brokers[source]
+            broker.link_down(target, now_ns)
+            self.act(broker, now_ns)
+
+    def _resume(self, source: str, target: str, now_ns: int) -> None:
+        if source in self._down or target in self._down or (source, target) in self._cut:
+            return
+        link = self.sim_links[(source, target)]
+        self.announce(source, target, link.delay(), now_ns)
+        self.brokers[source].link_up(target)
+
+
+class ReportWaits(Event):
+    """Brokers tell their neighbours about waiting times, again and again while messages come."""
+
+    __slots__ = ("cluster", "interval_ns")
+
+    def __init__(self, cluster: Cluster, interval_ns: int) -> None:
+        self.cluster = cluster
+        self.interval_ns = interval_ns
+
+    def happen(self, now_ns: int) -> None:
+        self.cluster.report_waits(now_ns)
+        if now_ns < self.cluster.publish_until_ns:
+            self.cluster.kernel.schedule(now_ns + self.interval_ns, self)
+
+
+class Publish(Event):
+    """A publisher's next message."""
+
+    __slots__ = ("access", "cluster", "delay_ns", "free_ns", "queues", "source")
+
+    def __init__(
+        self, cluster: Cluster, source: Source, delay_ns: int, access: SimLink | None, queues: bool
+    ) -> None:
+        self.cluster = cluster
+        self.source = source
+        self.delay_ns = delay_ns
+        self.access = access
+        self.queues = queues
+        self.free_ns = 0  # when its own connection is free again
+
+    def happen(self, now_ns: int) -> None:
+        cluster = self.cluster
+        what = self.source.message(cluster.next_sequence(), now_ns)
+        arrives_ns = now_ns + self.delay_ns
+        if self.access is not None:
+            start_ns = self.free_ns if self.queues and self.free_ns > now_ns else now_ns
+            self.free_ns = start_ns + self.access.duration_ns(what.size_bytes)
+            arrives_ns = self.free_ns + self.delay_ns
+        cluster.kernel.schedule(arrives_ns + cluster.processing_ns, Enter(cluster, what))
+        next_ns = self.source.next_ns(now_ns)
+        if next_ns < cluster.publish_until_ns:
+            cluster.kernel.schedule(next_ns, self)
+
+
+class Enter(Event):
+    """A published message has been processed by the broker it enters the mesh at."""
+
+    __slots__ = ("cluster", "what")
+
+    def __init__(self, cluster: Cluster, what: MeshMessage) -> None:
+        self.cluster = cluster
+        self.what = what
+
+    def happen(self, now_ns: int) -> None:
+        self.cluster.enter(self.what, now_ns)
+
+
+class Sent(Event):
+    """A link has finished sending a copy: it is free, and the copy will be processed soon."""
+
+    __slots__ = ("cluster", "copy", "duration_ns", "link", "term")
+
+    def __init__(self, cluster: Cluster, link: SimLink, copy: Copy, duration_ns: int) -> None:
+        self.cluster = cluster
+        self.link = link
+        self.copy = copy
+        self.duration_ns = duration_ns
+        self.term = link.term
+
+    def happen(self, now_ns: int) -> None:
+        cluster = self.cluster
+        link = self.link
+        if link.term != self.term:
+            cluster.brokers[link.source].lose(self.copy, link.target, now_ns)
+            return
+        arrival = Arrive(cluster, link, self.copy)
+        cluster.kernel.schedule(now_ns + link.latency_ns + cluster.processing_ns, arrival)
+        if cluster.measures:
+            cluster.measured(link, self.copy.what.size_bytes, self.duration_ns, now_ns)
+        sender = cluster.brokers[link.source]
+        sender.link_free(link.target, now_ns)
+        cluster.act(sender, now_ns)
+
+
+class Arrive(Event):
+    """A copy has been read and processed by the broker it was sent to."""
+
+    __slots__ = ("cluster", "copy", "link", "term")
+
+    def __init__(self, cluster: Cluster, link: SimLink, copy: Copy) -> None:
+        self.cluster = cluster
+        self.link = link
+        self.copy = copy
+        self.term = link.term
+
+    def happen(self, now_ns: int) -> None:
+        cluster = self.cluster
+        link = self.link
+        if link.term != self.term:
+            cluster.brokers[link.source].lose(self.copy, link.target, now_ns)
+            return
+        receiver = cluster.brokers[link.target]
+        receiver.receive(self.copy, now_ns)
+        cluster.act(receiver, now_ns)

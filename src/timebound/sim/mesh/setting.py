@@ -1,0 +1,145 @@
+"""What a simulation is of: values only, checked when made; scenario files and papers both end here.
+
+Where a paper leaves something open, `Reading` has one field per question; its defaults are the
+literal reading (docs/reproduction.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from timebound.core.mesh.options import LATE, MATCH, TREE
+from timebound.sim.kernel.draws import Draw
+from timebound.units import HOUR, MILLISECOND
+
+ROUTINGS: Final = {"tree": TREE, "late": LATE, "match": MATCH, "match-all": MATCH}
+DROPS: Final = ("hopeless", "expired", "none")
+SAMPLINGS: Final = ("message", "kilobyte")
+TRUNCATIONS: Final = ("resample", "clip")
+ARRIVALS: Final = ("poisson", "periodic", "bursty")
+ESTIMATES: Final = ("known", "measured")
+
+
+@dataclass(frozen=True, slots=True)
+class TopologySetting:
+    """`kind` is layered, tree, ring, transit-stub or links; the other fields are what it needs."""
+
+    kind: str = "layered"
+    layers: tuple[int, ...] = (4, 4, 8, 16)
+    parents: int = 2
+    brokers: int = 7
+    children: int = 2
+    transit: int = 4
+    stubs: int = 3
+    stub_brokers: int = 5
+    links: tuple[tuple[str, str], ...] = ()
+    both_ways: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSetting:
+    """Time per KB of each link: `mean_ms` is drawn once per link, then N(mean, deviation) per message."""
+
+    mean_ms: Draw
+    deviation_ms: float
+    latency_ns: int = 0
+    loss: float = 0.0  # share of transmissions that have to be repeated
+    sampling: str = "message"
+    truncation: str = "resample"
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherSetting:
+    """`count` publishers at each broker of a layer (or at the named brokers)."""
+
+    rate_per_minute: float
+    size_bytes: Draw
+    name: str = "p"
+    topic: str = "sim"
+    layer: int = 0
+    brokers: tuple[str, ...] = ()
+    count: int = 1
+    arrivals: str = "poisson"
+    burst: int = 10
+    attributes: tuple[tuple[str, Draw], ...] = ()
+    timeout_ms: Draw | None = None
+    priority: Draw | None = None
+    connection_ns: int = 0
+    # Whether sending to its own broker takes the publisher time, as over one of the mesh's links;
+    # and whether its messages wait for each other there.
+    link_costs: bool = False
+    link_queues: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a subscription may ask for: deadline (0 = none), price and penalty."""
+
+    deadline_ns: int = 0
+    price: float = 1.0
+    penalty: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionSetting:
+    """`count` subscribers at each broker of a layer, each with one of `terms`.
+
+    `where` may hold names of `draws` in braces: `a < {x}` gets a number drawn for each subscriber.
+    """
+
+    name: str = "s"
+    topic_filter: str = "#"
+    layer: int = -1
+    brokers: tuple[str, ...] = ()
+    count: int = 1
+    where: str = ""
+    draws: tuple[tuple[str, Draw], ...] = ()
+    terms: tuple[Terms, ...] = (Terms(),)
+    last_mile_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FaultSetting:
+    """`kind` is crash, cut or slow; `at_ns` to `until_ns` (0 = for good)."""
+
+    kind: str
+    at_ns: int
+    until_ns: int = 0
+    broker: str = ""
+    link: tuple[str, str] = ("", "")
+    factor: float = 1.0  # of slow: times as long per KB
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the broker does where texts leave it open."""
+
+    routing: str = "tree"
+    drops: str = "hopeless"  # hopeless: ε-drop for all strategies; expired; none (both: FIFO and RL only)
+    lifetime: str = "all"  # RL averages over all subscriptions, or over those "alive"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One deployment and its load; a run adds a seed."""
+
+    topology: TopologySetting
+    links: LinkSetting
+    publishers: tuple[PublisherSetting, ...]
+    subscriptions: tuple[SubscriptionSetting, ...]
+    strategy: str = "worth"
+    weight: float = -1.0
+    lookahead: float = 0.0  # 0 = the strategy's own
+    epsilon: float = 0.0005
+    duration_ns: int = 2 * HOUR
+    processing_ns: int = 2 * MILLISECOND
+    message_bytes: int = 0  # behind FT; 0 learns it
+    estimates: str = "known"
+    faults: tuple[FaultSetting, ...] = ()
+    reading: Reading = field(default_factory=Reading)
+    preference: float = 0.0  # late binding: see core/mesh/options.py
+    waiting_share: float = 0.0
+    send_cost: float = 0.0
+    thrift: float = 0.0
+    is_tracing: bool = False

@@ -1,0 +1,1 @@
+"""The papers' experiments: settings, grids of runs, and the published values beside ours."""

@@ -1,0 +1,1 @@
+"""Scenario files, variations of them for sweeps, and replay of observed load."""

@@ -1,0 +1,188 @@
+"""TOML values by key, each taken once; what is wrong is named with its file, line and key."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from timebound.errors import ConfigError, UnitError
+from timebound.sim.kernel.draws import KINDS, Draw
+from timebound.toml.lines import KeyPath, key_lines
+from timebound.units import parse_duration
+
+# Where the parser met its mistake; at the end of the document it names no line.
+_TOML_LINE: Final = re.compile(r"at line (\d+)")
+
+
+def read_document(path: Path) -> Table:
+    """Read a TOML file.
+
+    Raises:
+        ConfigError: it cannot be read or is no TOML.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"scenario cannot be read: {error}", path=str(path)) from error
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = _TOML_LINE.search(str(error))
+        line = int(found[1]) if found else text.count("\n") + 1
+        raise ConfigError(f"not valid TOML: {error}", path=str(path), line=line) from error
+    return Table(values, path, key_lines(text), ())
+
+
+class Table:
+    """One table of the document. `finish` complains about keys that nobody took."""
+
+    def __init__(self, values: dict[str, Any], path: Path, lines: dict[KeyPath, int], at: KeyPath) -> None:
+        self._values = values
+        self._path = path
+        self._lines = lines
+        self._at = at
+        self._known: list[str] = []
+
+    def fail(self, key: str, message: str) -> NoReturn:
+        """Raise ConfigError about one key of this table; an empty one means the table itself."""
+        at = (*self._at, key) if key else self._at
+        line = self._lines.get(at, self._lines.get(self._at, 1))
+        name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in at).lstrip(".")
+        raise ConfigError(message, path=str(self._path), line=line, key=name)
+
+    def has(self, key: str) -> bool:
+        return key in self._values
+
+    def text(self, key: str, default: str | None = None, choices: tuple[str, ...] = ()) -> str:
+        value = self._take(key, default)
+        if not isinstance(value, str):
+            self.fail(key, f"{value!r} is no text")
+        if choices and value not in choices:
+            self.fail(key, f"{value!r} is unknown; choose one of {', '.join(choices)}")
+        return value
+
+    def whole(self, key: str, default: int | None = None, least: int = 0) -> int:
+        value = self._take(key, default)
+        if not isinstance(value, int) or isinstance(value, bool):
+            self.fail(key, f"{value!r} is no whole number")
+        if value < least:
+            self.fail(key, f"{value} is too small; want at least {least}")
+        return value
+
+    def number(
+        self, key: str, default: float | None = None, least: float = 0.0, most: float = float("inf")
+    ) -> float:
+        value = self._take(key, default)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            self.fail(key, f"{value!r} is no number")
+        if not least <= value <= most:
+            limits = f"want {least:g} to {most:g}" if most < float("inf") else f"want at least {least:g}"
+            self.fail(key, f"{value:g} is out of range; {limits}")
+        return float(value)
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self._take(key, default)
+        if not isinstance(value, bool):
+            self.fail(key, f"{value!r} is neither true nor false")
+        return value
+
+    def duration(self, key: str, default: str | None = None) -> int:
+        text = self.text(key, default)
+        try:
+            return parse_duration(text)
+        except UnitError as error:
+            self.fail(key, str(error))
+
+    def whole_list(self, key: str, default: tuple[int, ...]) -> tuple[int, ...]:
+        value = self._take(key, list(default))
+        if not isinstance(value, list) or not value or not all(type(item) is int for item in value):
+            self.fail(key, f"{value!r} is no list of whole numbers")
+        if min(value) < 1:
+            self.fail(key, f"{min(value)} is too small; want at least 1")
+        return tuple(value)
+
+    def text_list(self, key: str) -> tuple[str, ...]:
+        value = self._take(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            self.fail(key, f"{value!r} is no list of texts")
+        return tuple(value)
+
+    def draw(self, key: str, default: float | None = None, least: float = 0.0) -> Draw:
+        """A number, or a table with one distribution (see draws.py)."""
+        value = self._take(key, default)
+        try:
+            draw = _draw(value)
+        except ValueError as error:
+            self.fail(key, str(error))
+        if draw.lowest() < least:
+            self.fail(key, f"{value!r} can be below {least:g}; give it a min")
+        return draw
+
+    def draws(self, key: str) -> tuple[tuple[str, Draw], ...]:
+        """A table of distributions by name."""
+        table = self.table(key)
+        names = list(table._values)
+        found = tuple((name, table.draw(name, least=-float("inf"))) for name in names)
+        table.finish()
+        return found
+
+    def table(self, key: str) -> Table:
+        """A table of its own; empty if the document has none."""
+        value = self._take(key, {})
+        if not isinstance(value, dict):
+            self.fail(key, f"{value!r} is no table")
+        return Table(value, self._path, self._lines, (*self._at, key))
+
+    def tables(self, key: str, is_needed: bool = False) -> list[Table]:
+        """An array of tables."""
+        value = self._take(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            self.fail(key, f"{value!r} is no array of tables; write [[{key}]]")
+        if is_needed and not value:
+            self.fail("", f"there is no [[{key}]]; want at least one")
+        return [
+            Table(item, self._path, self._lines, (*self._at, key, index)) for index, item in enumerate(value)
+        ]
+
+    def finish(self) -> None:
+        """Complain about a key that means nothing here."""
+        for key in self._values:
+            if key not in self._known:
+                near = difflib.get_close_matches(key, self._known, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(self._known)}"
+                self.fail(key, f"unknown key{hint}")
+
+    def checked(self, key: str, make: Callable[[], Any]) -> Any:
+        """What `make` returns; a ValueError of it is a mistake under this key."""
+        try:
+            return make()
+        except ValueError as error:
+            self.fail(key, str(error))
+
+    def _take(self, key: str, default: Any) -> Any:
+        self._known.append(key)
+        if key in self._values:
+            return self._values[key]
+        if default is None:
+            self.fail("", f"key {key!r} is missing")
+        return default
+
+
+def _draw(value: Any) -> Draw:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return Draw("fixed", (float(value),))
+    if not isinstance(value, dict):
+        raise ValueError(f"{value!r} is neither a number nor a distribution")
+    rest = dict(value)
+    least = rest.pop("min", -float("inf"))
+    if len(rest) != 1:
+        raise ValueError(f"{value!r} names {len(rest)} distributions; want one of {', '.join(KINDS)}")
+    kind, numbers = next(iter(rest.items()))
+    listed = numbers if isinstance(numbers, list) else [numbers]
+    if not all(isinstance(number, int | float) for number in [*listed, least]):
+        raise ValueError(f"{value!r} has something that is no number")
+    return Draw(kind, tuple(float(number) for number in listed), float(least))

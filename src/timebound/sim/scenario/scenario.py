@@ -1,0 +1,291 @@
+"""Scenario files: a deployment, its load and its faults in one TOML file (docs/simulation.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from timebound.core.link.queue import EPSILON
+from timebound.core.link.strategy.registry import STRATEGY_NAMES
+from timebound.core.mesh.options import MESH_EPSILON, PREFERENCE, THRIFT, WAITING_SHARE
+from timebound.core.predicate.predicate import parse
+from timebound.errors import FilterError
+from timebound.sim.kernel.streams import Streams
+from timebound.sim.mesh.experiment import build, make_topology
+from timebound.sim.mesh.setting import (
+    ARRIVALS,
+    DROPS,
+    ESTIMATES,
+    ROUTINGS,
+    SAMPLINGS,
+    TRUNCATIONS,
+    FaultSetting,
+    LinkSetting,
+    PublisherSetting,
+    Reading,
+    Setting,
+    SubscriptionSetting,
+    Terms,
+    TopologySetting,
+)
+from timebound.sim.mesh.topology import Topology
+from timebound.sim.papers.readings import read_as
+from timebound.sim.scenario.reader import Table, read_document
+from timebound.topics import check_filter
+
+_KINDS: Final = ("layered", "tree", "ring", "transit-stub", "file")
+_FAULTS: Final = ("crash", "cut", "slow")
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A named setting with the seeds to run it with."""
+
+    name: str
+    setting: Setting
+    seeds: tuple[int, ...]
+
+
+def load_scenario(path: Path) -> Scenario:
+    """Read and check a scenario file.
+
+    Raises:
+        ConfigError: something in it is wrong or impossible; says where.
+    """
+    document = read_document(path)
+    name = document.text("name", path.stem)
+    seeds = document.whole_list("seeds", (1,))
+    table = document.table("topology")
+    topology = _topology(table, path)
+    links = _links(document.table("links"))
+    publishers = tuple(_publisher(one) for one in document.tables("publishers", is_needed=True))
+    subscriptions = tuple(_subscription(one) for one in document.tables("subscriptions", is_needed=True))
+    fault_tables = document.tables("faults")
+    faults = tuple(_fault(one) for one in fault_tables)
+    setting = _setting(document, topology, links, publishers, subscriptions, faults)
+    document.finish()
+    shape = table.checked("kind", lambda: make_topology(topology, Streams(seeds[0])))
+    _check_places(document, setting, shape)
+    _check_faults(fault_tables, faults, shape)
+    _check_reach(document, setting, seeds[0])
+    return Scenario(name, setting, seeds)
+
+
+def _setting(
+    document: Table,
+    topology: TopologySetting,
+    links: LinkSetting,
+    publishers: tuple[PublisherSetting, ...],
+    subscriptions: tuple[SubscriptionSetting, ...],
+    faults: tuple[FaultSetting, ...],
+) -> Setting:
+    table = document.table("reading")
+    reading = _reading(table)
+    is_late = reading.routing == "late"
+    duration_ns = document.duration("duration", "10m")
+    if not duration_ns:
+        document.fail("duration", "0 is too short")
+    setting = Setting(
+        topology=topology,
+        links=links,
+        publishers=publishers,
+        subscriptions=subscriptions,
+        strategy=document.text("strategy", "worth", STRATEGY_NAMES),
+        weight=document.number("weight", -1.0, least=0.0, most=1.0) if document.has("weight") else -1.0,
+        epsilon=document.number("epsilon", MESH_EPSILON if is_late else EPSILON, least=1e-12, most=0.99),
+        duration_ns=duration_ns,
+        processing_ns=document.duration("processing", "0"),
+        estimates=document.text("estimates", "known", ESTIMATES),
+        faults=faults,
+        reading=reading,
+        preference=document.number("preference", PREFERENCE if is_late else 0.0, most=1.0),
+        waiting_share=document.number("waiting_share", WAITING_SHARE if is_late else 0.0, most=1.0),
+        send_cost=document.number("send_cost", 0.0, most=1e12),
+        thrift=document.number("thrift", THRIFT, most=1e3),
+    )
+    for name in table.text_list("names"):
+        setting = table.checked("names", partial(read_as, setting, name))
+    table.finish()
+    return setting
+
+
+def _reading(table: Table) -> Reading:
+    # A named reading is one of the papers', and those follow a path tree where nothing else is said.
+    routing = "tree" if table.has("names") else "late"
+    return Reading(
+        routing=table.text("routing", routing, tuple(ROUTINGS)),
+        drops=table.text("drops", "hopeless", DROPS),
+        lifetime=table.text("lifetime", "all", ("all", "alive")),
+    )
+
+
+def _topology(table: Table, path: Path) -> TopologySetting:
+    kind = table.text("kind", "layered", _KINDS)
+    setting = TopologySetting(kind=kind)
+    if kind == "layered":
+        layers = table.whole_list("layers", (4, 4, 8, 16))
+        setting = TopologySetting(kind=kind, layers=layers, parents=table.whole("parents", 2, least=1))
+    elif kind == "tree":
+        brokers = table.whole("brokers", 7, least=1)
+        setting = TopologySetting(kind=kind, brokers=brokers, children=table.whole("children", 2, least=1))
+    elif kind == "ring":
+        setting = TopologySetting(kind=kind, brokers=table.whole("brokers", 7, least=2))
+    elif kind == "transit-stub":
+        setting = TopologySetting(
+            kind=kind,
+            transit=table.whole("transit", 4, least=1),
+            stubs=table.whole("stubs", 3, least=1),
+            stub_brokers=table.whole("stub_brokers", 5, least=1),
+        )
+    else:
+        file = path.parent / table.text("file")
+        links = table.checked("file", lambda: _read_links(file))
+        setting = TopologySetting(kind="links", links=links, both_ways=table.flag("both_ways", True))
+    table.finish()
+    return setting
+
+
+def _read_links(file: Path) -> tuple[tuple[str, str], ...]:
+    """One link a line: two broker names; blank lines and what follows `#` do not count."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ValueError(f"file cannot be read: {error}") from error
+    links = []
+    for number, line in enumerate(lines, 1):
+        names = line.split("#")[0].split()
+        if names and (len(names) != 2 or names[0] == names[1]):
+            raise ValueError(f"line {number} of {file.name} is {line!r}; want two different broker names")
+        if names:
+            links.append((names[0], names[1]))
+    if not links:
+        raise ValueError(f"{file.name} has no links")
+    return tuple(links)
+
+
+def _links(table: Table) -> LinkSetting:
+    setting = LinkSetting(
+        mean_ms=table.draw("ms_per_kb", least=0.0),
+        deviation_ms=table.number("deviation_ms_per_kb", 0.0),
+        latency_ns=table.duration("latency", "0"),
+        loss=table.number("loss", 0.0, most=0.99),
+        sampling=table.text("sampling", "message", SAMPLINGS),
+        truncation=table.text("truncation", "resample", TRUNCATIONS),
+    )
+    if setting.mean_ms.lowest() <= 0.0:
+        table.fail("ms_per_kb", "a link would take no time; want more than 0 ms per KB")
+    table.finish()
+    return setting
+
+
+def _publisher(table: Table) -> PublisherSetting:
+    setting = PublisherSetting(
+        rate_per_minute=table.number("rate_per_minute", least=1e-9),
+        size_bytes=table.draw("size_bytes", least=1.0),
+        name=table.text("name", "p"),
+        topic=table.text("topic", "sim"),
+        layer=table.whole("layer", 0, least=-1),
+        brokers=table.text_list("brokers"),
+        count=table.whole("count", 1, least=1),
+        arrivals=table.text("arrivals", "poisson", ARRIVALS),
+        burst=table.whole("burst", 10, least=1),
+        attributes=table.draws("attributes"),
+        timeout_ms=table.draw("timeout_ms", least=0.0) if table.has("timeout_ms") else None,
+        priority=table.draw("priority", least=0.0) if table.has("priority") else None,
+        connection_ns=table.duration("connection", "0"),
+        link_costs=table.flag("link_costs", False),
+        link_queues=table.flag("link_queues", True),
+    )
+    table.finish()
+    return setting
+
+
+def _subscription(table: Table) -> SubscriptionSetting:
+    terms = tuple(_terms(one) for one in table.tables("terms")) or (Terms(),)
+    setting = SubscriptionSetting(
+        name=table.text("name", "s"),
+        topic_filter=table.text("topic_filter", "#"),
+        layer=table.whole("layer", -1, least=-1),
+        brokers=table.text_list("brokers"),
+        count=table.whole("count", 1, least=1),
+        where=table.text("where", ""),
+        draws=table.draws("draws"),
+        terms=terms,
+        last_mile_ns=table.duration("last_mile", "0"),
+    )
+    where = setting.where
+    for name, _ in setting.draws:
+        where = where.replace("{" + name + "}", "1")
+    try:
+        check_filter(setting.topic_filter)
+    except FilterError as error:
+        table.fail("topic_filter", str(error))
+    try:
+        if where:
+            parse(where)
+    except FilterError as error:
+        table.fail("where", str(error))
+    table.finish()
+    return setting
+
+
+def _terms(table: Table) -> Terms:
+    terms = Terms(table.duration("deadline", "0"), table.number("price", 1.0), table.number("penalty", 0.0))
+    table.finish()
+    return terms
+
+
+def _fault(table: Table) -> FaultSetting:
+    kind = table.text("kind", choices=_FAULTS)
+    at_ns = table.duration("at")
+    until_ns = table.duration("until", "0")
+    if until_ns and until_ns <= at_ns:
+        table.fail("until", "the fault would end before it begins")
+    broker = table.text("broker") if kind == "crash" else ""
+    names = table.text_list("link") if kind != "crash" else ("", "")
+    if len(names) != 2:
+        table.fail("link", f"{list(names)} does not name two brokers")
+    factor = table.number("factor", least=1e-6) if kind == "slow" else 1.0
+    table.finish()
+    return FaultSetting(kind, at_ns, until_ns, broker, (names[0], names[1]), factor)
+
+
+def _check_places(document: Table, setting: Setting, topology: Topology) -> None:
+    layers = max(topology.layers) + 1
+    members: list[PublisherSetting | SubscriptionSetting] = [*setting.publishers, *setting.subscriptions]
+    tables = document.tables("publishers") + document.tables("subscriptions")
+    for table, member in zip(tables, members, strict=True):
+        for broker in member.brokers:
+            if broker not in topology.brokers:
+                table.fail("brokers", f"broker {broker!r} is not in the topology")
+        if member.layer >= layers:
+            table.fail("layer", f"{member.layer} is too deep; the topology has layers 0 to {layers - 1}")
+
+
+def _check_faults(tables: list[Table], faults: tuple[FaultSetting, ...], topology: Topology) -> None:
+    for table, fault in zip(tables, faults, strict=True):
+        if fault.kind == "crash" and fault.broker not in topology.brokers:
+            table.fail("broker", f"broker {fault.broker!r} is not in the topology")
+        if fault.kind != "crash" and fault.link not in topology.links:
+            table.fail("link", f"there is no link from {fault.link[0]!r} to {fault.link[1]!r}")
+
+
+def _check_reach(document: Table, setting: Setting, seed: int) -> None:
+    """Refuse a subscriber that no publisher's messages can reach."""
+    cluster = build(setting, seed)
+    topology = make_topology(setting.topology, Streams(seed))
+    origins: dict[str, None] = {}
+    for one in setting.publishers:
+        for broker in one.brokers or topology.at_layer(one.layer):
+            origins[broker] = None
+    reached = dict(origins)
+    for origin in origins:
+        for broker in cluster.links.tree(origin).parents:
+            reached[broker] = None
+    for table, member in zip(document.tables("subscriptions"), setting.subscriptions, strict=True):
+        for broker in member.brokers or topology.at_layer(member.layer):
+            if broker not in reached:
+                key = "brokers" if member.brokers else "layer"
+                table.fail(key, f"subscribers at {broker!r} cannot be reached from any publisher's broker")

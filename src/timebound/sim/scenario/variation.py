@@ -1,0 +1,301 @@
+"""What a sweep may vary in a scenario, and one run of it.
+
+A varied key changes every publisher, subscription or link alike: `rate=1..15` is the rate of each
+publisher. Numbers carry their unit in the key, so that ranges need no units and axes are labelled.
+"""
+
+from __future__ import annotations
+
+import difflib
+import io
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from timebound.core.link.strategy.registry import STRATEGY_NAMES
+from timebound.errors import ConfigError
+from timebound.sim.kernel.draws import Draw, fixed
+from timebound.sim.mesh.experiment import RunResult, run
+from timebound.sim.mesh.setting import (
+    ARRIVALS,
+    DROPS,
+    ESTIMATES,
+    ROUTINGS,
+    PublisherSetting,
+    Setting,
+    SubscriptionSetting,
+)
+from timebound.units import MILLISECOND, MINUTE, SECOND
+
+Value = int | float | str
+
+# One --vary with more values is a slip of the keyboard.
+VALUES_MAX: Final = 10_000
+_KILOBYTE: Final = 1_024
+# What one run says, and its Arrow type: one column each in the table of a sweep.
+RESULTS: Final = (
+    ("published", "int64"),
+    ("matched", "int64"),
+    ("in_time", "int64"),
+    ("late", "int64"),
+    ("dropped", "int64"),
+    ("delivery_rate", "float64"),
+    ("earning", "float64"),
+    ("traffic", "int64"),
+    ("events", "int64"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Something that can be varied: a number within limits, or one of some words."""
+
+    meaning: str
+    apply: Callable[[Setting, Value], Setting]
+    least: float = 0.0
+    most: float = float("inf")
+    is_whole: bool = False
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Variation:
+    """A key and the values it takes, in order."""
+
+    key: str
+    values: tuple[Value, ...]
+
+
+def parse_variation(text: str) -> Variation:
+    """Read `rate=1..15`, `loss=0..0.2:0.05`, `size_kb=1,10,50..100:25` or `strategy=eb,fifo`.
+
+    Raises:
+        ConfigError: the key is unknown, or a value is none that it can take.
+    """
+    name, equals, listed = text.partition("=")
+    name = name.strip()
+    if not equals or not name:
+        raise ConfigError(f"{text!r} varies nothing; write it like rate=1..15 or strategy=eb,fifo")
+    key = KEYS.get(name)
+    if key is None:
+        near = difflib.get_close_matches(name, KEYS, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(KEYS)}"
+        raise ConfigError(f"{name!r} cannot be varied; {hint}")
+    values: dict[Value, None] = {}
+    for part in listed.split(","):
+        for value in _words(name, key, part) if key.words else _numbers(name, key, part):
+            values[value] = None
+    return Variation(name, tuple(values))
+
+
+def vary(setting: Setting, values: Mapping[str, Value]) -> Setting:
+    """The setting with these keys changed; a key that cannot be varied is left out."""
+    for name, value in values.items():
+        if name in KEYS:
+            setting = KEYS[name].apply(setting, value)
+    return setting
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles settings: a compiled Draw is made anew by its arguments, as it cannot be filled in later."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, Draw):
+            return Draw, (value.kind, value.numbers, value.least)
+        return NotImplemented
+
+
+def pack(setting: Setting) -> bytes:
+    """A setting as bytes, for `open_runs` in another process."""
+    packed = io.BytesIO()
+    _Pickler(packed).dump(setting)
+    return packed.getvalue()
+
+
+def open_runs(context: bytes) -> Callable[[Mapping[str, Value]], dict[str, Value]]:
+    """The function that runs one row of a sweep; `context` is a packed Setting."""
+    setting: Setting = pickle.loads(context)
+
+    def run_row(values: Mapping[str, Value]) -> dict[str, Value]:
+        return results(run(vary(setting, values), int(values["seed"])))
+
+    return run_row
+
+
+def results(result: RunResult) -> dict[str, Value]:
+    """A run in the columns of RESULTS."""
+    return {
+        "published": result.published,
+        "matched": result.matched,
+        "in_time": result.in_time,
+        "late": result.late,
+        "dropped": sum(result.dropped.values()),
+        "delivery_rate": result.delivery_rate,
+        "earning": result.earning,
+        "traffic": result.traffic,
+        "events": result.events,
+    }
+
+
+def _words(name: str, key: Key, part: str) -> list[Value]:
+    word = part.strip()
+    if word not in key.words:
+        raise ConfigError(f"{name} cannot be {word!r}; choose from {', '.join(key.words)}")
+    return [word]
+
+
+def _numbers(name: str, key: Key, part: str) -> list[Value]:
+    first_text, is_range, rest = part.partition("..")
+    last_text, _, step_text = rest.partition(":")
+    first = _number(name, first_text)
+    if not is_range:
+        return [_checked(name, key, first)]
+    last = _number(name, last_text)
+    step = _number(name, step_text) if step_text else 1.0
+    if step <= 0:
+        raise ConfigError(f"{name}={part} has the step {step:g}; want more than 0")
+    # A step of 0.1 is not exact: the last value still counts if it is missed by rounding only.
+    count = int((last - first) / step + 1e-9) + 1 if last >= first else 0
+    if count < 1:
+        raise ConfigError(f"{name}={part} is an empty range; write the smaller end first")
+    if count > VALUES_MAX:
+        raise ConfigError(f"{name}={part} has {count} values, at most {VALUES_MAX} are allowed")
+    return [_checked(name, key, round(first + index * step, 12)) for index in range(count)]
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if not abs(number) < float("inf"):
+        raise ConfigError(f"{name} cannot be {text.strip()!r}; write numbers like 1..15, 0..1:0.1 or 1,2,5")
+    return number
+
+
+def _checked(name: str, key: Key, number: float) -> Value:
+    if not key.least <= number <= key.most:
+        limits = f"{key.least:g} to {key.most:g}" if key.most < float("inf") else f"at least {key.least:g}"
+        raise ConfigError(f"{name} cannot be {number:g}; want {limits}")
+    if key.is_whole and number != int(number):
+        raise ConfigError(f"{name} cannot be {number:g}; want a whole number")
+    return int(number) if key.is_whole else float(number)
+
+
+def _publishers(change: Callable[[PublisherSetting, Value], PublisherSetting]) -> Callable[..., Setting]:
+    def apply(setting: Setting, value: Value) -> Setting:
+        return replace(setting, publishers=tuple(change(one, value) for one in setting.publishers))
+
+    return apply
+
+
+def _subscriptions(
+    change: Callable[[SubscriptionSetting, Value], SubscriptionSetting],
+) -> Callable[..., Setting]:
+    def apply(setting: Setting, value: Value) -> Setting:
+        return replace(setting, subscriptions=tuple(change(one, value) for one in setting.subscriptions))
+
+    return apply
+
+
+def _with_deadline(one: SubscriptionSetting, value: Value) -> SubscriptionSetting:
+    deadline_ns = int(float(value) * SECOND)
+    return replace(one, terms=tuple(replace(terms, deadline_ns=deadline_ns) for terms in one.terms))
+
+
+def _with_link(field: str) -> Callable[[Setting, Value], Setting]:
+    def apply(setting: Setting, value: Any) -> Setting:
+        changed: dict[str, Any] = {field: value}
+        return replace(setting, links=replace(setting.links, **changed))
+
+    return apply
+
+
+def _with_reading(field: str) -> Callable[[Setting, Value], Setting]:
+    def apply(setting: Setting, value: Any) -> Setting:
+        changed: dict[str, Any] = {field: value}
+        return replace(setting, reading=replace(setting.reading, **changed))
+
+    return apply
+
+
+def _with(field: str) -> Callable[[Setting, Value], Setting]:
+    def apply(setting: Setting, value: Any) -> Setting:
+        changed: dict[str, Any] = {field: value}
+        return replace(setting, **changed)
+
+    return apply
+
+
+# A run without messages or links that take no time say nothing: such ends are left out.
+_TINY: Final = 1e-6
+KEYS: Final[dict[str, Key]] = {
+    "rate": Key(
+        "messages per minute of each publisher",
+        _publishers(lambda one, value: replace(one, rate_per_minute=float(value))),
+        least=_TINY,
+    ),
+    "load": Key(
+        "times the rates that the scenario gives",
+        _publishers(lambda one, value: replace(one, rate_per_minute=one.rate_per_minute * float(value))),
+        least=_TINY,
+    ),
+    "size_kb": Key(
+        "size of every message",
+        _publishers(lambda one, value: replace(one, size_bytes=fixed(float(value) * _KILOBYTE))),
+        least=_TINY,
+    ),
+    "timeout_s": Key(
+        "timeout of every message",
+        _publishers(lambda one, value: replace(one, timeout_ms=fixed(float(value) * 1_000))),
+        least=_TINY,
+    ),
+    "publishers": Key(
+        "publishers at each broker that has some",
+        _publishers(lambda one, value: replace(one, count=int(value))),
+        least=1,
+        is_whole=True,
+    ),
+    "arrivals": Key(
+        "how messages are spread over time",
+        _publishers(lambda one, value: replace(one, arrivals=str(value))),
+        words=ARRIVALS,
+    ),
+    "subscribers": Key(
+        "subscribers at each broker that has some",
+        _subscriptions(lambda one, value: replace(one, count=int(value))),
+        least=1,
+        is_whole=True,
+    ),
+    "deadline_s": Key("deadline of every subscription", _subscriptions(_with_deadline), least=_TINY),
+    "link_ms_per_kb": Key(
+        "mean of every link",
+        lambda setting, value: replace(setting, links=replace(setting.links, mean_ms=fixed(float(value)))),
+        least=_TINY,
+    ),
+    "deviation_ms_per_kb": Key("deviation of every link", _with_link("deviation_ms")),
+    "latency_ms": Key(
+        "latency of every link",
+        lambda setting, value: replace(
+            setting, links=replace(setting.links, latency_ns=int(float(value) * MILLISECOND))
+        ),
+    ),
+    "loss": Key("share of transmissions to be repeated", _with_link("loss"), most=0.99),
+    "strategy": Key("how a queue is ordered", _with("strategy"), words=STRATEGY_NAMES),
+    "weight": Key("r of ebpc, w of mtep", _with("weight"), most=1.0),
+    "epsilon": Key("chance below which a message is dropped", _with("epsilon"), least=1e-12, most=0.99),
+    "preference": Key("of late binding, for the own path", _with("preference"), most=1.0),
+    "waiting_share": Key(
+        "of late binding, how much of reported waits counts", _with("waiting_share"), most=1.0
+    ),
+    "thrift": Key("of late binding, how soon a congested way gives up what is worth little", _with("thrift")),
+    "routing": Key("how paths are chosen", _with_reading("routing"), words=tuple(ROUTINGS)),
+    "drops": Key("what plain strategies drop", _with_reading("drops"), words=DROPS),
+    "estimates": Key("whether links are known or measured", _with("estimates"), words=ESTIMATES),
+    "minutes": Key(
+        "simulated time",
+        lambda setting, value: replace(setting, duration_ns=int(float(value) * MINUTE)),
+        least=1e-3,
+    ),
+}

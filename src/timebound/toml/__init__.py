@@ -1,0 +1,1 @@
+"""TOML documents: typed values, each mistake with its line and key; no IO."""

@@ -1,0 +1,164 @@
+"""Reading one configuration value: what each kind of setting accepts and refuses.
+
+A refusal says what would be right; the reader adds the file, the line and the key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from timebound.errors import UnitError
+from timebound.toml.setting import NEVER_S, UNLIMITED, Setting, format_size
+from timebound.units import SECOND, format_duration, parse_duration
+
+_SIZE: Final = re.compile(r"([0-9]{1,15})\s*(B|KiB|MiB|GiB)?")
+_SIZE_FACTORS: Final = {None: 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+# Plain decimals: an exponent is a slip of the pen in a configuration.
+_DURATION: Final = re.compile(r"[0-9]*\.?[0-9]*\s*[a-zµ]*")
+# A value is shown in a mistake, but not all of a long one.
+_SHOWN_LENGTH_MAX: Final = 60
+
+
+class WrongValue(Exception):
+    """A value cannot be used; the text says why and what would be right."""
+
+
+def read_value(raw: object, setting: Setting, folder: Path) -> object:
+    """Check a TOML value against its setting and return what the code uses.
+
+    Relative paths are taken from `folder`, where the configuration file lies.
+
+    Raises:
+        WrongValue: the value is of the wrong type or out of range.
+    """
+    match setting.kind:
+        case "switch":
+            if not isinstance(raw, bool):
+                raise WrongValue(f"must be true or false, not {shown(raw)}")
+            return raw
+        case "count":
+            return _count(raw, setting)
+        case "size":
+            return _size(raw, setting)
+        case "fraction":
+            return _fraction(raw, setting)
+        case "duration" | "seconds":
+            return _duration(raw, setting)
+        case "choice":
+            return _choice(raw, setting)
+        case "texts":
+            if not isinstance(raw, list):
+                raise WrongValue(f'must be a list of strings like ["a", "b"], not {shown(raw)}')
+            return tuple(_text(entry) for entry in raw)
+        case "path":
+            return _path(_text(raw), folder)
+        case "text":
+            return _text(raw)
+
+
+def shown(raw: object) -> str:
+    """Write a value for a person, cut short if it is long."""
+    if isinstance(raw, bool):
+        return "true" if raw else "false"
+    if isinstance(raw, dict):
+        return "a table"
+    if isinstance(raw, list):
+        return "a list"
+    if isinstance(raw, int) and abs(raw) > UNLIMITED:
+        # Python refuses to write very long integers in decimal.
+        return "a number beyond all limits"
+    text = repr(raw) if isinstance(raw, str) else str(raw)
+    return text if len(text) <= _SHOWN_LENGTH_MAX else text[:_SHOWN_LENGTH_MAX] + "..."
+
+
+def _text(raw: object) -> str:
+    if not isinstance(raw, str):
+        raise WrongValue(f'must be a string in quotes like "a", not {shown(raw)}')
+    if "\0" in raw:
+        raise WrongValue("has a null character, which no name or path may have")
+    return raw
+
+
+def _path(name: str, folder: Path) -> Path:
+    if name == "":
+        raise WrongValue("is empty; give a path or leave the key out")
+    try:
+        return folder / Path(name).expanduser()
+    except RuntimeError as exc:
+        raise WrongValue(f"no home directory is known for {shown(name)}; write the path in full") from exc
+
+
+def _choice(raw: object, setting: Setting) -> object:
+    if raw in setting.choices:
+        return raw
+    choices = ", ".join(f'"{choice}"' for choice in setting.choices)
+    close = difflib.get_close_matches(raw, setting.choices, n=1) if isinstance(raw, str) else []
+    hint = f'; did you mean "{close[0]}"?' if close else ""
+    raise WrongValue(f"must be one of {choices}, not {shown(raw)}{hint}")
+
+
+def _count(raw: object, setting: Setting) -> int:
+    if setting.was_size and isinstance(raw, str):
+        return _size(raw, setting)
+    # TOML's true and false are integers to Python.
+    if not isinstance(raw, int) or isinstance(raw, bool):
+        raise WrongValue(f"must be a whole number {_range(setting, str)}, not {shown(raw)}")
+    if not setting.minimum <= raw <= setting.maximum:
+        raise WrongValue(f"must be {_range(setting, str)}, not {shown(raw)}")
+    return raw
+
+
+def _fraction(raw: object, setting: Setting) -> float:
+    wanted = f"from {setting.least:g} to {setting.most:g}"
+    if not isinstance(raw, int | float) or isinstance(raw, bool):
+        raise WrongValue(f"must be a number {wanted}, not {shown(raw)}")
+    if not setting.least <= raw <= setting.most:  # which is also false of nan
+        raise WrongValue(f"must be {wanted}, not {shown(raw)}")
+    return float(raw)
+
+
+def _size(raw: object, setting: Setting) -> int:
+    size = -1
+    if isinstance(raw, str):
+        found = _SIZE.fullmatch(raw)
+        if found:
+            size = int(found[1]) * _SIZE_FACTORS[found[2]]
+    elif isinstance(raw, int) and not isinstance(raw, bool):
+        size = raw
+    if size < 0:
+        raise WrongValue(f'{shown(raw)} is not a size; write bytes like 65536, or "64KiB", "1MiB"')
+    if not setting.minimum <= size <= setting.maximum:
+        raise WrongValue(f"must be {_range(setting, format_size)}, not {shown(raw)}")
+    return size
+
+
+def _duration(raw: object, setting: Setting) -> int | float:
+    if not isinstance(raw, str):
+        raise WrongValue(f'must be a duration with a unit like "30s", not {shown(raw)}')
+    if raw == "never" and setting.maximum == NEVER_S:
+        return NEVER_S
+    if not _DURATION.fullmatch(raw):
+        raise WrongValue(f'{shown(raw)} is not a duration; write it like "250ms", "1.5s" or "2m"')
+    try:
+        duration_ns = parse_duration(raw)
+    except UnitError as exc:
+        raise WrongValue(str(exc)) from exc
+    if setting.kind == "seconds" and duration_ns % SECOND:
+        raise WrongValue(f"must be whole seconds, as MQTT sends them, not {shown(raw)}")
+    if not setting.minimum * SECOND <= duration_ns <= setting.maximum * SECOND:
+        raise WrongValue(f"must be {_range(setting, _seconds)}, not {shown(raw)}")
+    return duration_ns // SECOND if setting.kind == "seconds" else duration_ns / SECOND
+
+
+def _seconds(seconds: int) -> str:
+    return format_duration(seconds * SECOND)
+
+
+def _range(setting: Setting, write: Callable[[int], str]) -> str:
+    if setting.maximum == UNLIMITED:
+        return f"at least {write(setting.minimum)}"
+    return f"from {write(setting.minimum)} to {write(setting.maximum)}"

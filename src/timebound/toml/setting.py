@@ -1,0 +1,64 @@
+"""What is known of a key: the kind of its value, its range, and the reason for its default.
+
+A table of a document is a dataclass whose fields are made by `setting`. A field that ends in `_s` is
+written without that ending, as a duration: `connect_timeout_s` is the key `connect_timeout = "10s"`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, Final, Literal
+
+# What a value is made of; `reader.py` has one function for each.
+Kind = Literal[
+    "text", "path", "switch", "count", "size", "duration", "seconds", "choice", "texts", "fraction"
+]
+
+KIBIBYTE: Final = 1024
+MEBIBYTE: Final = 1024 * KIBIBYTE
+GIBIBYTE: Final = 1024 * MEBIBYTE
+# MQTT 5, 3.1.2.11.2: this session expiry interval means "never".
+NEVER_S: Final = 0xFFFF_FFFF
+UNLIMITED: Final = 1 << 53
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is known about one key besides its name and default."""
+
+    kind: Kind
+    reason: str
+    minimum: int = 0
+    maximum: int = UNLIMITED
+    choices: tuple[str, ...] = ()
+    least: float = 0.0  # of a fraction
+    most: float = 1.0
+    was_size: bool = False  # a count that was written as a size once, like "4KiB", and still may be
+
+
+def setting(kind: Kind, default: object, reason: str, **more: Any) -> Any:
+    """Declare a field of a configuration table; `default` may be MISSING for a required key."""
+    return field(default=default, metadata={"setting": Setting(kind, reason, **more)})
+
+
+def settings_of(table: type) -> dict[str, tuple[Field[Any], Setting]]:
+    """The TOML keys of one table, in order, with the field and the setting behind each."""
+    found: dict[str, tuple[Field[Any], Setting]] = {}
+    for known in fields(table):
+        described = known.metadata.get("setting")
+        if isinstance(described, Setting):
+            found[toml_key(known.name, described)] = (known, described)
+    return found
+
+
+def toml_key(field_name: str, described: Setting) -> str:
+    if described.kind in ("duration", "seconds"):
+        return field_name.removesuffix("_s")
+    return field_name
+
+
+def format_size(size: int) -> str:
+    for unit, factor in (("GiB", GIBIBYTE), ("MiB", MEBIBYTE), ("KiB", KIBIBYTE)):
+        if size >= factor and size % factor == 0:
+            return f"{size // factor}{unit}"
+    return str(size)

@@ -1,0 +1,365 @@
+"""One broker of a mesh: where messages go, what is given up, and the account of both."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from tests.core.mesh.doubles import SECOND, Diamond
+
+from timebound.core.link.scheduling import Scheduling
+from timebound.core.link.strategy.fifo import Fifo
+from timebound.core.link.strategy.registry import strategy_named
+from timebound.core.mesh.message import Copy
+from timebound.core.mesh.options import LATE, MATCH, TREE, MeshOptions
+from timebound.core.mesh.table import MeshSubscription
+from timebound.core.values.delay import LinkDelay
+
+
+def test_tree_sends_each_home_over_its_one_best_way() -> None:
+    mesh = Diamond(TREE)
+
+    mesh.brokers["a"].publish(mesh.message(), 0)
+
+    sends = {send.neighbour: send.copy.targets for send in mesh.brokers["a"].take_sends()}
+    assert sends == {"b": {"d"}, "c": {"c"}}
+
+
+def test_late_binding_sends_both_homes_over_one_link_when_the_other_is_busy() -> None:
+    mesh = Diamond(LATE, preference=0.0)
+    broker = mesh.brokers["a"]
+    broker.publish(mesh.message(), 0)
+    assert [send.neighbour for send in broker.take_sends()] == ["c"]
+
+    broker.publish(mesh.message(), 0)
+
+    # Only c reaches both, but it is busy: b takes what it can, and c waits for its own.
+    sends = {send.neighbour: send.copy.targets for send in broker.take_sends()}
+    assert sends == {"b": {"d"}}
+    broker.link_free("c", SECOND)
+    assert [send.copy.targets for send in broker.take_sends()] == [{"c"}]
+
+
+def test_late_binding_never_sends_a_home_twice() -> None:
+    mesh = Diamond(LATE, preference=0.0)
+    broker = mesh.brokers["a"]
+    for _ in range(5):
+        broker.publish(mesh.message(), 0)
+
+    seen: list[tuple[int, str]] = []
+    for step in range(20):
+        for send in broker.take_sends():
+            assert send.copy.targets is not None
+            seen += [(send.copy.what.message.sequence, home) for home in send.copy.targets]
+        broker.link_free("b" if step % 2 else "c", step * SECOND // 10)
+
+    assert sorted(seen) == sorted({(number, home) for number in range(1, 6) for home in "cd"})
+
+
+def test_a_free_link_leaves_a_home_to_a_much_better_way() -> None:
+    mesh = Diamond(LATE, preference=0.9)
+    mesh.links.set_link("c", "d", LinkDelay(0.9, 0.0001))
+    broker = mesh.brokers["a"]
+
+    broker.publish(mesh.message(), 0)
+
+    # Over c to d takes 9.6 of 10 s; b promises far more and is idle as well.
+    sends = {send.neighbour: send.copy.targets for send in broker.take_sends()}
+    assert sends == {"b": {"d"}, "c": {"c"}}
+
+
+def test_waits_that_neighbours_report_lower_what_a_way_is_worth() -> None:
+    mesh = Diamond(LATE, preference=0.9, waiting_share=1.0)
+    broker = mesh.brokers["a"]
+    broker.note_waits("c", {"d": 9 * SECOND})
+
+    broker.publish(mesh.message(), 0)
+
+    sends = {send.neighbour: send.copy.targets for send in broker.take_sends()}
+    assert sends == {"b": {"d"}, "c": {"c"}}
+
+
+def sent_over_a_full_link(scheduling: Scheduling | None, then: str = "") -> Counter[str]:
+    """What goes over one link that has worthless and dear messages for 48 s, in 24 s; the topics of it."""
+    mesh = Diamond(TREE, "worth", thrift=0.0)
+    broker = mesh.brokers["a"]
+    delay = LinkDelay(0.06, 0.0001)
+    broker.add_neighbour("c", delay, scheduling)
+    for topic, price in (("log/x", 0.001), ("alarm", 100.0)):
+        mesh.table.insert(MeshSubscription(topic, "c", topic, deadline_ns=100 * SECOND, price=price))
+        for _ in range(40):
+            broker.publish(mesh.message(topic=topic), 0)
+    broker.take_sends()  # the first found the link idle
+    if then:
+        broker.set_strategy("c", strategy_named(then), 0)
+    topics: list[str] = []
+    for number in range(40):
+        broker.link_free("c", number * 6 * SECOND // 10)
+        topics += [send.copy.what.message.topic for send in broker.take_sends()]
+    return Counter(topics)
+
+
+def test_a_full_link_keeps_the_share_of_a_class() -> None:
+    assert sent_over_a_full_link(None)["log/x"] <= 1
+    assert 9 <= sent_over_a_full_link(Scheduling(shares=[("log/#", 0.25)]))["log/x"] <= 11
+    assert sent_over_a_full_link(Scheduling(shares=[("other", 0.25)]))["log/x"] <= 1
+
+
+def test_the_strategy_of_a_link_is_its_own_and_changes_while_messages_wait() -> None:
+    assert sent_over_a_full_link(Scheduling("fifo"))["log/x"] == 39
+    assert sent_over_a_full_link(Scheduling("worth"), then="fifo")["log/x"] == 39
+    assert sent_over_a_full_link(Scheduling("fifo"), then="eb") == {"alarm": 40}
+
+
+def congested(usual_worth: float, wait_ns: int) -> Diamond:
+    """A diamond whose broker a has sent what is worth so much a link, and hears that it waits so long."""
+    mesh = Diamond(LATE, waiting_share=0.0, thrift=1.0)
+    for name, neighbour in mesh.brokers["a"].neighbours.items():
+        neighbour.note_worth(usual_worth, 10_240.0, 10e9)
+        mesh.brokers["a"].note_waits(name, dict.fromkeys("bcd", wait_ns))
+    return mesh
+
+
+@pytest.mark.parametrize(
+    ("usual_worth", "wait_ns", "size_bytes", "sends"),
+    [
+        (20.0, 5 * SECOND, 10_240, 0),  # worth far less than what usually goes a congested way
+        (20.0, 0, 10_240, 1),  # nobody waits
+        (2.0, 5 * SECOND, 10_240, 1),  # worth as much as everything else
+        (20.0, 5 * SECOND, 512, 1),  # takes as little time as it is worth
+        (2.0, 5 * SECOND, 102_400, 0),  # worth as much, in ten times the time
+    ],
+)
+def test_a_congested_way_gives_up_what_is_worth_far_less_than_usual_for_its_time(
+    usual_worth: float, wait_ns: int, size_bytes: int, sends: int
+) -> None:
+    mesh = congested(usual_worth, wait_ns)
+    broker = mesh.brokers["a"]
+
+    broker.publish(mesh.message(size_bytes=size_bytes), 0)
+
+    assert len(broker.take_sends()) == sends
+    assert mesh.account.dropped["queue_full"] == (0 if sends else 3)
+
+
+def test_what_has_no_limit_is_sent_however_congested_its_way_is() -> None:
+    mesh = congested(1e6, 9 * SECOND)
+    mesh.table.insert(MeshSubscription("patient", "d", "untimed"))
+
+    mesh.brokers["a"].publish(mesh.message(topic="untimed"), 0)
+
+    assert len(mesh.brokers["a"].take_sends()) == 1
+
+
+def test_waits_are_reported_over_the_shorter_of_two_queues() -> None:
+    mesh = Diamond(LATE)
+    broker = mesh.brokers["a"]
+    broker.neighbours["b"].wait_ns = 3e9
+    broker.neighbours["c"].wait_ns = 1e9
+    broker.note_waits("c", {"d": SECOND // 2})
+
+    waits = broker.report_waits()
+
+    assert waits["d"] == 1_500_000_000
+    assert waits["b"] == 3_000_000_000
+
+
+def test_a_broker_delivers_to_its_own_subscribers() -> None:
+    mesh = Diamond(TREE)
+    what = mesh.message()
+
+    mesh.brokers["d"].receive(Copy(what, ("a", "b"), 2, {"d"}), SECOND)
+
+    [delivery] = mesh.brokers["d"].take_deliveries()
+    assert [one.client_id for one in delivery.group.subscriptions] == ["s0", "s1"]
+    assert mesh.account.received == 1
+
+
+def test_what_can_no_longer_arrive_is_given_up_and_accounted() -> None:
+    mesh = Diamond(LATE)
+
+    mesh.brokers["a"].publish(mesh.message(published_ns=0), 10 * SECOND)
+
+    account = mesh.account
+    assert mesh.brokers["a"].take_sends() == []
+    assert account.dropped["hopeless"] + account.dropped["timed_out"] == 3
+    assert account.paid_micro == 1_500_000
+    assert account.open_pairs() == 0
+    assert account.open_penalty_micro == 0
+
+
+def test_a_message_given_up_in_one_queue_still_waits_in_the_other() -> None:
+    mesh = Diamond(LATE, preference=0.0)
+    mesh.table.remove("s2", "t")
+    mesh.links.set_link("c", "d", LinkDelay(0.85, 0.0001))
+    broker = mesh.brokers["a"]
+    for _ in range(3):  # two leave at once, the third waits for both links
+        broker.publish(mesh.message(), 0)
+    broker.take_sends()
+
+    broker.wake(2 * SECOND)  # over c it takes 9.1 s: hopeless by now
+
+    assert mesh.account.dropped_total() == 0
+    broker.link_free("b", 2 * SECOND)
+    assert [send.neighbour for send in broker.take_sends()] == ["b"]
+
+
+def test_next_wakeup_is_when_the_first_message_becomes_hopeless() -> None:
+    mesh = Diamond(TREE)
+    broker = mesh.brokers["a"]
+    assert broker.next_wakeup_ns() is None
+    for _ in range(2):
+        broker.publish(mesh.message(), 0)
+
+    wakeup_ns = broker.next_wakeup_ns()
+    assert wakeup_ns is not None
+    broker.wake(wakeup_ns)
+
+    assert mesh.account.dropped_total() > 0
+
+
+def test_when_a_link_fails_its_messages_take_another_way() -> None:
+    for routing in (TREE, LATE):
+        mesh = Diamond(routing)
+        mesh.table.remove("s2", "t")
+        broker = mesh.brokers["a"]
+        for _ in range(3):
+            broker.publish(mesh.message(), 0)
+        broker.take_sends()
+        mesh.links.remove_link("a", "b")
+
+        broker.link_down("b", SECOND)
+        broker.neighbours["c"].is_busy = False
+        broker.link_free("c", SECOND)
+
+        assert {send.neighbour for send in broker.take_sends()} == {"c"}
+        assert mesh.account.dropped_total() == 0
+
+
+def test_a_failed_link_without_alternative_loses_what_waits_for_it() -> None:
+    mesh = Diamond(LATE)
+    mesh.links.remove_link("a", "c")
+    mesh.brokers["a"].link_down("c", 0)
+
+    mesh.brokers["a"].publish(mesh.message(), 0)
+
+    assert mesh.account.dropped["disconnected"] == 1  # the subscriber at c
+    assert mesh.account.unreachable == 1
+
+
+def test_a_crash_loses_everything_that_waits() -> None:
+    mesh = Diamond(LATE)
+    broker = mesh.brokers["a"]
+    for _ in range(4):
+        broker.publish(mesh.message(), 0)
+    sent = {
+        (send.copy.what.message.sequence, home)
+        for send in broker.take_sends()
+        for home in send.copy.targets or ()
+    }
+
+    broker.crash(SECOND)
+
+    pairs_sent = sum(2 if home == "d" else 1 for _, home in sent)
+    assert broker.waiting_messages() == 0
+    assert mesh.account.dropped["disconnected"] == 12 - pairs_sent
+    for neighbour in broker.neighbours.values():
+        neighbour.queue._check()
+
+
+def test_matching_again_sends_to_all_next_hops_and_knows_second_copies() -> None:
+    mesh = Diamond(MATCH)
+    what = mesh.message()
+    broker = mesh.brokers["d"]
+    broker.receive(Copy(what, ("b",), 2, None), SECOND)
+    assert len(broker.take_deliveries()) == 1
+
+    broker.receive(Copy(what, ("c",), 2, None), SECOND)
+
+    assert broker.take_deliveries() == []
+    assert mesh.account.duplicates == 1
+
+
+def test_messages_that_match_nothing_go_nowhere() -> None:
+    mesh = Diamond(LATE)
+
+    mesh.brokers["a"].publish(mesh.message(topic="other"), 0)
+
+    assert mesh.brokers["a"].take_sends() == []
+    assert mesh.account.matched == 0
+    assert mesh.account.published == 1
+
+
+def test_a_replaced_subscription_counts_with_its_new_terms() -> None:
+    mesh = Diamond(TREE)
+    mesh.table.insert(MeshSubscription("s0", "d", "t", price=7.0))
+
+    groups = mesh.message().groups(mesh.table)
+
+    assert len(mesh.table) == 3
+    assert sorted(one.price for group in groups for one in group.subscriptions) == [1.0, 1.0, 7.0]
+
+
+def test_equal_deadlines_of_a_home_are_merged() -> None:
+    mesh = Diamond(TREE)
+
+    [_, at_d] = mesh.message().groups(mesh.table)
+
+    assert at_d.home == "d"
+    assert [(share.count, share.price, share.penalty) for share in at_d.shares] == [(2, 2.0, 1.0)]
+
+
+def test_equal_sets_of_subscriptions_share_their_group() -> None:
+    mesh = Diamond(TREE)
+
+    first = mesh.message().groups(mesh.table)
+    second = mesh.message().groups(mesh.table)
+
+    assert [group.number for group in first] == [group.number for group in second]
+
+
+def test_options_out_of_range_are_refused() -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        MeshOptions(Fifo(), preference=1.5)
+    with pytest.raises(ValueError, match="thrift=-1"):
+        MeshOptions(Fifo(), thrift=-1.0)
+
+
+def test_a_copy_never_returns_to_a_broker_it_has_passed() -> None:
+    mesh = Diamond(LATE)
+    mesh.links.set_link("d", "b", LinkDelay(0.01, 0.0))
+    mesh.links.set_link("b", "a", LinkDelay(0.01, 0.0))
+    mesh.links.set_link("a", "c", LinkDelay(0.01, 0.0))
+    d = mesh.brokers["d"]
+    d.add_neighbour("b", LinkDelay(0.01, 0.0))
+
+    d.receive(Copy(mesh.message(), ("a", "b"), 2, {"c"}), 0)
+
+    assert d.take_sends() == []
+    assert mesh.account.unreachable == 1
+
+
+def test_a_copy_names_the_brokers_it_has_passed() -> None:
+    mesh = Diamond(LATE)
+
+    mesh.brokers["b"].receive(Copy(mesh.message(), ("a",), 1, {"d"}), 0)
+
+    [send] = mesh.brokers["b"].take_sends()
+    assert (send.copy.via, send.copy.hops) == (("a", "b"), 2)
+
+
+def test_what_was_sent_over_a_link_that_failed_goes_another_way() -> None:
+    mesh = Diamond(LATE)
+    mesh.table.remove("s2", "t")
+    broker = mesh.brokers["a"]
+    broker.publish(mesh.message(), 0)
+    [sent] = broker.take_sends()
+    mesh.links.remove_link("a", sent.neighbour)
+    broker.link_down(sent.neighbour, SECOND)
+
+    broker.send_again(sent.copy, SECOND)
+
+    [again] = broker.take_sends()
+    assert again.neighbour != sent.neighbour
+    assert again.copy.targets == {"d"}
+    assert mesh.account.dropped_total() == 0

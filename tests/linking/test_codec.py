@@ -1,0 +1,232 @@
+"""What brokers say to each other: everything that is written is read as it was meant."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from timebound.core.mesh.flooding import LINK, SUBSCRIPTION, Announcement
+from timebound.core.mesh.message import Copy, MeshMessage
+from timebound.core.mesh.table import MeshSubscription
+from timebound.core.predicate.predicate import parse
+from timebound.core.values.delay import LinkDelay
+from timebound.core.values.message import Message
+from timebound.errors import ProtocolError
+from timebound.linking import codec as mesh_codec
+from timebound.units import SECOND
+from timebound.wire.codec import Decoder, encode_publish
+from timebound.wire.packets import Publish
+from timebound.wire.properties import encode_user_property
+
+NAMES = st.from_regex(r"[A-Za-z0-9._-]{1,20}", fullmatch=True)
+TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc", "Cn"]), max_size=20)
+
+
+def through_the_wire(copy: Copy, age_ns: int, now_ns: int) -> Copy:
+    decoder = Decoder(5, is_server=True)
+    [packet] = decoder.feed(mesh_codec.encode_copy(copy, age_ns, 7))
+    assert isinstance(packet, Publish)
+    assert (packet.qos, packet.packet_id) == (1, 7)
+    return mesh_codec.decode_copy(packet, now_ns)
+
+
+@given(
+    names=st.lists(NAMES, min_size=2, max_size=8, unique=True),
+    publisher=TEXTS,
+    properties=st.lists(st.tuples(TEXTS, TEXTS), max_size=3),
+    payload=st.binary(max_size=50),
+    qos=st.sampled_from((0, 1, 2)),
+    retain=st.booleans(),
+    expiry_s=st.sampled_from((0, 1, 3_600)),
+    age_ns=st.integers(0, 10**12),
+    hops=st.integers(0, 64),
+)
+def test_a_copy_arrives_as_it_was_sent(
+    names: list[str],
+    publisher: str,
+    properties: list[tuple[str, str]],
+    payload: bytes,
+    qos: int,
+    retain: bool,
+    expiry_s: int,
+    age_ns: int,
+    hops: int,
+) -> None:
+    properties = [(name, text) for name, text in properties if name not in ("timeout", "priority")]
+    encoded = b"".join(encode_user_property(name, text) for name, text in properties)
+    expires_ns = 1_000 + expiry_s * SECOND if expiry_s else 0
+    message = Message("a/b", payload, qos, retain, 1_000, publisher, encoded, tuple(properties), expires_ns)
+    what = MeshMessage(message, names[0], 123, 55, 42)
+    copy = Copy(what, tuple(names[1:-1]), hops, {names[0], names[-1]})
+
+    found = through_the_wire(copy, age_ns, 10**13)
+
+    got = found.what.message
+    assert (got.topic, got.payload, got.qos, got.retain) == ("a/b", payload, qos, retain)
+    assert (got.publisher, got.properties, got.hops) == (publisher, encoded, hops)
+    assert tuple(got.user_properties) == tuple(properties)
+    assert got.published_ns == 10**13 - age_ns
+    assert got.lifetime_ns() == expiry_s * SECOND
+    assert found.what.key() == (names[0], 55, 42)
+    assert (found.via, found.hops, found.targets) == (copy.via, hops, copy.targets)
+
+
+@pytest.mark.parametrize("via", [(), ("-",), ("-", "a")])
+def test_who_has_passed_a_copy_on_is_known_by_any_name(via: tuple[str, ...]) -> None:
+    copy = Copy(MeshMessage(Message("a", b"", 0, False, 1_000), "o", 123, 55, 42), via, 1, {"t"})
+
+    assert through_the_wire(copy, 0, 10**13).via == via
+
+
+def test_terms_of_the_publisher_are_known_again() -> None:
+    properties = encode_user_property("timeout", "250ms") + encode_user_property("priority", "7")
+    message = Message("t", b"", 0, False, 0, "p", properties)
+
+    found = through_the_wire(Copy(MeshMessage(message, "a", 1, 1, 1), ("a",), 1, {"b"}), 0, 0)
+
+    assert (found.what.message.timeout_ns, found.what.message.priority) == (250_000_000, 7)
+
+
+@pytest.mark.parametrize(
+    "header", ["", "a 1.1 5ns", "a 1.x 5ns 1 a b 0 p", "a 1.1 soon 1 a b 0 p", "a 1.1 5ns one a b 0 p"]
+)
+def test_a_copy_that_cannot_be_read_is_a_mistake_of_the_neighbour(header: str) -> None:
+    packet = Publish("t", b"", 1, passed_on=encode_user_property("mesh", header))
+    packet.user_properties = (("mesh", header),)
+
+    with pytest.raises(ProtocolError, match="'mesh'"):
+        mesh_codec.decode_copy(packet, 0)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        ("+5.1", "9ns", "1", "0"),
+        ("5.1_0", "9ns", "1", "0"),
+        ("5.1", "--9ns", "1", "0"),
+        ("5.1", "٣ns", "1", "0"),
+        ("5.1", "9" * 4_000 + "ns", "1", "0"),
+        ("5.1", "9ns", "-1", "0"),
+        ("5.1", "9ns", "1", "3"),
+    ],
+)
+def test_odd_numbers_are_no_copy(numbers: tuple[str, str, str, str]) -> None:
+    identity, age, hops, qos = numbers
+    packet = Publish("t", b"")
+    packet.user_properties = (("mesh", f"a {identity} {age} {hops} * b {qos} publisher"),)
+
+    with pytest.raises(ProtocolError, match="'mesh'"):
+        mesh_codec.decode_copy(packet, 0)
+
+
+@pytest.mark.parametrize("age", ["0ns", "-9ns"])
+def test_a_copy_from_a_clock_that_was_ahead_is_as_old_as_now(age: str) -> None:
+    packet = Publish("t", b"")
+    packet.user_properties = (("mesh", f"a 5.1 {age} 1 * b 0 publisher"),)
+
+    assert mesh_codec.decode_copy(packet, 1_000).what.message.published_ns == 1_000
+
+
+def test_a_message_without_its_way_is_no_copy() -> None:
+    with pytest.raises(ProtocolError, match="no property 'mesh'"):
+        mesh_codec.decode_copy(Publish("t", b""), 0)
+
+
+def test_links_and_subscriptions_and_their_ends_are_told() -> None:
+    subscription = MeshSubscription("s@a", "a", "t/#", parse("x > 1"), 5_000_000, 2.5, 0.25, 7, "s")
+    told = [
+        Announcement((LINK, "a", "b", ""), (5, 1), LinkDelay(0.1, 0.02, 0.003)),
+        Announcement((LINK, "a", "c", ""), (5, 2)),
+        Announcement((SUBSCRIPTION, "a", "s@a", "t/#"), (5, 3), subscription=subscription),
+        Announcement((SUBSCRIPTION, "a", "s@a", "u"), (5, 4)),
+    ]
+
+    [payload], too_large = mesh_codec.encode_news(told)
+    heard, mistakes = mesh_codec.decode_news(payload)
+
+    assert (too_large, mistakes) == ([], [])
+    assert [(one.key, one.stamp) for one in heard] == [(one.key, one.stamp) for one in told]
+    delay = heard[0].delay
+    assert delay is not None
+    assert (delay.mean_s_per_kb, delay.variance, delay.jitter_s) == (0.1, 0.02, 0.003)
+    assert heard[1].is_withdrawal()
+    assert heard[3].is_withdrawal()
+    found = heard[2].subscription
+    assert found is not None
+    assert found.predicate is not None
+    assert found.predicate.text == "x > 1"
+    assert (found.home, found.subscriber, found.deadline_ns) == ("a", "s", 5_000_000)
+    assert (found.price, found.penalty, found.last_mile_ns) == (2.5, 0.25, 7)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'[["x"]]',
+        b'[[7,"a","b","",1,1]]',  # no such kind
+        b'[[0,"a","a","",1,1,[0.1,0,0]]]',  # a link to itself
+        b'[[0,"a","b","",1,1,[-1,0,0]]]',
+        b'[[1,"a","s","t/#/u",1,1,null,["s","",0,1,0,0]]]',
+        b'[[1,"a","s","t",1,1,null,["s","x >",0,1,0,0]]]',
+        b'[[0,"a","b","",1,1,[1e999,0,0]]]',
+    ],
+)
+def test_news_that_cannot_be_read_are_left_out_and_the_others_are_used(payload: bytes) -> None:
+    heard, mistakes = mesh_codec.decode_news(payload[:-1] + b',[0,"a","b","",1,1]]')
+
+    assert [one.key for one in heard] == [(LINK, "a", "b", "")]
+    assert len(mistakes) == 1
+
+
+@pytest.mark.parametrize("payload", [b"", b"{}", b"[1", b"7", 5_000 * b"[" + 5_000 * b"]"], ids=range(5))
+def test_news_that_are_no_list_are_a_mistake_of_the_neighbour(payload: bytes) -> None:
+    with pytest.raises(ProtocolError, match="announcements cannot be read"):
+        mesh_codec.decode_news(payload)
+
+
+def subscribed(number: int, where: str, client_id: str = "s@a") -> Announcement:
+    subscription = MeshSubscription(client_id, "a", f"t/{number}", parse(where))
+    key = (SUBSCRIPTION, "a", client_id, f"t/{number}")
+    return Announcement(key, (1, number), subscription=subscription)
+
+
+def test_announcements_are_packed_by_their_size_and_what_fits_into_no_packet_is_left_out() -> None:
+    growing = "x = '" + 300 * '"' + "'"  # twice as long in JSON
+    told = [subscribed(number, growing) for number in range(100)]
+    told.insert(50, subscribed(1_000, "x = 1", 9_000 * "y"))
+
+    payloads, too_large = mesh_codec.encode_news(told, 8_192)
+
+    assert too_large == [told[50]]
+    assert len(payloads) < 15
+    for payload in payloads:
+        frame = encode_publish(mesh_codec.NEWS_TOPIC, payload, 0, False, False, 0, b"", 5)
+        assert len(frame) <= 8_192
+    heard = [one for payload in payloads for one in mesh_codec.decode_news(payload)[0]]
+    assert [one.key for one in heard] == [one.key for one in told if one not in too_large]
+
+
+def test_the_size_of_an_announcement_is_known_before_it_is_made() -> None:
+    announcement = subscribed(7, "x = '" + 300 * '"' + "'")
+    assert announcement.subscription is not None
+
+    size = mesh_codec.announced_size(announcement.subscription)
+
+    assert mesh_codec.encode_news([announcement], size) != ([], [announcement])
+
+
+def test_levels_are_told() -> None:
+    assert mesh_codec.decode_levels(mesh_codec.encode_levels({"a": 1, "b": 2})) == {"a": 1, "b": 2}
+    with pytest.raises(ProtocolError, match="unknown"):
+        mesh_codec.decode_levels(b'{"a": 3}')
+    with pytest.raises(ProtocolError, match="cannot be read"):
+        mesh_codec.decode_levels(b"[]")
+
+
+def test_waits_are_told_in_nanoseconds() -> None:
+    assert mesh_codec.decode_waits(mesh_codec.encode_waits({"a": 5, "b": 0})) == {"a": 5, "b": 0}
+    with pytest.raises(ProtocolError, match="negative"):
+        mesh_codec.decode_waits(b'{"a": -1}')
+    with pytest.raises(ProtocolError, match="cannot be read"):
+        mesh_codec.decode_waits(b"[]")

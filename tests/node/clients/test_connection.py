@@ -1,0 +1,244 @@
+"""One connection, driven in process: what needs an order of events that a socket cannot promise."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.node.doubles import Build
+from tests.peer import props
+
+from timebound.config.values import Limits
+from timebound.core.values.message import Message
+from timebound.node.clients.attachment import UNREAD_REPLIES_MAX
+from timebound.node.login.passwords import PasswordFile
+from timebound.wire.codec import encode
+from timebound.wire.packets import (
+    Ack,
+    Connack,
+    Connect,
+    Disconnect,
+    Pingreq,
+    Pingresp,
+    Publish,
+    Suback,
+    Subscribe,
+    SubscribeEntry,
+)
+from timebound.wire.properties import Properties
+
+
+def lasting(client_id: str) -> Connect:
+    properties = Properties()
+    properties.session_expiry_interval = 60
+    return Connect(client_id, clean_start=False, properties=properties)
+
+
+async def test_packets_of_a_connection_that_was_taken_over_are_ignored(build: Build) -> None:
+    house = build()
+    old, old_transport = house.open(Connect("twin"))
+    house.driver.turn()
+    new, new_transport = house.open(Connect("twin"))
+    # Both were readable in the same turn: the old one has not been closed yet.
+    house.send(old, Subscribe(1, [SubscribeEntry("twin/#")]), Publish("twin/a", b"old", 1, packet_id=2))
+    house.driver.turn()
+    house.send(new, Subscribe(1, [SubscribeEntry("twin/#")]))
+    house.driver.turn()
+
+    assert [type(packet) for packet in old_transport.packets()] == [Connack, Disconnect]
+    assert [type(packet) for packet in new_transport.packets()] == [Connack, Suback]
+    new.connection_lost(None)
+    old.connection_lost(None)
+    assert house.broker.statistics().subscriptions == 0
+    house.broker._check()
+
+
+async def test_answers_of_a_new_connection_never_go_to_the_one_it_took_over(build: Build) -> None:
+    house = build()
+    old, old_transport = house.open(lasting("twin"))
+    house.driver.turn()
+    _, new_transport = house.open(lasting("twin"), Pingreq(), Pingreq())
+    house.driver.turn()
+
+    assert [type(packet) for packet in old_transport.packets()] == [Connack, Disconnect]
+    assert [type(packet) for packet in new_transport.packets()] == [Connack, Pingresp, Pingresp]
+    old.connection_lost(None)
+
+
+async def test_two_connects_with_one_client_id_in_one_turn_leave_the_later(build: Build) -> None:
+    house = build()
+    house.driver.schedule()  # a turn is coming, and both are read before it
+    first, first_transport = house.open(Connect("twin"))
+    _, second_transport = house.open(Connect("twin"))
+    house.driver.turn()
+
+    refused, *rest = first_transport.packets()
+    assert isinstance(refused, Connack)
+    assert (refused.reason_code, rest) == (0x88, [])
+    assert [type(packet) for packet in second_transport.packets()] == [Connack]
+    first.connection_lost(None)
+    assert house.driver.authenticated == 1
+
+
+async def test_nothing_overtakes_a_connack_that_waits_for_storage(build: Build) -> None:
+    house = build(is_durable=True)
+    connection, transport = house.open(lasting("patient"), Pingreq(), Subscribe(1, [SubscribeEntry("a")]))
+    house.broker.route(Message("a", b"1", 0, False, 0), house.driver.now_ns())
+    house.driver.turn()
+
+    assert transport.packets() == []
+    house.storage.finish()
+    await asyncio.sleep(0)
+    first, *rest = [type(packet) for packet in transport.packets()]
+    assert first is Connack
+    assert len(rest) == 3
+    connection.connection_lost(None)
+
+
+async def test_mistake_before_connack_is_written_is_answered_with_a_connack(build: Build) -> None:
+    house = build(is_durable=True)
+    connection, transport = house.open(lasting("hasty"))
+    house.driver.turn()
+    connection.data_received(b"\x00\x00")
+    house.driver.turn()
+
+    connack, *rest = transport.packets()
+    assert isinstance(connack, Connack)
+    assert (connack.reason_code, rest) == (0x81, [])
+    assert transport.is_closed
+
+
+async def test_client_is_not_read_while_its_password_is_checked(build: Build, tmp_path: Path) -> None:
+    passwords = PasswordFile(tmp_path / "users")
+    passwords.set("ann", "secret")
+    passwords.save()
+    house = build(passwords=passwords)
+    connect = Connect("a", username="ann", password=b"secret")
+    connection, transport = house.open(connect, Pingreq())
+
+    assert not transport.is_reading
+    house.driver.turn()
+    assert not transport.is_reading
+    await asyncio.wait_for(transport.settled.wait(), 10)
+    house.driver.turn()
+    assert [type(packet) for packet in transport.packets()] == [Connack, Pingresp]
+    connection.connection_lost(None)
+
+
+async def test_connections_max_counts_those_whose_password_was_being_checked(
+    build: Build, tmp_path: Path
+) -> None:
+    passwords = PasswordFile(tmp_path / "users")
+    passwords.set("ann", "secret")
+    passwords.save()
+    house = build(Limits(connections_max=1), passwords=passwords)
+    opened = [house.open(Connect(name, username="ann", password=b"secret")) for name in ("a", "b")]
+    for _, transport in opened:
+        await asyncio.wait_for(transport.settled.wait(), 10)
+    house.driver.turn()
+
+    codes = [transport.packets()[0].fields()["reason_code"] for _, transport in opened]
+    assert codes == [0, 0x97]
+
+
+async def test_client_that_does_not_read_its_answers_is_no_longer_read(build: Build) -> None:
+    house = build()
+    connection, transport = house.open(Connect("deaf"))
+    house.driver.turn()
+    connection.pause_writing()
+    house.send(connection, *[Pingreq()] * (UNREAD_REPLIES_MAX + 1))
+    house.driver.turn()
+
+    assert not transport.is_reading
+    assert len(transport.packets()) == 1
+    connection.resume_writing()
+    house.driver.turn()
+    assert transport.is_reading
+    assert len(transport.packets()) == UNREAD_REPLIES_MAX + 2
+
+
+async def test_flood_is_read_again_only_after_the_turn(build: Build) -> None:
+    house = build()
+    connection, transport = house.open(Connect("flood"))
+    connection.data_received(encode(Publish("a", b"x" * 65_536), 5))
+
+    assert not transport.is_reading
+    house.driver.turn()
+    assert transport.is_reading
+
+
+async def test_closed_connection_that_does_not_go_away_is_aborted(build: Build) -> None:
+    house = build()
+    connection, transport = house.open(Connect("stuck"))
+    house.driver.turn()
+    connection.close(0x8B, "the broker is stopping")
+    connection.patrol(house.driver.now_ns() + 4_000_000_000)
+    assert not transport.is_aborted
+
+    connection.patrol(house.driver.now_ns() + 6_000_000_000)
+
+    assert transport.is_aborted
+
+
+@pytest.mark.parametrize(
+    ("limits", "topic", "is_allowed"),
+    [
+        (Limits(topic_length_max=10), "abcdefghij", True),
+        (Limits(topic_length_max=10), "abcdefghijk", False),
+        (Limits(topic_length_max=10), "ééééé", True),
+        (Limits(topic_length_max=10), "éééééé", False),
+        (Limits(topic_levels_max=3), "a/b/c", True),
+        (Limits(topic_levels_max=3), "///", False),
+        (Limits(topic_levels_max=1), "a", True),
+        (Limits(topic_levels_max=1), "/", False),
+    ],
+)
+async def test_topics_beyond_their_limits_are_refused(
+    build: Build, limits: Limits, topic: str, is_allowed: bool
+) -> None:
+    house = build(limits)
+    _, transport = house.open(Connect("a"), Publish(topic, b"", 1, packet_id=1))
+    house.driver.turn()
+
+    ack = transport.packets()[1]
+    assert isinstance(ack, Ack)
+    assert ack.reason_code == (0x10 if is_allowed else 0x90)
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize(
+    ("topic", "properties", "counted"),
+    [
+        ("a", [("timeout", "soon")], "malformed"),
+        ("a", [("k", "v")] * 65, "quota"),
+        ("a/" * 400, [], "quota"),
+        ("$timebound/nothing", [], "malformed"),
+        ("$timebound/advertise/a", [("period", "1us"), ("size", "1000000")], "not_admitted"),
+    ],
+)
+async def test_refused_message_is_counted_under_its_reason(
+    build: Build, topic: str, properties: list[tuple[str, str]], counted: str, qos: int
+) -> None:
+    house = build()
+    passed_on = props(user_properties=properties).encode_passed_on()
+    packet = Publish(topic, b"1", qos, packet_id=qos, passed_on=passed_on)
+
+    connection, _ = house.open(Connect("c"), packet)
+    house.driver.turn()
+
+    dropped = house.broker.statistics().dropped
+    assert {reason: count for reason, count in dropped.items() if count} == {counted: 1}
+    assert house.broker.statistics().publishes_refused == 1
+    connection.connection_lost(None)
+
+
+async def test_client_names_cannot_forge_log_lines(build: Build, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "timebound.node")
+    house = build()
+    connection, _ = house.open(Connect("evil\nINFO admin connected\x1b[2J"))
+    house.send(connection, Subscribe(1, [SubscribeEntry("a/#/b")]))
+    connection.close(0x82, "a test")
+
+    assert len(caplog.messages) == 3
+    assert not any("\n" in message or "\x1b" in message for message in caplog.messages)

@@ -1,0 +1,186 @@
+"""Reading back: sharing, order, what is left out, and clocks that were set back."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from timebound.core.values.message import RELEASED, SENT, Delivery, Message
+from timebound.core.values.store_orders import (
+    PutDelivery,
+    PutInbound,
+    PutMessage,
+    PutRetained,
+    PutSession,
+    PutSubscription,
+    PutWill,
+    Snapshot,
+    StoreOrder,
+    Will,
+)
+from timebound.core.values.subscription import Subscription
+from timebound.errors import FilterError, ProtocolError, StorageError
+from timebound.node.storage.storage import Storage
+
+NOW_NS = 1_700_000_000_000_000_000
+HOUR_NS = 3_600_000_000_000
+
+
+def plain_subscription(client_id: str, topic_filter: str, *terms: object) -> Subscription:
+    if topic_filter == "bad/filter":
+        raise FilterError("content filter ends too early", position=7)
+    if topic_filter == "bad/terms":
+        raise ProtocolError(0x83, "deadline '3 parsecs' is not a duration")
+    return Subscription(client_id, topic_filter)
+
+
+def store(path: Path, orders: list[StoreOrder]) -> None:
+    with Storage.open(path, plain_subscription, fsync=False) as storage:
+        storage.submit(orders, lambda: None)
+
+
+def load(path: Path, now_ns: int = NOW_NS) -> Snapshot:
+    with Storage.open(path, plain_subscription, fsync=False) as storage:
+        return storage.load(now_ns)
+
+
+def execute(path: Path, sql: str) -> None:
+    connection = sqlite3.connect(path / "timebound.db", isolation_level=None)
+    connection.execute(sql)
+    connection.close()
+
+
+def message(sequence: int, published_ns: int = NOW_NS, expires_ns: int = 0) -> Message:
+    return Message("t", b"x", 2, False, published_ns, expires_ns=expires_ns, sequence=sequence)
+
+
+def test_message_of_two_deliveries_is_loaded_once(tmp_path: Path) -> None:
+    shared = message(5)
+    store(
+        tmp_path,
+        [
+            PutSession("a", 60, 0, ""),
+            PutSession("b", 60, 0, ""),
+            PutMessage(shared),
+            PutDelivery("a", Delivery(shared, 1, False, (3, 9), sequence=1)),
+            PutDelivery("b", Delivery(shared, 2, True, (), sequence=4, packet_id=77, state=SENT)),
+        ],
+    )
+
+    first, second = (session.deliveries[0] for session in load(tmp_path).sessions)
+
+    assert first.message is second.message
+    assert first.message.stored_copies == 2
+    assert first.stored
+    assert second.stored
+    assert (first.subscription_ids, second.packet_id, second.state) == ((3, 9), 77, SENT)
+
+
+def test_deliveries_and_packet_ids_come_in_order(tmp_path: Path) -> None:
+    orders: list[StoreOrder] = [PutSession("a", 60, 0, "")]
+    for sequence in (12, 3, 100, 7):
+        one = message(sequence)
+        orders += [PutMessage(one), PutDelivery("a", Delivery(one, 2, False, (), sequence, state=RELEASED))]
+        orders.append(PutInbound("a", sequence))
+    store(tmp_path, orders)
+
+    (session,) = load(tmp_path).sessions
+
+    assert [delivery.sequence for delivery in session.deliveries] == [3, 7, 12, 100]
+    assert session.inbound == [3, 7, 12, 100]
+
+
+def test_subscription_with_terms_nobody_understands_is_left_out_and_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = ("good/1", "bad/filter", "bad/terms", "good/2")
+    store(tmp_path, [PutSession("a", 60, 0, ""), *(PutSubscription(Subscription("a", n)) for n in names)])
+
+    (session,) = load(tmp_path).sessions
+
+    assert [subscription.topic_filter for subscription in session.subscriptions] == ["good/1", "good/2"]
+    assert "subscription of 'a' to 'bad/filter' is left out: content filter ends too early" in caplog.text
+    assert "subscription of 'a' to 'bad/terms' is left out: deadline '3 parsecs'" in caplog.text
+    connection = sqlite3.connect(tmp_path / "timebound.db")
+    assert connection.execute("SELECT count(*) FROM subscription").fetchone() == (4,)
+    connection.close()
+
+
+def test_rows_without_owner_are_removed_at_opening(tmp_path: Path) -> None:
+    orphan, lost = message(8), message(9)
+    store(
+        tmp_path,
+        [
+            PutSession("a", 60, 0, ""),
+            PutMessage(orphan),
+            PutDelivery("a", Delivery(lost, 1, False, sequence=1)),
+            PutInbound("nobody", 4),
+            PutSubscription(Subscription("nobody", "#")),
+        ],
+    )
+
+    snapshot = load(tmp_path)
+
+    assert snapshot.sessions[0].deliveries == []
+    assert snapshot.sequence_max == 8
+    connection = sqlite3.connect(tmp_path / "timebound.db")
+    for table in ("message", "delivery", "inbound", "subscription"):
+        assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+    connection.close()
+
+
+def test_sequence_max_counts_retained_messages_and_wills(tmp_path: Path) -> None:
+    store(tmp_path, [PutRetained(message(40)), PutWill(Will("a", message(41), 5))])
+    execute(tmp_path, "DELETE FROM counter WHERE name = 'sequence_max'")
+
+    assert load(tmp_path).sequence_max == 41
+
+
+def test_times_of_a_clock_since_set_back_are_pulled_to_now(tmp_path: Path) -> None:
+    ahead_ns = NOW_NS + HOUR_NS
+    store(
+        tmp_path,
+        [
+            PutSession("a", 60, ahead_ns, ""),
+            PutRetained(message(1, published_ns=ahead_ns, expires_ns=ahead_ns + 5)),
+            PutWill(Will("a", message(2, published_ns=ahead_ns, expires_ns=7), 30, ahead_ns)),
+        ],
+    )
+
+    snapshot = load(tmp_path)
+
+    assert snapshot.sessions[0].ended_ns == NOW_NS
+    # The lifetime of a will begins with its publication, so a clock cannot make it longer.
+    assert (snapshot.wills[0].message.published_ns, snapshot.wills[0].message.expires_ns) == (NOW_NS, 7)
+    assert (snapshot.retained[0].published_ns, snapshot.retained[0].expires_ns) == (NOW_NS, NOW_NS + 5)
+    assert snapshot.wills[0].due_ns == NOW_NS + 30_000_000_000
+
+
+def test_times_before_now_and_never_stay_as_they_are(tmp_path: Path) -> None:
+    store(
+        tmp_path,
+        [
+            PutSession("a", 60, 0, ""),
+            PutSession("b", 60, NOW_NS - 1, ""),
+            PutRetained(message(1, published_ns=NOW_NS - 9, expires_ns=NOW_NS + HOUR_NS)),
+            PutWill(Will("a", message(2), 30)),
+        ],
+    )
+
+    snapshot = load(tmp_path)
+
+    assert [session.ended_ns for session in snapshot.sessions] == [0, NOW_NS - 1]
+    assert snapshot.retained[0].published_ns == NOW_NS - 9
+    assert snapshot.retained[0].expires_ns == NOW_NS + HOUR_NS
+    assert snapshot.wills[0].due_ns == 0
+
+
+@pytest.mark.parametrize("text", ["not json", "[1]", '[["a","b","c"]]'])
+def test_row_that_cannot_be_read_is_an_error_that_names_the_file(tmp_path: Path, text: str) -> None:
+    store(tmp_path, [PutRetained(message(1))])
+    execute(tmp_path, f"UPDATE retained SET user_properties = '{text}'")
+
+    with pytest.raises(StorageError, match=r"timebound\.db' cannot be used"):
+        load(tmp_path)

@@ -1,0 +1,218 @@
+"""Scenario files: what they say, and every mistake by file, line and key."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from timebound.commands.sim import app
+from timebound.errors import ConfigError
+from timebound.records import TRACE_FIELDS
+from timebound.sim.mesh.experiment import run
+from timebound.sim.mesh.trace import write_trace
+from timebound.sim.scenario.scenario import load_scenario
+from timebound.units import MINUTE, SECOND
+
+SCENARIOS = Path(__file__).parents[3] / "scenarios"
+PLAIN = """\
+duration = "1m"
+[topology]
+kind = "ring"
+brokers = 4
+[links]
+ms_per_kb = 10
+[[publishers]]
+brokers = ["b1"]
+rate_per_minute = 60
+size_bytes = 2048
+[[subscriptions]]
+brokers = ["b3"]
+terms = [{ deadline = "2s", price = 2, penalty = 1 }]
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "scenario.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("path", sorted(SCENARIOS.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_scenario_that_is_shipped_is_right(path: Path) -> None:
+    assert load_scenario(path).seeds
+
+
+@pytest.mark.parametrize("name", ["line", "star", "tree"])
+def test_the_default_earns_no_less_than_without_thrift(name: str) -> None:
+    scenario = load_scenario(SCENARIOS / f"{name}.toml")
+
+    default, lavish, thrifty = (
+        run(setting, scenario.seeds[0])
+        for setting in (
+            scenario.setting,
+            replace(scenario.setting, thrift=0.0),
+            replace(scenario.setting, thrift=1.0),
+        )
+    )
+
+    assert default.earning >= lavish.earning
+    assert thrifty.earning < lavish.earning  # which is why it is off
+
+
+def test_a_scenario_says_what_it_says(tmp_path: Path) -> None:
+    scenario = load_scenario(write(tmp_path, PLAIN))
+
+    setting = scenario.setting
+    assert (scenario.name, scenario.seeds) == ("scenario", (1,))
+    assert setting.duration_ns == MINUTE
+    assert setting.topology.kind == "ring"
+    assert setting.subscriptions[0].terms[0].deadline_ns == 2 * SECOND
+    assert setting.reading.routing == "late"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "key", "message"),
+    [
+        ("ms_per_kb = 10", "ms_per_kb = 10\nlatncy = '1ms'", 7, "links.latncy", "did you mean 'latency'"),
+        ("rate_per_minute = 60", "rate_per_minute = -1", 9, "publishers[0].rate_per_minute", "out of range"),
+        ('brokers = ["b3"]', 'brokers = ["b9"]', 12, "subscriptions[0].brokers", "not in the topology"),
+        ('kind = "ring"', 'kind = "star"', 3, "topology.kind", "choose one of layered, tree"),
+        ("ms_per_kb = 10", "ms_per_kb = {uniform = [3, 1]}", 6, "links.ms_per_kb", "wrong way round"),
+        ("ms_per_kb = 10", "ms_per_kb = 0", 6, "links.ms_per_kb", "no time"),
+        ('duration = "1m"', 'duration = "soon"', 1, "duration", "not a duration"),
+        ("size_bytes = 2048", "size_bytes = {normal = [9, 9]}", 10, "publishers[0].size_bytes", "below 1"),
+        ("size_bytes = 2048\n", "", 7, "publishers[0]", "'size_bytes' is missing"),
+        ("size_bytes = 2048", "size_bytes = 2048\nlayer = 3", 11, "publishers[0].layer", "too deep"),
+        ('brokers = ["b3"]', 'where = "a <"', 12, "subscriptions[0].where", "expected a value"),
+        ('brokers = ["b3"]', 'topic_filter = "a/#/b"', 12, "subscriptions[0].topic_filter", "#"),
+        ("price = 2", "price = 'two'", 13, "subscriptions[0].terms[0].price", "no number"),
+        ("price = 2", "price = -2", 13, "subscriptions[0].terms[0].price", "out of range"),
+        ("price = 2", "prise = 2", 13, "subscriptions[0].terms[0].prise", "did you mean 'price'"),
+        ('duration = "1m"', 'duration = "0"', 1, "duration", "0 is too short"),
+        ('duration = "1m"', 'strategy = "best"', 1, "strategy", "'best' is unknown"),
+        ('duration = "1m"', "reading.names = ['odd']", 1, "reading.names", "reading 'odd' is unknown"),
+        ('duration = "1m"', "seeds = []", 1, "seeds", "no list of whole numbers"),
+        ("brokers = 4", "brokers = 1", 4, "topology.brokers", "too small"),
+        ("rate_per_minute = 60", "rate_per_minute = 0", 9, "publishers[0].rate_per_minute", "out of range"),
+        ("[links]\nms_per_kb = 10", "", 1, "links", "'ms_per_kb' is missing"),
+        ("[[subscriptions]]", "[subscriptions]", 11, "subscriptions", r"write \[\[subscriptions\]\]"),
+        ("ms_per_kb = 10", "ms_per_kb =", 6, "", "not valid TOML"),
+    ],
+)
+def test_a_mistake_is_named_by_file_line_and_key(
+    tmp_path: Path, old: str, new: str, line: int, key: str, message: str
+) -> None:
+    assert old in PLAIN
+    path = write(tmp_path, PLAIN.replace(old, new))
+
+    with pytest.raises(ConfigError, match=message) as caught:
+        load_scenario(path)
+
+    assert (caught.value.path, caught.value.line, caught.value.key) == (str(path), line, key)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("kind = 'crash'\nat = '1s'\nbroker = 'b7'", "not in the topology"),
+        ("kind = 'cut'\nat = '1s'\nlink = ['b1', 'b3']", "no link from"),
+        ("kind = 'cut'\nat = '1s'\nlink = ['b1']", "does not name two"),
+        ("kind = 'slow'\nat = '9s'\nuntil = '3s'\nlink = ['b1', 'b2']\nfactor = 2", "before it begins"),
+        ("kind = 'flood'\nat = '1s'", "choose one of crash"),
+    ],
+)
+def test_impossible_faults_are_refused(tmp_path: Path, fault: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_scenario(write(tmp_path, f"{PLAIN}[[faults]]\n{fault}\n"))
+
+
+def test_a_subscriber_that_cannot_be_reached_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "way.links").write_text("up  down\n")
+    text = PLAIN.replace('kind = "ring"\nbrokers = 4', 'kind = "file"\nfile = "way.links"\nboth_ways = false')
+    text = text.replace('["b1"]', '["down"]').replace('["b3"]', '["up"]')
+
+    with pytest.raises(ConfigError, match="cannot be reached") as caught:
+        load_scenario(write(tmp_path, text))
+
+    assert caught.value.key == "subscriptions[0].brokers"
+
+
+def test_a_broken_link_file_names_its_line(tmp_path: Path) -> None:
+    (tmp_path / "way.links").write_text("a b\na\n")
+    text = PLAIN.replace('kind = "ring"\nbrokers = 4', 'kind = "file"\nfile = "way.links"')
+
+    with pytest.raises(ConfigError, match=r"line 2 of way\.links"):
+        load_scenario(write(tmp_path, text))
+
+
+def test_run_writes_the_same_trace_twice_in_the_schema_of_the_broker(tmp_path: Path) -> None:
+    path = write(tmp_path, PLAIN)
+    traces = [tmp_path / "one.jsonl", tmp_path / "two.jsonl"]
+
+    for trace in traces:
+        result = CliRunner().invoke(app, ["run", str(path), "--json", "--trace", str(trace)])
+        assert result.exit_code == 0, result.output
+
+    lines = traces[0].read_bytes().splitlines()
+    assert traces[0].read_bytes() == traces[1].read_bytes()
+    assert list(json.loads(lines[0])) == [name for name, _ in TRACE_FIELDS]
+    runs = json.loads(result.stdout)["runs"]
+    assert runs[0]["matched"] == len(lines)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
+def test_a_parquet_trace_has_the_schema_of_the_node_and_the_same_bytes_for_the_same_seed(
+    tmp_path: Path,
+) -> None:
+    import pyarrow.parquet as parquet
+
+    from timebound.node.trace.columns import trace_schema
+
+    path = write(tmp_path, PLAIN)
+    traces = [tmp_path / "one.parquet", tmp_path / "two.parquet", tmp_path / "other.parquet"]
+    lines = tmp_path / "one.jsonl"
+    for trace, seed in zip([*traces, lines], ["3", "3", "4", "3"], strict=True):
+        result = CliRunner().invoke(app, ["run", str(path), "--seeds", seed, "--trace", str(trace)])
+        assert result.exit_code == 0, result.output
+
+    table = parquet.read_table(traces[0])
+    assert table.schema.equals(trace_schema(), check_metadata=True)
+    assert table.to_pylist() == [json.loads(line) for line in lines.read_text().splitlines()]
+    assert traces[0].read_bytes() == traces[1].read_bytes()
+    assert traces[0].read_bytes() != traces[2].read_bytes()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
+def test_a_trace_of_nothing_still_has_its_columns(tmp_path: Path) -> None:
+    import pyarrow.parquet as parquet
+
+    write_trace([], tmp_path / "none.parquet")
+
+    assert parquet.read_table(tmp_path / "none.parquet").column_names == [name for name, _ in TRACE_FIELDS]
+
+
+def test_a_scenario_may_name_readings_of_the_papers(tmp_path: Path) -> None:
+    text = f"{PLAIN}[reading]\nnames = ['expired', 'alive', 'publisher-delay']\n"
+
+    setting = load_scenario(write(tmp_path, text)).setting
+
+    assert (setting.reading.drops, setting.reading.lifetime) == ("expired", "alive")
+    assert (setting.reading.routing, setting.epsilon) == ("tree", 0.0005)
+    assert (setting.publishers[0].link_costs, setting.publishers[0].link_queues) == (True, False)
+
+
+def test_a_trace_of_unknown_kind_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"neither \.parquet nor \.jsonl"):
+        write_trace([], tmp_path / "trace.csv")
+
+
+def test_run_prints_a_table_for_people(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["run", str(write(tmp_path, PLAIN)), "--seeds", "1,2"])
+
+    assert result.exit_code == 0, result.output
+    assert "strategy worth" in result.stdout
