@@ -1,12 +1,4 @@
-# What people type: run, test, check, bench. Everything else is set-up they need not know about.
-#
-#   make run      a broker on 127.0.0.1:1883
-#   make test     the whole test suite, with `make check` first
-#   make test-slow  what takes longer: long torture, full grids, soak
-#   make check    formatter, linter, strict types
-#   make demo     an overloaded broker, its trace, Spark, and a report to read (a few minutes)
-#   make bench    the same work against this broker and others that are installed
-#   make install  only the set-up, into .venv
+# `make` alone lists the targets. Each target's description is the `##` comment beside it.
 
 PYTHON ?= python3
 VENV := .venv
@@ -24,12 +16,16 @@ BENCH_PACKAGES := nats-server
 # Where Python is told to keep no bytecode, every broker that a test starts would compile its sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test check demo bench install test-compiled test-plain test-slow format packages bench-packages clean
+# The first target, so plain `make` prints it. A line `target: ... ## text` becomes one line of the list.
+.PHONY: help run test check demo bench install test-compiled test-plain test-slow format packages bench-packages clean
 
-run: install
+help: ## list the targets
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+
+run: install ## start a broker on 127.0.0.1:1883
 	@exec $(BIN)/timebound serve
 
-install: $(STAMPS)/package
+install: $(STAMPS)/package ## only set up, into .venv
 
 $(STAMPS)/venv: constraints.txt
 	@echo "setting up $(VENV)"
@@ -67,38 +63,38 @@ $(STAMPS)/test: $(STAMPS)/spark
 	@$(PIP) --requirement $(STAMPS)/test.txt
 	@touch $@
 
-check: $(STAMPS)/test
+check: $(STAMPS)/test ## check format, lint and strict types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-format: $(STAMPS)/test
+format: $(STAMPS)/test ## format the sources and fix lint
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 # Two things at a time, since no part keeps two cores busy: the core is compiled while Spark is installed and the
 # sources are checked, then both sorts of tests run. Each part prints when it is done, so that nothing is mixed.
-test:
+test: ## check, then run the whole test suite, compiled and plain (some minutes)
 	@echo "setting up, checking, testing: takes some minutes, and each part prints when it is done"
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check test-compiled test-plain
 
 # The installed package, compiled where a compiler is at hand: everything.
-test-compiled: $(STAMPS)/package $(STAMPS)/test packages
+test-compiled: $(STAMPS)/package $(STAMPS)/test packages ## run all tests against the installed, compiled package
 	$(PYTEST) $(TWO_AT_A_TIME)
 
 # The same sources as plain Python: what the compiler could change.
-test-plain: $(STAMPS)/test packages
+test-plain: $(STAMPS)/test packages ## run the tests of the core, the wire and the node as plain Python
 	PYTHONPATH=src $(PYTEST) $(TWO_AT_A_TIME) tests/wire tests/core tests/config tests/linking tests/toml tests/test_topics.py tests/node
 
 # What takes too long for every change: one at a time, since these measure time on real links.
-test-slow: $(STAMPS)/package $(STAMPS)/test packages
+test-slow: $(STAMPS)/package $(STAMPS)/test packages ## run what takes longer: long torture, full grids, soak
 	$(PYTEST) -m slow
 
 # The whole story from nothing; the last line printed is the path of the finished report.
-demo: $(STAMPS)/package $(STAMPS)/spark
+demo: $(STAMPS)/package $(STAMPS)/spark ## overload a broker, analyse its trace with Spark, write a report (a few minutes)
 	@$(BIN)/timebound demo story
 
-bench: $(STAMPS)/package $(STAMPS)/test bench-packages
+bench: $(STAMPS)/package $(STAMPS)/test bench-packages ## run the same work against this broker and others that are installed
 	$(BIN)/python benchmarks/compare.py
 
 # Real peers for tests and benchmarks. Without the right to install them, what needs them is skipped, by name.
@@ -108,5 +104,5 @@ packages:
 bench-packages:
 	@tools/ensure-packages $(TEST_PACKAGES) $(BENCH_PACKAGES)
 
-clean:
+clean: ## remove .venv and everything that was built
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

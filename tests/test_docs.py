@@ -15,10 +15,12 @@ from tests.conftest import BrokerProcess, StartBroker
 from timebound.bounds_report import describe_toml, report
 from timebound.cli import app
 from timebound.core.values.access import AccessList, AccessRule
+from timebound.node.config import load_config
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("decisions/*.md"))]
 TIMEOUT_S = 30
 
 JOURNAL = """
@@ -49,7 +51,7 @@ def run(code: str) -> str:
 def test_every_program_in_the_docs_is_run_by_a_test() -> None:
     found = {page.name: len(programs(page)) for page in PAGES if programs(page)}
 
-    assert found == {"README.md": 1, "channel.md": 1, "client.md": 1, "journal.md": 1}
+    assert found == {"README.md": 1, "channel.md": 1, "client.md": 1, "journal.md": 1, "tutorial.md": 1}
 
 
 def test_the_program_about_the_client_ends_and_prints_its_message(broker: BrokerProcess) -> None:
@@ -83,6 +85,70 @@ def test_the_program_about_journals_reads_what_was_published(start_broker: Start
     printed = run(code + '\nprint(table.select(["topic", "payload"]).to_pylist())')
 
     assert printed == "[{'topic': 'plant/7/temperature', 'payload': b'{\"value\": 95}'}]\n"
+
+
+def test_the_program_in_the_tutorial_gets_a_delay_bound(broker: BrokerProcess) -> None:
+    (program,) = programs(DOCS / "tutorial.md")
+    code = program.replace("11883", str(broker.port)).replace("range(3000)", "range(3)")
+    assert code.count(str(broker.port)) == 1
+    assert "range(3)" in code
+
+    assert re.fullmatch(r"flow 'alarm/7' of client 'press' waits at most [\d.]+ ms\n", run(code))
+
+
+def toml_of_tutorial(name: str) -> str:
+    page = (DOCS / "tutorial.md").read_text()
+    (text,) = re.findall(rf"```toml\n# {re.escape(name)}\n(.*?)```", page, re.DOTALL)
+    return str(text)
+
+
+def test_the_brokers_of_the_tutorial_have_valid_configurations(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    page = (DOCS / "tutorial.md").read_text()
+    (neighbour,) = re.findall(r"```toml\n(\[\[neighbour\]\].*?)```", page, re.DOTALL)
+    (tmp_path / "plant.toml").write_text(toml_of_tutorial("plant.toml") + neighbour)
+    (tmp_path / "plant-2.toml").write_text(toml_of_tutorial("plant-2.toml"))
+
+    first, second = (load_config(tmp_path / name) for name in ("plant.toml", "plant-2.toml"))
+
+    assert [neighbour.port for neighbour in first.neighbours] == [second.listeners[0].port]
+    assert [first.node_name] == [neighbour.name for neighbour in second.neighbours]
+
+
+def test_the_bounds_in_the_tutorial_are_what_the_code_gives() -> None:
+    rows = report(describe_toml(toml_of_tutorial("flows.toml"))).rows
+
+    page = (DOCS / "tutorial.md").read_text()
+    shown = re.findall(r"^    (alarm|log) .* ([\d.]+) +[\d.]+ +other topics$", page, re.MULTILINE)
+    assert [(row.topic, f"{row.bound_ms:.3f}") for row in rows] == shown
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    outside = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", outside, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)\s:]+)\)", page.read_text())
+    broken = []
+    for link in links:
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target.read_text())):
+            broken.append(link)
+
+    assert broken == []
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (DOCS / "README.md").read_text()
+
+    missing = [page.name for page in DOCS.glob("*.md") if f"({page.name}" not in index]
+
+    assert missing == ["README.md"]
 
 
 def shown_commands() -> list[tuple[str, str]]:
