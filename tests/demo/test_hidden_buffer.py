@@ -1,9 +1,10 @@
 """A real broker process before a relay that hides a buffer: the receiver's clock decides.
 
 The same cases as in virtual time (`tests/core/link/test_fresh.py`), with sockets, and so on a machine that
-may be busy. A stall makes messages late that no broker could have saved, so a run does not count if the publishers
-came to their turn late or both ends waited for a processor. That is measured apart from the broker, which is
-to blame for everything else, an idle link included. A case in which no run counts is skipped.
+may be busy. A stall makes messages late that no broker could have saved, so a run does not count if the
+publishers came to their turn late or both ends waited for a processor. That is measured apart from the
+broker, which is to blame for everything else, an idle link included. A case in which no run counts is
+skipped.
 """
 
 from __future__ import annotations
