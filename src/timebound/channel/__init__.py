@@ -5,21 +5,21 @@ See docs/channel.md. Only the names below are public.
 
 from __future__ import annotations
 
-from timebound.channel.aio import AsyncioDispatch
-from timebound.channel.brokered import BrokerGateway, advert_topic
+from timebound.channel.base.consumer import Consumer
+from timebound.channel.base.dependency import all_of, any_of, event, every, source, watchdog
+from timebound.channel.base.errors import ChannelError, NotSchedulable, UndeclaredEvent
+from timebound.channel.base.event import TIMEOUT, TOGETHER, Event
+from timebound.channel.base.filtering import Broadcast, Filtering, Subscriptions
+from timebound.channel.base.reports import Kind, Report
+from timebound.channel.base.scheduling import Admission, OperationReport, Scheduler
 from timebound.channel.builder import ChannelBuilder, build
 from timebound.channel.channel import EventChannel, Supplier
-from timebound.channel.consumer import Consumer
-from timebound.channel.dependency import all_of, any_of, event, every, source, watchdog
-from timebound.channel.dispatching import Dispatcher, Reactive
-from timebound.channel.errors import ChannelError, NotSchedulable, UndeclaredEvent
-from timebound.channel.event import TIMEOUT, TOGETHER, Event
-from timebound.channel.filtering import Broadcast, Filtering, Subscriptions
-from timebound.channel.gateway import Gateway
-from timebound.channel.lanes import Lanes
-from timebound.channel.remote import DiallingGateway, ListeningGateway
-from timebound.channel.reports import Kind, Report
-from timebound.channel.scheduling import Admission, OperationReport, Scheduler
+from timebound.channel.dispatch.aio import AsyncioDispatch
+from timebound.channel.dispatch.dispatcher import Dispatcher, Reactive
+from timebound.channel.dispatch.lanes import Lanes
+from timebound.channel.federation.brokered import BrokerGateway, advert_topic
+from timebound.channel.federation.gateway import Gateway
+from timebound.channel.federation.remote import DiallingGateway, ListeningGateway
 from timebound.channel.timing import AsyncioTiming, ThreadTiming, Timing
 from timebound.core.correlation import Timeout
 

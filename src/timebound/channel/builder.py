@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from timebound.channel.base.errors import ChannelError
+from timebound.channel.base.filtering import Broadcast, Filtering, Subscriptions
+from timebound.channel.base.reports import Report, write_to_log
+from timebound.channel.base.scheduling import Scheduler
 from timebound.channel.channel import EventChannel
-from timebound.channel.dispatching import Dispatcher, Reactive
-from timebound.channel.errors import ChannelError
-from timebound.channel.filtering import Broadcast, Filtering, Subscriptions
-from timebound.channel.lanes import Lanes
-from timebound.channel.reports import Report, write_to_log
-from timebound.channel.scheduling import Scheduler
+from timebound.channel.dispatch.dispatcher import Dispatcher, Reactive
+from timebound.channel.dispatch.lanes import Lanes
 from timebound.channel.timing import ThreadTiming, Timing
 
 CONFIGURATIONS: Final = ("full", "dispatching", "filtering", "broadcast")

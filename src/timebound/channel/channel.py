@@ -14,17 +14,17 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Final
 
-from timebound.channel.consumer import PLAIN, Callback, Consumer, Owner, Predicate
-from timebound.channel.dependency import ANYTHING, NOTHING, Key, Part, as_dependency, key_of
-from timebound.channel.dispatching import Absent, Dispatcher
-from timebound.channel.errors import ChannelError, UndeclaredEvent
-from timebound.channel.event import Event
-from timebound.channel.filtering import Filtering, Route
-from timebound.channel.guard import Guard
-from timebound.channel.measure import Meter
-from timebound.channel.reports import Kind, Report
-from timebound.channel.scheduling import Scheduler
-from timebound.channel.statistics import ChannelStatistics, ConsumerStatistics
+from timebound.channel.base.consumer import PLAIN, Callback, Consumer, Owner, Predicate
+from timebound.channel.base.dependency import ANYTHING, NOTHING, Key, Part, as_dependency, key_of
+from timebound.channel.base.errors import ChannelError, UndeclaredEvent
+from timebound.channel.base.event import Event
+from timebound.channel.base.filtering import Filtering, Route
+from timebound.channel.base.guard import Guard
+from timebound.channel.base.measure import Meter
+from timebound.channel.base.reports import Kind, Report
+from timebound.channel.base.scheduling import Scheduler
+from timebound.channel.base.statistics import ChannelStatistics, ConsumerStatistics
+from timebound.channel.dispatch.dispatcher import Absent, Dispatcher
 from timebound.channel.timing import Timing
 from timebound.core.correlation import SIGNALS_MAX, AnyOf, Correlator, Leaf
 from timebound.core.schedulability import Operation

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from threading import Condition, Thread, get_ident
 from typing import Final, Protocol
 
-from timebound.channel.errors import ChannelError
-from timebound.channel.realtime import TIMER_PRIORITY, become_real_time
+from timebound.channel.base.errors import ChannelError
+from timebound.channel.base.realtime import TIMER_PRIORITY, become_real_time
 from timebound.units import SECOND
 
 # A waiting thread looks up this often even if nothing is due, so that a lost wake-up heals.

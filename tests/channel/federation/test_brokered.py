@@ -10,8 +10,8 @@ import pytest
 from tests.conftest import BrokerProcess
 
 from timebound.channel import BrokerGateway, ChannelBuilder, EventChannel, Gateway, Kind, Report, advert_topic
-from timebound.channel.brokered import event_filter
-from timebound.channel.gateway import hub_of
+from timebound.channel.federation.brokered import event_filter
+from timebound.channel.federation.gateway import hub_of
 from timebound.client import Client, Will
 
 LIMIT_S = 20.0

@@ -14,14 +14,14 @@ from collections.abc import Callable
 from threading import Lock, Thread, get_ident
 from typing import Final
 
-from timebound.channel.consumer import PLAIN, Consumer, Pending
-from timebound.channel.dispatching import Dispatcher
-from timebound.channel.errors import ChannelError
-from timebound.channel.event import Event
-from timebound.channel.filtering import Route
-from timebound.channel.lane import THREADS_MAX, Lane, LaneContext, Worker
-from timebound.channel.realtime import LANE_PRIORITY_MAX, become_real_time, switch_interval
-from timebound.channel.reports import Kind, Report
+from timebound.channel.base.consumer import PLAIN, Consumer, Pending
+from timebound.channel.base.errors import ChannelError
+from timebound.channel.base.event import Event
+from timebound.channel.base.filtering import Route
+from timebound.channel.base.realtime import LANE_PRIORITY_MAX, become_real_time, switch_interval
+from timebound.channel.base.reports import Kind, Report
+from timebound.channel.dispatch.dispatcher import Dispatcher
+from timebound.channel.dispatch.lane import THREADS_MAX, Lane, LaneContext, Worker
 from timebound.units import MILLISECOND, SECOND
 
 # How long a supplier steps back for the thread it woke; a wake-up takes some 20 µs.

@@ -17,11 +17,19 @@ from collections.abc import Callable
 from threading import Lock, Thread, get_ident
 from typing import Final
 
-from timebound.channel.consumer import BEST_EFFORT, NOT_BEGUN, PATIENCE_NS, PLAIN, Consumer, Pending, Queue
-from timebound.channel.dispatching import QUEUE_MAX
-from timebound.channel.event import Event
-from timebound.channel.gate import Alarm, Gate
-from timebound.channel.realtime import APART_PRIORITY, become_real_time, lane_priority, set_priority
+from timebound.channel.base.consumer import (
+    BEST_EFFORT,
+    NOT_BEGUN,
+    PATIENCE_NS,
+    PLAIN,
+    Consumer,
+    Pending,
+    Queue,
+)
+from timebound.channel.base.event import Event
+from timebound.channel.base.realtime import APART_PRIORITY, become_real_time, lane_priority, set_priority
+from timebound.channel.dispatch.dispatcher import QUEUE_MAX
+from timebound.channel.dispatch.gate import Alarm, Gate
 
 # A thread with nothing to do looks up this often, so that a lost wake-up heals; a surplus one ends then.
 IDLE_WAIT_S: Final = 1.0

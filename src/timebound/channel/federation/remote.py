@@ -18,12 +18,12 @@ from typing import Final, Self
 
 import msgspec
 
+from timebound.channel.base.errors import ChannelError
+from timebound.channel.base.realtime import become_real_time
+from timebound.channel.base.reports import Kind, Report
 from timebound.channel.channel import EventChannel
-from timebound.channel.errors import ChannelError
-from timebound.channel.federation import CHANNELS_MAX, Frame
-from timebound.channel.gateway import Hub, hub_of
-from timebound.channel.realtime import become_real_time
-from timebound.channel.reports import Kind, Report
+from timebound.channel.federation.gateway import Hub, hub_of
+from timebound.channel.federation.link_state import CHANNELS_MAX, Frame
 
 # A path (Unix socket) or a host and port. Nothing is encrypted or authenticated: stay on one machine.
 Address = str | tuple[str, int]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from threading import Lock
 
-from timebound.channel.dependency import Duration, nanoseconds
-from timebound.channel.errors import ChannelError, NotSchedulable
-from timebound.channel.measure import Meter
+from timebound.channel.base.dependency import Duration, nanoseconds
+from timebound.channel.base.errors import ChannelError, NotSchedulable
+from timebound.channel.base.measure import Meter
 from timebound.core.schedulability import (
     OPERATIONS_MAX,
     Available,

@@ -21,8 +21,8 @@ from tests.channel.doubles import (
 )
 
 from timebound.channel import ChannelBuilder, ChannelError, Event, Kind, Lanes, Report
-from timebound.channel.lanes import LANES_MAX
-from timebound.channel.realtime import LANE_PRIORITY_MAX, LANE_PRIORITY_MIN, lane_priority
+from timebound.channel.base.realtime import LANE_PRIORITY_MAX, LANE_PRIORITY_MIN, lane_priority
+from timebound.channel.dispatch.lanes import LANES_MAX
 from timebound.units import SECOND
 
 

@@ -6,7 +6,7 @@ from threading import Thread
 
 from tests.channel.doubles import LIMIT_S
 
-from timebound.channel.guard import Guard
+from timebound.channel.base.guard import Guard
 
 
 def in_another_thread(guard: Guard) -> bool:

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Protocol
 
+from timebound.channel.base.consumer import Consumer
+from timebound.channel.base.dependency import Key
+from timebound.channel.base.errors import ChannelError
+from timebound.channel.base.event import TIMEOUT, TOGETHER, Event
 from timebound.channel.channel import EventChannel
-from timebound.channel.consumer import Consumer
-from timebound.channel.dependency import Key
-from timebound.channel.errors import ChannelError
-from timebound.channel.event import TIMEOUT, TOGETHER, Event
-from timebound.channel.federation import MEDIUM_PREFIX, Advert, Carried, Federation, Frame, Seen
+from timebound.channel.federation.link_state import MEDIUM_PREFIX, Advert, Carried, Federation, Frame, Seen
 
 
 class Link(Protocol):

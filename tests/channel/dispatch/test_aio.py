@@ -23,8 +23,8 @@ from timebound.channel import (
     all_of,
     every,
 )
-from timebound.channel.consumer import STALL_NS
-from timebound.channel.steps import Steps
+from timebound.channel.base.consumer import STALL_NS
+from timebound.channel.base.steps import Steps
 from timebound.units import MILLISECOND
 
 

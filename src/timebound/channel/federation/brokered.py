@@ -16,11 +16,11 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from timebound.channel.base.dependency import Key
+from timebound.channel.base.reports import Kind, Report
 from timebound.channel.channel import EventChannel
-from timebound.channel.dependency import Key
-from timebound.channel.federation import MEDIUM_PREFIX, Advert, Carried, Frame
-from timebound.channel.gateway import hub_of
-from timebound.channel.reports import Kind, Report
+from timebound.channel.federation.gateway import hub_of
+from timebound.channel.federation.link_state import MEDIUM_PREFIX, Advert, Carried, Frame
 from timebound.errors import TimeboundError
 
 PREFIX: Final = "timebound/channel"

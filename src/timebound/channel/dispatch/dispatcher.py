@@ -13,11 +13,11 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from timebound.channel.consumer import PLAIN, Consumer, Pending
-from timebound.channel.errors import ChannelError
-from timebound.channel.event import Event
-from timebound.channel.filtering import Route
-from timebound.channel.reports import Kind, Report
+from timebound.channel.base.consumer import PLAIN, Consumer, Pending
+from timebound.channel.base.errors import ChannelError
+from timebound.channel.base.event import Event
+from timebound.channel.base.filtering import Route
+from timebound.channel.base.reports import Kind, Report
 
 # Deliveries that may wait for one consumer that sets no limit of its own: seconds of work, not minutes.
 QUEUE_MAX: Final = 10_000

@@ -9,9 +9,9 @@ from threading import Thread
 import pytest
 
 from timebound.channel import ChannelBuilder, ChannelError, Event, EventChannel, Gateway, all_of, build
-from timebound.channel.dependency import Key
-from timebound.channel.federation import Advert, Carried, Frame
-from timebound.channel.gateway import hub_of
+from timebound.channel.base.dependency import Key
+from timebound.channel.federation.gateway import hub_of
+from timebound.channel.federation.link_state import Advert, Carried, Frame
 
 
 class CountingLink:

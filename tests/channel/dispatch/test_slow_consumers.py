@@ -19,9 +19,9 @@ from tests.channel.doubles import (
 )
 
 from timebound.channel import Event, EventChannel, Kind, Lanes, Report, Supplier
-from timebound.channel.consumer import PATIENCE_NS
-from timebound.channel.lane import QUICK_RUNS, THREADS_MAX
-from timebound.channel.realtime import APART_PRIORITY, LANE_PRIORITY_MAX
+from timebound.channel.base.consumer import PATIENCE_NS
+from timebound.channel.base.realtime import APART_PRIORITY, LANE_PRIORITY_MAX
+from timebound.channel.dispatch.lane import QUICK_RUNS, THREADS_MAX
 
 # Beside each other they would delay each other, at one priority of one processor.
 pytestmark = pytest.mark.xdist_group("real-time")

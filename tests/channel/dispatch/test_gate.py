@@ -8,7 +8,7 @@ from threading import Thread
 
 from tests.channel.doubles import LIMIT_S
 
-from timebound.channel.gate import Alarm, Gate
+from timebound.channel.dispatch.gate import Alarm, Gate
 from timebound.units import MILLISECOND, SECOND
 
 

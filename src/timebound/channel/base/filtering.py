@@ -12,8 +12,8 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from timebound.channel.consumer import PLAIN, Consumer
-from timebound.channel.dependency import fits, key_of
+from timebound.channel.base.consumer import PLAIN, Consumer
+from timebound.channel.base.dependency import fits, key_of
 
 
 class Link:

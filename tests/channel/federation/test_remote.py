@@ -22,9 +22,9 @@ from timebound.channel import (
     ListeningGateway,
     Report,
 )
-from timebound.channel.federation import Advert, Carried
-from timebound.channel.gateway import hub_of
-from timebound.channel.remote import FRAME_LENGTH_MAX, Unpacker, pack
+from timebound.channel.federation.gateway import hub_of
+from timebound.channel.federation.link_state import Advert, Carried
+from timebound.channel.federation.remote import FRAME_LENGTH_MAX, Unpacker, pack
 
 
 def channel(name: str, reports: list[Report] | None = None) -> EventChannel:
@@ -66,7 +66,7 @@ frames = st.one_of(
 
 @given(st.lists(frames, max_size=4), st.integers(1, 20))
 def test_frames_survive_any_way_of_cutting_the_stream(sent: list[Advert | Carried], step: int) -> None:
-    from timebound.channel.remote import _decoder
+    from timebound.channel.federation.remote import _decoder
 
     stream = b"".join(pack(frame) for frame in sent)
     unpacker = Unpacker()

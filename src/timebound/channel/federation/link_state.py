@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from timebound.channel.dependency import Key, fits
+from timebound.channel.base.dependency import Key, fits
 
 # Trees are worked out by visiting everybody; far beyond one machine room a broker mesh is the right tool.
 CHANNELS_MAX: Final = 256

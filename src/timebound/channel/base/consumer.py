@@ -15,10 +15,10 @@ from typing import Final, cast
 
 from mypy_extensions import mypyc_attr
 
-from timebound.channel.event import TIMEOUT, TOGETHER, Event
-from timebound.channel.measure import Meter
-from timebound.channel.reports import Kind, Report
-from timebound.channel.steps import Steps
+from timebound.channel.base.event import TIMEOUT, TOGETHER, Event
+from timebound.channel.base.measure import Meter
+from timebound.channel.base.reports import Kind, Report
+from timebound.channel.base.steps import Steps
 from timebound.core.correlation import Correlator, Timeout
 from timebound.units import MILLISECOND, SECOND
 

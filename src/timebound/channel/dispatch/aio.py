@@ -14,12 +14,12 @@ from collections.abc import Callable
 from threading import Lock, get_ident
 from typing import Final
 
-from timebound.channel.consumer import PLAIN, Consumer, Pending, Queue
-from timebound.channel.dispatching import QUEUE_MAX, Dispatcher
-from timebound.channel.errors import ChannelError
-from timebound.channel.event import Event
-from timebound.channel.filtering import Route
-from timebound.channel.reports import Report
+from timebound.channel.base.consumer import PLAIN, Consumer, Pending, Queue
+from timebound.channel.base.errors import ChannelError
+from timebound.channel.base.event import Event
+from timebound.channel.base.filtering import Route
+from timebound.channel.base.reports import Report
+from timebound.channel.dispatch.dispatcher import QUEUE_MAX, Dispatcher
 
 # Deliveries handled before the loop gets its turn: about 100 µs of plain callbacks.
 BATCH: Final = 64

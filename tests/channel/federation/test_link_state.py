@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timebound.channel.federation import CHANNELS_MAX, SEEN_WINDOW, Advert, Federation, Seen
+from timebound.channel.federation.link_state import CHANNELS_MAX, SEEN_WINDOW, Advert, Federation, Seen
 
 NAMES = "abcdefg"
 

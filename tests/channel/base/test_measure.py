@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timebound.channel.measure import Histogram, Meter
+from timebound.channel.base.measure import Histogram, Meter
 from timebound.core.schedulability import Operation
 
 
