@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from timebound.channel.base.errors import ChannelError
 from timebound.channel.base.filtering import Broadcast, Filtering, Subscriptions
 from timebound.channel.base.reports import Report, write_to_log
-from timebound.channel.base.scheduling import Scheduler
 from timebound.channel.channel import EventChannel
 from timebound.channel.dispatch.dispatcher import Dispatcher, Reactive
-from timebound.channel.dispatch.lanes import Lanes
-from timebound.channel.timing import ThreadTiming, Timing
+
+# Modules are imported when they are chosen: a channel does not pay for what it was built without.
+if TYPE_CHECKING:
+    from timebound.channel.base.scheduling import Scheduler
+    from timebound.channel.timing import Timing
 
 CONFIGURATIONS: Final = ("full", "dispatching", "filtering", "broadcast")
 
@@ -49,11 +51,17 @@ class ChannelBuilder:
 
     def lanes(self, *, real_time: bool = True) -> ChannelBuilder:
         """Call consumers in one lane for each priority."""
+        from timebound.channel.dispatch.lanes import Lanes
+
         return self.dispatching(Lanes(real_time=real_time))
 
     def timers(self, module: Timing | None = None, *, timers_max: int = 1024) -> ChannelBuilder:
         """Offer periodic timers and watchdogs; their memory is set aside now."""
-        self._timing = module or ThreadTiming()
+        if module is None:
+            from timebound.channel.timing import ThreadTiming
+
+            module = ThreadTiming()
+        self._timing = module
         self._timers_max = timers_max
         return self
 
@@ -78,7 +86,7 @@ class ChannelBuilder:
             filtering=self._filtering or Broadcast(),
             dispatcher=self._dispatcher or Reactive(),
             timing=self._timing,
-            scheduler=self._scheduler or Scheduler(),
+            scheduler=self._scheduler,
             clock=self._clock,
             timers_max=self._timers_max,
             on_report=self._on_report,

@@ -12,24 +12,34 @@ import time
 from collections import deque
 from collections.abc import Callable
 from threading import Lock
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from timebound.channel.base.consumer import PLAIN, Callback, Consumer, Owner, Predicate
-from timebound.channel.base.dependency import ANYTHING, NOTHING, Key, Part, as_dependency, key_of
+from timebound.channel.base.dependency import (
+    ANYTHING,
+    NOTHING,
+    Key,
+    Part,
+    as_dependency,
+    key_of,
+)
 from timebound.channel.base.errors import ChannelError, UndeclaredEvent
 from timebound.channel.base.event import Event
 from timebound.channel.base.filtering import Filtering, Route
 from timebound.channel.base.guard import Guard
 from timebound.channel.base.measure import Meter
 from timebound.channel.base.reports import Kind, Report
-from timebound.channel.base.scheduling import Scheduler
-from timebound.channel.base.statistics import ChannelStatistics, ConsumerStatistics
 from timebound.channel.dispatch.dispatcher import Absent, Dispatcher
-from timebound.channel.timing import Timing
 from timebound.core.correlation import SIGNALS_MAX, AnyOf, Correlator, Leaf
-from timebound.core.schedulability import Operation
 from timebound.core.timers import TimerHeap
 from timebound.units import SECOND
+
+# Loaded when they are first needed. None of these is compiled, so their types are only names here.
+if TYPE_CHECKING:
+    from timebound.channel.base.scheduling import Scheduler
+    from timebound.channel.base.statistics import ChannelStatistics
+    from timebound.channel.timing import Timing
+    from timebound.core.schedulability import Operation
 
 # Connecting rebuilds every supplier's table; beyond this a broker is the right tool.
 CONSUMERS_MAX: Final = 10_000
@@ -99,13 +109,13 @@ class EventChannel(Owner):
         filtering: Filtering,
         dispatcher: Dispatcher,
         timing: Timing | None,
-        scheduler: Scheduler,
+        scheduler: Scheduler | None,
         clock: Callable[[], int] = time.monotonic_ns,
         timers_max: int = 1024,
         on_report: Callable[[Report], None],
     ) -> None:
         self.name: Final = name
-        self.scheduler: Final = scheduler
+        self._scheduler = scheduler
         self.clock: Final = clock
         self.dispatcher: Dispatcher = Absent(f"channel {name!r} is not started; use it in a with statement")
         self._dispatcher_next: Dispatcher = dispatcher
@@ -124,6 +134,17 @@ class EventChannel(Owner):
         self._consumers_ever = 0
         self.federation: object = None  # its hub, once a gateway asked for one
         self.federation_lock: Final = Lock()
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The scheduling service, made when it is first asked for unless it is shared."""
+        with self._lock:
+            scheduler = self._scheduler
+            if scheduler is None:
+                from timebound.channel.base.scheduling import Scheduler
+
+                scheduler = self._scheduler = Scheduler()
+            return scheduler
 
     # --- life ---------------------------------------------------------------------------
 
@@ -476,6 +497,8 @@ class EventChannel(Owner):
 
     def statistics(self) -> ChannelStatistics:
         """A snapshot of every consumer's account, the most urgent first."""
+        from timebound.channel.base.statistics import ChannelStatistics, ConsumerStatistics
+
         with self._lock:
             consumers = tuple(
                 ConsumerStatistics(c.name, c.delivered, c.failures, c.dropped, c.queued, c.is_slow)

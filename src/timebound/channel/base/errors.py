@@ -7,9 +7,13 @@ ChannelError             (a TimeboundError)
 
 from __future__ import annotations
 
-from timebound.core.schedulability import Available, Operation, Verdict
+from typing import TYPE_CHECKING
+
 from timebound.errors import TimeboundError
 from timebound.units import format_duration
+
+if TYPE_CHECKING:
+    from timebound.core.schedulability import Available, Operation, Verdict
 
 
 class ChannelError(TimeboundError):

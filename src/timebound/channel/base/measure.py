@@ -6,11 +6,12 @@ and an increment, and the memory is set aside beforehand.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from timebound.core.schedulability import Operation
+if TYPE_CHECKING:
+    from timebound.core.schedulability import Operation
 
 _STEPS_BITS: Final = 5
 _STEPS: Final = 1 << _STEPS_BITS
