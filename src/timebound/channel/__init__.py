@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from timebound.channel.federation.brokered import BrokerGateway, advert_topic
     from timebound.channel.federation.gateway import Gateway
     from timebound.channel.federation.remote import DiallingGateway, ListeningGateway
+    from timebound.channel.pulling import PullConsumer
     from timebound.channel.timing import AsyncioTiming, ThreadTiming, Timing
     from timebound.core.correlation import Timeout
 
@@ -51,6 +52,7 @@ __all__ = [
     "ListeningGateway",
     "NotSchedulable",
     "OperationReport",
+    "PullConsumer",
     "Reactive",
     "Report",
     "Scheduler",
@@ -93,6 +95,7 @@ _HOMES: Final = {
     "ListeningGateway": "timebound.channel.federation.remote",
     "NotSchedulable": "timebound.channel.base.errors",
     "OperationReport": "timebound.channel.base.scheduling",
+    "PullConsumer": "timebound.channel.pulling",
     "Reactive": "timebound.channel.dispatch.dispatcher",
     "Report": "timebound.channel.base.reports",
     "Scheduler": "timebound.channel.base.scheduling",

@@ -18,6 +18,7 @@ from timebound.channel.base.consumer import PLAIN, Callback, Consumer, Owner, Pr
 from timebound.channel.base.dependency import (
     ANYTHING,
     NOTHING,
+    Duration,
     Key,
     Part,
     as_dependency,
@@ -38,6 +39,7 @@ from timebound.units import SECOND
 if TYPE_CHECKING:
     from timebound.channel.base.scheduling import Scheduler
     from timebound.channel.base.statistics import ChannelStatistics
+    from timebound.channel.pulling import PullConsumer
     from timebound.channel.timing import Timing
     from timebound.core.schedulability import Operation
 
@@ -173,6 +175,11 @@ class EventChannel(Owner):
         if self._timing is not None:
             self._timing.close()
         running.close(CLOSE_LIMIT_NS)
+        with self._lock:
+            told = [consumer.on_leave for consumer in self._consumers]
+        for on_leave in told:
+            if on_leave is not None:
+                on_leave()
 
     def __enter__(self) -> EventChannel:
         self.start()
@@ -230,6 +237,59 @@ class EventChannel(Owner):
             self._admit(consumer)
         self._changed()
         return consumer
+
+    def pull_consumer(
+        self,
+        dependency: Part | None = None,
+        *,
+        name: str = "",
+        where: Predicate | None = None,
+        queue_max: int = 0,
+        evict_slow: bool = False,
+    ) -> PullConsumer:
+        """Connect a consumer that asks for its events with `pull`, instead of being called.
+
+        At most `queue_max` events wait for it (0 = PULL_QUEUE_MAX); later ones are dropped and reported,
+        or evict it with `evict_slow`.
+
+        Raises:
+            ChannelError: a module that it needs was left out, or a limit is reached.
+        """
+        from timebound.channel.pulling import PULL_QUEUE_MAX, PullConsumer
+
+        puller = PullConsumer(self, queue_max or PULL_QUEUE_MAX)
+        with self._lock:
+            name = name or f"pull#{self._consumers_ever + 1}"
+            consumer = self._make(puller.put, dependency, name, None, where)
+            consumer.evict_slow = evict_slow
+            consumer.queue_max = queue_max or PULL_QUEUE_MAX
+            consumer.on_leave = puller.end
+            puller.consumer = consumer
+            self._admit(consumer)
+        self._changed()
+        return puller
+
+    def pull(
+        self,
+        dependency: Part | None = None,
+        *,
+        timeout: Duration | None = None,
+        where: Predicate | None = None,
+    ) -> Event | None:
+        """Return the next matching event that is pushed from now on; None when none came in time.
+
+        It connects for this call alone, so what comes between two calls is missed: `pull_consumer` keeps
+        it. Without a `timeout` it waits for PULL_TIMEOUT_NS.
+
+        Raises:
+            ChannelError: as `pull_consumer`, or the channel is not running, or was closed meanwhile.
+        """
+        from timebound.channel.pulling import PULL_TIMEOUT_NS
+
+        if not self._is_running:
+            raise ChannelError(f"channel {self.name!r} is not running, so nothing can be pulled from it")
+        with self.pull_consumer(dependency, where=where) as puller:
+            return puller.pull(PULL_TIMEOUT_NS if timeout is None else timeout)
 
     def connect_gateway(self, callback: Callback, name: str) -> Consumer:
         """Connect a gateway, which wants nothing until `redirect` says what the far channels want."""
@@ -313,6 +373,8 @@ class EventChannel(Owner):
             self.report(Report(Kind.EVICTED, consumer.name, message))
         self._leaving.append(consumer)
         self.settle()
+        if consumer.on_leave is not None:
+            consumer.on_leave()
 
     def settle(self) -> None:
         """Tidy up after those who left, unless somebody has the lock, who will."""

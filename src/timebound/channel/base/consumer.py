@@ -101,6 +101,7 @@ class Consumer:
         self.evict_after = 0  # failures in a row that disconnect it; 0 = never
         self.evict_slow = False  # whether a full queue, or taking far too long, disconnects it
         self.queue_max = 0  # deliveries that may wait for it; 0 = the dispatcher's own limit
+        self.on_leave: Callable[[], None] | None = None  # called when nothing is delivered any more
         self.is_async = is_async
         self.is_gateway = is_gateway
         self.lane_key = BEST_EFFORT if meter is None else meter.operation.period_ns
