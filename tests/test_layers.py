@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "version": frozenset({"core"}),  # tells whether it is compiled
     "wire": GROUND,
     "core": GROUND,
-    "channel": GROUND | {"core"},
+    "channel": GROUND | {"core", "toml_lines"},
     "client": GROUND | {"wire", "version"},
     "sim": SHELL | {"toml_lines"},
     "node": SHELL | {"toml_lines"},

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from timebound.channel.base.consumer import Consumer
     from timebound.channel.base.dependency import all_of, any_of, event, every, source, watchdog
-    from timebound.channel.base.errors import ChannelError, NotSchedulable, UndeclaredEvent
+    from timebound.channel.base.errors import ChannelError, ChannelFileError, NotSchedulable, UndeclaredEvent
     from timebound.channel.base.event import TIMEOUT, TOGETHER, Event
     from timebound.channel.base.filtering import Broadcast, Filtering, Subscriptions
     from timebound.channel.base.reports import Kind, Report
@@ -40,6 +40,7 @@ __all__ = [
     "BrokerGateway",
     "ChannelBuilder",
     "ChannelError",
+    "ChannelFileError",
     "Consumer",
     "DiallingGateway",
     "Dispatcher",
@@ -83,6 +84,7 @@ _HOMES: Final = {
     "BrokerGateway": "timebound.channel.federation.brokered",
     "ChannelBuilder": "timebound.channel.builder",
     "ChannelError": "timebound.channel.base.errors",
+    "ChannelFileError": "timebound.channel.base.errors",
     "Consumer": "timebound.channel.base.consumer",
     "DiallingGateway": "timebound.channel.federation.remote",
     "Dispatcher": "timebound.channel.dispatch.dispatcher",

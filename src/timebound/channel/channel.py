@@ -2,7 +2,8 @@
 
 Pushing reads tables that are never changed, only replaced, so it takes no lock; connecting, disconnecting
 and reconfiguring take one, and build new tables. Consumers and timers belong to the channel and outlive
-its modules, which is why a swap loses nothing and duplicates nothing.
+its modules, which is why a swap (`exchange.py`) loses nothing and duplicates nothing. This file is long
+because one lock guards everything in it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import inspect
 import time
 from collections import deque
 from collections.abc import Callable
+from os import PathLike
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
@@ -39,6 +41,8 @@ from timebound.units import SECOND
 if TYPE_CHECKING:
     from timebound.channel.base.scheduling import Scheduler
     from timebound.channel.base.statistics import ChannelStatistics
+    from timebound.channel.config.running import Configuration
+    from timebound.channel.federation.remote import RemoteGateway
     from timebound.channel.pulling import PullConsumer
     from timebound.channel.timing import Timing
     from timebound.core.schedulability import Operation
@@ -60,8 +64,8 @@ class Supplier:
     def __init__(self, channel: EventChannel, name: str, types: list[str], source: str) -> None:
         self._channel = channel
         self.name: Final = name
-        self.types: Final = types
-        self.source: Final = source
+        self.types = types
+        self.source = source
         self._routes: dict[str, Route] = {}
 
     def push(self, event_type: str, payload: object = None) -> None:
@@ -83,6 +87,9 @@ class Supplier:
         """End the connection; pushing is refused from now on."""
         self._channel.remove_supplier(self)
         self.replace_routes({})
+
+    def is_connected(self) -> bool:
+        return len(self._routes) > 0
 
     def replace_routes(self, routes: dict[str, Route]) -> dict[str, Route]:
         """For the channel: the whole table at once, so a concurrent push sees the old or the new one.
@@ -134,6 +141,7 @@ class EventChannel(Owner):
         self._routes: dict[Key, Route] = {}
         self._listeners: list[Callable[[], None]] = []
         self._consumers_ever = 0
+        self.configuration: Configuration | None = None  # what a file states, if one was given
         self.federation: object = None  # its hub, once a gateway asked for one
         self.federation_lock: Final = Lock()
 
@@ -147,6 +155,15 @@ class EventChannel(Owner):
 
                 scheduler = self._scheduler = Scheduler()
             return scheduler
+
+    @property
+    def is_running(self) -> bool:
+        return self._is_running
+
+    @property
+    def timers_max(self) -> int:
+        """How many timers its consumers may have in all."""
+        return self._heap.capacity
 
     # --- life ---------------------------------------------------------------------------
 
@@ -162,6 +179,12 @@ class EventChannel(Owner):
             self._is_running = True
             if self._timing is not None:
                 self._timing.start(self, self.notice)
+        if self.configuration is not None:
+            try:
+                self.configuration.open_gateways(self)
+            except BaseException:
+                self.close()
+                raise
 
     def close(self) -> None:
         """Stop timers, then dispatching; events still queued are discarded. Closing twice does nothing."""
@@ -171,6 +194,8 @@ class EventChannel(Owner):
             self._is_running = False
             running = self.dispatcher
             self.dispatcher = Absent(f"channel {self.name!r} is closed")
+        if self.configuration is not None:
+            self.configuration.close_gateways()
         # Outside the lock: the timer thread and consumers may want it before they can end.
         if self._timing is not None:
             self._timing.close()
@@ -201,6 +226,13 @@ class EventChannel(Owner):
             self._suppliers.append(supplier)
             self._route(supplier)
         return supplier
+
+    def redeclare(self, supplier: Supplier, types: list[str], source: str) -> None:
+        """Change what a connected supplier pushes, and where its events come from."""
+        with self._lock:
+            supplier.types = types
+            supplier.source = source or supplier.name
+            self._route(supplier)
 
     def remove_supplier(self, supplier: Supplier) -> None:
         with self._lock:
@@ -237,6 +269,37 @@ class EventChannel(Owner):
             self._admit(consumer)
         self._changed()
         return consumer
+
+    def connect_operation(self, name: str, callback: Callback, *, where: Predicate | None = None) -> Consumer:
+        """Connect a consumer as the channel's file states the operation of this name.
+
+        Raises:
+            NotSchedulable: the operation would break a deadline; says what would fit.
+            ChannelError: no file states it, or as for `connect`.
+        """
+        return self._configured(name).connect(self, name, callback, where)
+
+    def operation_supplier(self, name: str) -> Supplier:
+        """Connect a supplier of what the operation of this name supplies, as the channel's file states it.
+
+        Raises:
+            ChannelError: no file states it, or it supplies nothing.
+        """
+        return self._configured(name).supplier(self, name)
+
+    def gateways(self) -> list[RemoteGateway]:
+        """The gateways that the channel's file names, in the order of the file; none before it is started."""
+        if self.configuration is None:
+            return []
+        opened = self.configuration.gateways
+        return [opened[config] for config in self.configuration.file.config.gateways if config in opened]
+
+    def _configured(self, name: str) -> Configuration:
+        if self.configuration is None:
+            raise ChannelError(
+                f"operation {name!r} is unknown: channel {self.name!r} was built without a file"
+            )
+        return self.configuration
 
     def pull_consumer(
         self,
@@ -433,6 +496,9 @@ class EventChannel(Owner):
                 self._routes[key] = route
         self.dispatcher.dispatch(route, event)
 
+    def mask_of(self, consumer: Consumer, event: Event) -> int:
+        return self._filtering.mask(consumer, event.type, event.source)
+
     def wants(self) -> list[Key]:
         """What the consumers of this channel itself want, sorted; gateways ask."""
         found: set[Key] = set()
@@ -489,6 +555,7 @@ class EventChannel(Owner):
 
     def reconfigure(
         self,
+        file: str | PathLike[str] | None = None,
         *,
         filtering: Filtering | None = None,
         dispatching: Dispatcher | None = None,
@@ -497,51 +564,29 @@ class EventChannel(Owner):
         """Swap modules while events flow: none is lost, none delivered twice, and for each consumer the
         order of each supplier's events is kept. Modules not named stay.
 
+        With a file instead of modules, swap what it states differently from what was stated before.
+
         Raises:
+            ConfigError: the file has mistakes, all of which it names; nothing was swapped.
             ChannelError: a connected consumer could not work with the new module; nothing was swapped.
         """
-        with self._lock:
-            if not self._is_running:
-                raise ChannelError(f"channel {self.name!r} is not running; build it as it should be")
-            if dispatching is not None:
-                self._swap_dispatcher(dispatching)
-            if filtering is not None:
-                self._filtering = filtering
-                self._rebuild()
-            if timing is not None:
-                # The old one may be inside `wake`, which does not need the lock held here.
-                if self._timing is not None:
-                    self._timing.close()
-                self._timing = timing
-                timing.start(self, self.notice)
-        self._changed()
+        names = [
+            name
+            for name, module in (("filtering", filtering), ("dispatching", dispatching), ("timers", timing))
+            if module is not None
+        ]
+        if file is not None:
+            if names:
+                raise ChannelError(f"reconfigure takes a file or modules, not both (got {', '.join(names)})")
+            from timebound.channel.config.swap import reconfigure_from
 
-    def _swap_dispatcher(self, new: Dispatcher) -> Dispatcher:
-        """Gives the old one, for the reason that `replace_routes` has."""
-        old = self.dispatcher
-        for consumer in self._consumers:
-            if consumer.is_async and not new.runs_coroutines:
-                raise ChannelError(f"consumer {consumer.name!r} is a coroutine function; it needs asyncio")
-        new.start(self.redispatch, self.report)
-        for consumer in self._consumers:
-            new.attach(consumer)
-        # From here on new deliveries wait at their consumers; then the old queue is put before them.
-        for consumer in self._consumers:
-            consumer.hold()
-        waiting: dict[Consumer, list[tuple[Event, int]]] = {}
-        for consumer, event, mask in old.close(CLOSE_LIMIT_NS):
-            waiting.setdefault(consumer, []).append((event, mask))
-        for consumer in self._consumers:
-            consumer.queued = 0
-            consumer.prepend_held(waiting.get(consumer, []))
-        self.dispatcher = new
-        # A copy: a reactive dispatcher calls consumers here, and these may connect others.
-        for consumer in list(self._consumers):
-            held = consumer.take_held()
-            while held is not None:
-                new.submit(consumer, held[0], held[1])
-                held = consumer.take_held()
-        return old
+            reconfigure_from(self, file)
+            return
+        from timebound.channel.exchange import exchange
+
+        exchange(self, filtering=filtering, dispatching=dispatching, timing=timing)
+        if self.configuration is not None:
+            self.configuration.note_override(names)
 
     def redispatch(self, consumer: Consumer, event: Event, mask: int) -> None:
         """Deliver to one consumer by whatever dispatcher is there now, or hold it during a swap."""

@@ -115,7 +115,10 @@ class AsyncioTiming(Timing):
         # Here, so that a channel whose timers have a thread does without event loops.
         from asyncio import get_running_loop
 
-        self._loop = get_running_loop()
+        try:
+            self._loop = get_running_loop()
+        except RuntimeError as error:
+            raise ChannelError("asyncio timers need a running event loop; start them inside one") from error
         self._channel = channel
         self._arm()
 

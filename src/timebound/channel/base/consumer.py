@@ -19,11 +19,13 @@ from timebound.channel.base.event import TIMEOUT, TOGETHER, Event
 from timebound.channel.base.measure import Meter
 from timebound.channel.base.reports import Kind, Report
 from timebound.channel.base.steps import Steps
-from timebound.core.correlation import Correlator, Timeout
+from timebound.core.correlation import SIGNALS_MAX, Correlator, Timeout
 from timebound.units import MILLISECOND, SECOND
 
 # How a route hands an event to a consumer: as it is, or (a positive mask of leaves) after evaluation.
 PLAIN: Final = -1
+# A mask has a bit for each leaf, and above them the generation of the dependency it was worked out for.
+HITS: Final = (1 << SIGNALS_MAX) - 1
 # The lane of consumers without an operation: behind every period there is.
 BEST_EFFORT: Final = 1 << 62
 # What a consumer may take beyond its stated cost (or beyond nothing) before others no longer wait for it.
@@ -58,6 +60,10 @@ class Owner:
     @abstractmethod
     def now_ns(self) -> int:
         """The time by the channel's clock."""
+
+    @abstractmethod
+    def mask_of(self, consumer: Consumer, event: Event) -> int:
+        """Work out what an event means to a consumer now, as a route would say."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -97,21 +103,25 @@ class Consumer:
         self.callback = callback
         self.correlator = correlator
         self.where = where
-        self.meter = meter
+        self.generation = 0  # how often its dependency was replaced
         self.evict_after = 0  # failures in a row that disconnect it; 0 = never
         self.evict_slow = False  # whether a full queue, or taking far too long, disconnects it
         self.queue_max = 0  # deliveries that may wait for it; 0 = the dispatcher's own limit
         self.on_leave: Callable[[], None] | None = None  # called when nothing is delivered any more
         self.is_async = is_async
         self.is_gateway = is_gateway
-        self.lane_key = BEST_EFFORT if meter is None else meter.operation.period_ns
-        self.sub_priority = 0 if meter is None else -meter.operation.criticality
         self.is_closed = False
+        # Its place in line, by its operation.
+        self.meter: Meter | None = None
+        self.lane_key = BEST_EFFORT
+        self.sub_priority = 0
         # The processor time it may use; how long it may take for that before others of its lane are served
         # elsewhere, with an eighth for interruptions; and how long before it is reported.
-        self.budget_ns = PATIENCE_NS + (0 if meter is None else meter.operation.cost_ns)
-        self.patience_ns = self.budget_ns + (0 if meter is None else meter.operation.cost_ns // 8)
-        self.stall_ns = STALL_NS if meter is None else max(OPERATION_STALL_NS, meter.operation.period_ns)
+        self.budget_ns = PATIENCE_NS
+        self.patience_ns = PATIENCE_NS
+        self.stall_ns = STALL_NS
+        if meter is not None:
+            self.restate(meter)
         # Changed by its lane alone: how often in a row it kept others waiting; whether it therefore has a
         # thread of its own; and its quick runs since.
         self.strikes = 0
@@ -133,14 +143,40 @@ class Consumer:
         # The processor time of its thread when the present run began; only with an operation.
         self.cpu_begin_ns = NOT_BEGUN
 
+    def restate(self, meter: Meter | None) -> None:
+        """Take the place of an operation in line; the dispatcher must not know the consumer meanwhile."""
+        self.meter = meter
+        if meter is None:
+            self.lane_key = BEST_EFFORT
+            self.sub_priority = 0
+            self.budget_ns = PATIENCE_NS
+            self.patience_ns = PATIENCE_NS
+            self.stall_ns = STALL_NS
+            return
+        operation = meter.operation
+        self.lane_key = operation.period_ns
+        self.sub_priority = -operation.criticality
+        self.budget_ns = PATIENCE_NS + operation.cost_ns
+        self.patience_ns = self.budget_ns + operation.cost_ns // 8
+        self.stall_ns = max(OPERATION_STALL_NS, operation.period_ns)
+
     def evaluate(self, event: Event, mask: int) -> Event | None:
         """Apply the filter and the correlation; answer what is to be delivered, if anything."""
         where = self.where
         if where is not None and not self._passes(where, event):
             return None
-        if self.correlator.is_stateless:
+        if self.generation == 0 and self.correlator.is_stateless:
             return event
         with self.lock:
+            if self.generation != 0:
+                # It may still be on its way by a route of the dependency before.
+                if mask >> SIGNALS_MAX != self.generation:
+                    mask = self._owner.mask_of(self, event)
+                if mask == 0:
+                    return None
+                mask = mask & HITS
+            if self.correlator.is_stateless:
+                return event
             found = self.correlator.arrive(mask, event, event.time_ns)
         return None if found is None else self.join(found, event.time_ns)
 

@@ -1,6 +1,7 @@
 """What the event channel refuses, and why.
 
 ChannelError             (a TimeboundError)
+├── ChannelFileError     a channel's file has mistakes (also a ConfigError); carries all of them
 ├── NotSchedulable       an operation would break a deadline; carries what would fit
 └── UndeclaredEvent      a supplier pushed a type it did not declare when it connected
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from timebound.errors import TimeboundError
+from timebound.errors import ConfigError, TimeboundError
 from timebound.units import format_duration
 
 if TYPE_CHECKING:
@@ -18,6 +19,19 @@ if TYPE_CHECKING:
 
 class ChannelError(TimeboundError):
     """A channel, or one of its modules, cannot do what was asked."""
+
+
+class ChannelFileError(ConfigError, ChannelError):
+    """A channel's file cannot be used; the message has a line for each of its `mistakes`.
+
+    File, line and key are those of the first.
+    """
+
+    def __init__(self, mistakes: list[ConfigError]) -> None:
+        first = mistakes[0]
+        super().__init__("", path=first.path, line=first.line, key=first.key)
+        self.args = ("\n".join(str(mistake) for mistake in mistakes),)
+        self.mistakes = mistakes
 
 
 class NotSchedulable(ChannelError):

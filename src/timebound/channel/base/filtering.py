@@ -14,6 +14,7 @@ from mypy_extensions import mypyc_attr
 
 from timebound.channel.base.consumer import PLAIN, Consumer
 from timebound.channel.base.dependency import fits, key_of
+from timebound.core.correlation import SIGNALS_MAX
 
 
 class Link:
@@ -63,6 +64,8 @@ class Subscriptions(Filtering):
                 mask |= 1 << index
         if mask != 0 and consumer.correlator.is_stateless and consumer.where is None:
             return PLAIN
+        if mask != 0 and consumer.generation != 0:
+            mask |= consumer.generation << SIGNALS_MAX
         return mask
 
 

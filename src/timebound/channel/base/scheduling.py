@@ -83,20 +83,40 @@ class Scheduler:
             ChannelError: its name is taken, or there are too many operations.
         """
         with self._lock:
-            if operation.name in self._meters:
-                raise ChannelError(f"operation {operation.name!r} is connected already; names are unique")
-            if len(self._meters) >= OPERATIONS_MAX:
-                raise ChannelError(f"operation {operation.name!r} is one too many (limit {OPERATIONS_MAX})")
-            admission = self._judge(operation)
-            if not admission.is_accepted:
-                raise NotSchedulable(operation, admission.verdict, admission.available)
-            meter = Meter(operation)
-            self._meters[operation.name] = meter
-            return meter
+            return self._admit(operation)
+
+    def _admit(self, operation: Operation) -> Meter:
+        if operation.name in self._meters:
+            raise ChannelError(f"operation {operation.name!r} is connected already; names are unique")
+        if len(self._meters) >= OPERATIONS_MAX:
+            raise ChannelError(f"operation {operation.name!r} is one too many (limit {OPERATIONS_MAX})")
+        admission = self._judge(operation)
+        if not admission.is_accepted:
+            raise NotSchedulable(operation, admission.verdict, admission.available)
+        meter = Meter(operation)
+        self._meters[operation.name] = meter
+        return meter
 
     def release(self, operation: Operation) -> None:
         with self._lock:
             self._meters.pop(operation.name, None)
+
+    def replace(self, leaving: list[Operation], coming: list[Operation]) -> list[Meter]:
+        """Let operations take the place of others, all at once; answer the meters of those that come.
+
+        Raises:
+            NotSchedulable: somebody would miss a deadline; nothing was replaced.
+            ChannelError: a name is taken, or there are too many operations; nothing was replaced.
+        """
+        with self._lock:
+            before = self._meters
+            gone = {operation.name for operation in leaving}
+            self._meters = {name: meter for name, meter in before.items() if name not in gone}
+            try:
+                return [self._admit(operation) for operation in coming]
+            except ChannelError:
+                self._meters = before
+                raise
 
     def utilisation(self) -> float:
         with self._lock:

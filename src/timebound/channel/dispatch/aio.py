@@ -121,7 +121,12 @@ class AsyncioDispatch(Dispatcher):
         if self._loop is not None:
             raise ChannelError("asyncio dispatching was started before; make a new one for each channel")
         super().start(redispatch, report)
-        self._loop = asyncio.get_running_loop()
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError as error:
+            raise ChannelError(
+                "asyncio dispatching needs a running event loop; start it inside one"
+            ) from error
         self._loop_thread = get_ident()
 
     def attach(self, consumer: Consumer) -> None:

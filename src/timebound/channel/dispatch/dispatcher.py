@@ -47,6 +47,10 @@ class Dispatcher:
         self._redispatch = redispatch
         self._report = report
 
+    def lanes_max(self) -> int:
+        """How many different periods the operations of its consumers may have; 0 = any number."""
+        return 0
+
     def attach(self, consumer: Consumer) -> None:  # not every strategy has something to do
         """Make ready for a consumer; called before any event of its own."""
 

@@ -37,9 +37,10 @@ LANES_MAX: Final = 64
 class Lanes(Dispatcher):
     """One lane for each period among the consumers' operations, and one for those without.
 
-    `threads` is how many each lane has from the start, `threads_max` how many it may be given while
-    consumers do not come back. With `real_time`, threads ask for SCHED_FIFO and
-    share one processor (`cpu`, or the last one allowed), the most urgent lane at `priority_max`; Python's
+    `threads` is how many each lane has from the start, `threads_of` those of single lanes by their period
+    in nanoseconds (BEST_EFFORT: of consumers without an operation), `threads_max` how many it may be
+    given while consumers do not come back. With `real_time`, threads ask for SCHED_FIFO and share one
+    processor (`cpu`, or the last one allowed), the most urgent lane at `priority_max`; Python's
     switch interval is shortened, and `permission_trouble` says why they did not get their priorities.
     `yields` lets a thread that was woken run at once, even while the supplier would go on computing.
     """
@@ -48,6 +49,7 @@ class Lanes(Dispatcher):
         self,
         *,
         threads: int = 1,
+        threads_of: dict[int, int] | None = None,
         threads_max: int = THREADS_MAX,
         real_time: bool = True,
         cpu: int | None = None,
@@ -56,6 +58,10 @@ class Lanes(Dispatcher):
     ) -> None:
         super().__init__()
         self.threads = _checked(threads, threads_max)
+        self._threads_of: dict[int, int] = {}
+        if threads_of is not None:
+            for period_ns, number in threads_of.items():
+                self._threads_of[period_ns] = _checked(number, threads_max)
         self._yields = yields
         self._stepped_back_ns = 0
         self._context = LaneContext(
@@ -91,7 +97,8 @@ class Lanes(Dispatcher):
                     raise ChannelError(
                         f"consumer {consumer.name!r} needs one lane too many (limit {LANES_MAX})"
                     )
-                lane = Lane(self._context, consumer.lane_key, self.threads)
+                threads = self._threads_of.get(consumer.lane_key, self.threads)
+                lane = Lane(self._context, consumer.lane_key, threads)
                 self._lanes[consumer.lane_key] = lane
             lane.consumers.append(consumer)
             self._rank_lanes()
@@ -116,10 +123,27 @@ class Lanes(Dispatcher):
         with self._lock:
             if period_ns is None:
                 self.threads = threads
+                self._threads_of.clear()
+            else:
+                self._threads_of[period_ns] = threads
             chosen = [lane for lane in self._lanes.values() if period_ns in (None, lane.key)]
         for lane in chosen:
             lane.threads = threads
             lane.grow()
+
+    def set_lane_threads(self, threads_of: dict[int, int]) -> None:
+        """Give single lanes their threads by period, and all others the usual number, while events flow."""
+        for number in threads_of.values():
+            _checked(number, self._context.threads_max)
+        with self._lock:
+            self._threads_of = dict(threads_of)
+            lanes = list(self._lanes.values())
+        for lane in lanes:
+            lane.threads = threads_of.get(lane.key, self.threads)
+            lane.grow()
+
+    def lanes_max(self) -> int:
+        return LANES_MAX
 
     @property
     def permission_trouble(self) -> str:

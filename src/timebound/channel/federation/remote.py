@@ -261,8 +261,12 @@ class ListeningGateway(RemoteGateway):
         else:
             self._listener = socket.socket(socket.AF_INET)
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._listener.bind(address)
-        self._listener.listen(CHANNELS_MAX)
+        try:
+            self._listener.bind(address)
+            self._listener.listen(CHANNELS_MAX)
+        except OSError:
+            self._listener.close()
+            raise
         if not isinstance(address, str):
             self.address = self._listener.getsockname()
         self._acceptor = Thread(target=self._accept, name="timebound-gateway", daemon=True)
