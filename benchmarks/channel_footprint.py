@@ -29,11 +29,26 @@ async def main():
 asyncio.run(main())
 """
 WITH_A_SOCKET = """
-import os, tempfile
+import os
 from timebound.channel import ChannelBuilder, ListeningGateway
-folder = tempfile.mkdtemp()
+folder = f"/tmp/timebound-footprint-{os.getpid()}"
+os.mkdir(folder)
 with ChannelBuilder("c").filtering().build() as channel, ListeningGateway(channel, folder + "/x"):
     measure()
+os.rmdir(folder)
+"""
+FROM_A_FILE = """
+import os
+from timebound.channel import ChannelBuilder
+folder = f"/tmp/timebound-footprint-{os.getpid()}"
+os.mkdir(folder)
+with open(folder + "/channel.toml", "w") as file:
+    file.write("[filtering]")
+with ChannelBuilder.from_file(folder + "/channel.toml").build() as channel:
+    channel.connect(lambda event: None, "x")
+    channel.supplier("s", "x").push("x", 1)
+    measure()
+os.remove(folder + "/channel.toml")
 os.rmdir(folder)
 """
 
@@ -65,6 +80,7 @@ with ChannelBuilder().filtering().build() as channel:
     channel.supplier("s", "x").push("x", 1)
     measure()
 """,
+    "the same from a file": FROM_A_FILE,
     "filtering": built("filtering"),
     "dispatching": built("dispatching"),
     "full": built("full"),

@@ -20,7 +20,7 @@ SOCKETS = {"timebound.channel.federation.gateway", "timebound.channel.federation
 BROKER = {"timebound.channel.federation.brokered"}
 LOOPS = {"timebound.channel.dispatch.aio", "asyncio"}
 PULLING = {"timebound.channel.pulling"}
-FILES = {"timebound.toml_lines", "tomllib"}
+FILES = {"timebound.channel.config.reader", "tomllib"}
 OPTIONAL = {
     "lanes": LANES,
     "timers": TIMERS,
@@ -35,6 +35,7 @@ EXPECTED = {
     "broadcast": set[str](),
     "broadcast, pulled": {"pulling"},
     "reactive with filtering": set[str](),
+    "the same from a file": {"files"},
     "filtering": {"timers"},
     "dispatching": {"lanes", "timers"},
     "full": {"lanes", "timers"},

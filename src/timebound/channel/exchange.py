@@ -67,6 +67,7 @@ def exchange(
         # Nothing refuses from here on.
         if dispatching is not None:
             _swap_dispatcher(channel, dispatching, meters)
+        filtering_before = channel._filtering  # others may read it just now: see `Supplier.replace_routes`
         if filtering is not None:
             channel._filtering = filtering
         for change in changes:
@@ -76,6 +77,7 @@ def exchange(
         if timing is not None or drops_timing:
             _swap_timing(channel, timing)
     channel._changed()
+    del filtering_before
 
 
 # --- what may refuse --------------------------------------------------------------------

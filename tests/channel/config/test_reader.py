@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -328,3 +330,22 @@ def test_lines_are_counted_alike_with_windows_line_ends(tmp_path: Path) -> None:
 
     with pytest.raises(ChannelFileError, match=r"channel.toml:3: name"):
         load(path)
+
+
+def test_file_in_the_docs_is_right_and_its_keys_are_those_of_the_reader(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "channel.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+
+    config = read(tmp_path, text)
+
+    assert [operation.name for operation in config.operations] == ["fuse"]
+    for key in [*_keys(ChannelConfig), *_keys(OperationConfig)]:
+        assert f"`{key}`" in page
+
+
+def _keys(values: type) -> list[str]:
+    """The keys that fields of a configuration are read from."""
+    names = {"period_ns": "period", "cost_ns": "cost", "lane_threads": "[[lanes]]"}
+    shown = {"filtering": "[filtering]", "dispatching": "[dispatching]", "timers": "[timers]"}
+    shown |= {"gateways": "[[gateways]]", "operations": "[[operations]]", **names}
+    return [shown.get(field.name, field.name) for field in fields(values) if field.name != "dependency"]
