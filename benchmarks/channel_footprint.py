@@ -115,7 +115,7 @@ rss_begin = rss_bytes()
 
 
 def run(name: str, runs: int) -> dict[str, Any]:
-    """Measure one configuration in so many fresh processes."""
+    """Measure one configuration in several fresh processes."""
     found = [run_once(PROGRAMS[name]) for _ in range(runs)]
     modules = found[0]["modules"]
     return {

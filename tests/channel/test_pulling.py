@@ -50,7 +50,7 @@ def filtering(dispatcher: Dispatcher | None = None, reports: list[Report] | None
 
 
 def pull_payloads(puller: PullConsumer, count: int) -> list[object]:
-    """Pull so many events, waiting for each."""
+    """Pull a number of events, waiting for each."""
     found: list[object] = []
     for _ in range(count):
         event = puller.pull(LIMIT_NS)

@@ -25,10 +25,11 @@ from timebound.channel.config.modules import find, make_dispatcher, make_filteri
 from timebound.channel.config.values import ModuleConfig
 
 OWN = '''
-from timebound.channel import Filtering, Reactive, Subscriptions, Timing
+from timebound.channel import Filtering, Reactive
+from timebound.channel.base.consumer import PLAIN
 
 
-class OnlyLoud(Subscriptions):
+class OnlyLoud(Filtering):
     """Leaves out the events of one type."""
 
     def __init__(self, without=""):
@@ -36,7 +37,7 @@ class OnlyLoud(Subscriptions):
         self.without = without
 
     def mask(self, consumer, event_type, source):
-        return 0 if event_type == self.without else super().mask(consumer, event_type, source)
+        return 0 if event_type == self.without else PLAIN
 
 
 def reactive():

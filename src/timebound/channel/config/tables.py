@@ -25,7 +25,7 @@ _TOML_PLACE: Final = re.compile(r" \(at (?:line ([0-9]+), column [0-9]+|end of d
 
 
 class Document:
-    """One file and its mistakes; `root` is empty when it is no TOML."""
+    """One file and its mistakes; `root` is empty when it is not valid TOML."""
 
     def __init__(self, path: Path) -> None:
         self.path: Final = path
