@@ -16,7 +16,9 @@ ROOT = Path(__file__).parents[1]
 COMPILED = {
     "": "topics translate units",
     "bench": "counting",
-    "channel": "aio channel consumer dependency dispatching event filtering lane lanes measure",
+    "channel": "channel",
+    "channel.base": "consumer dependency event filtering measure",
+    "channel.dispatch": "aio dispatcher lane lanes",
     "core": "broker distribution",
     "core.account": "account counters trace_log",
     "core.correlation": "expression timers",

@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "config": GROUND | {"core", "toml"},
     "translate": GROUND | {"core", "wire"},
     "linking": GROUND | {"core", "wire", "toml", "config", "translate"},
-    "channel": GROUND | {"core"},
+    "channel": GROUND | {"core", "toml"},
     "client": GROUND | {"wire", "version"},
     "sim": SHELL,
     "node": SHELL,

@@ -9,8 +9,8 @@ from threading import Event as Signal
 from threading import get_ident
 
 from timebound.channel import ChannelBuilder, Consumer, Event, EventChannel, Lanes, Report, Supplier
-from timebound.channel.lane import THREADS_MAX
-from timebound.channel.realtime import set_priority
+from timebound.channel.base.realtime import set_priority
+from timebound.channel.dispatch.lane import THREADS_MAX
 from timebound.units import SECOND
 
 LIMIT_S = 20.0

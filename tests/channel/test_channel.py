@@ -36,8 +36,8 @@ from timebound.channel import (
     source,
     watchdog,
 )
-from timebound.channel.consumer import STALL_NS
-from timebound.channel.dependency import Key
+from timebound.channel.base.consumer import STALL_NS
+from timebound.channel.base.dependency import Key
 from timebound.units import MILLISECOND
 
 

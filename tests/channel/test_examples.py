@@ -22,6 +22,13 @@ EXPECTED = {
         "control: priority 0, bound 4 ms",
         "logging: priority 1, bound 28 ms",
     ],
+    "channel_file.py": [
+        "fused [(52.5, 13.4), 13]",
+        "line 9 has a mistake: dispatching.module",
+        "line 31 has a mistake: operations[1].critical",
+        "fused [(52.6, 13.5), 14]",
+        "fuse: 2 ms each 20 ms",
+    ],
     "channel_federation.py": [
         "bridge: alarm oil pressure from engine room",
         "deck: alarm oil pressure from engine room",

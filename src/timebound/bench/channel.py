@@ -25,7 +25,7 @@ from timebound.bench.channel_tools import (
     wait_for,
 )
 from timebound.channel import ChannelBuilder, Event, any_of
-from timebound.channel.realtime import LANE_PRIORITY_MIN, become_real_time
+from timebound.channel.base.realtime import LANE_PRIORITY_MIN, become_real_time
 
 EXPERIMENTS: Final = ("speed", "collocated", "two-processes", "utilisation", "federated", "spacing")
 DISPATCHING: Final = ("reactive", "lanes")

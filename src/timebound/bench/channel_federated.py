@@ -34,8 +34,8 @@ from timebound.bench.channel_utilisation import (
 )
 from timebound.bench.channel_work import Figures, Stops
 from timebound.channel import DiallingGateway, Event, EventChannel, ListeningGateway
-from timebound.channel.gateway import hub_of
-from timebound.channel.realtime import LANE_PRIORITY_MAX, LANE_PRIORITY_MIN, become_real_time
+from timebound.channel.base.realtime import LANE_PRIORITY_MAX, LANE_PRIORITY_MIN, become_real_time
+from timebound.channel.federation.gateway import hub_of
 from timebound.units import MILLISECOND
 
 # The names of the two channels; the first one listens.

@@ -11,7 +11,7 @@ from typing import Final
 
 from timebound.bench.channel_results import Spread, spread_of
 from timebound.channel import ChannelBuilder, Event, EventChannel, Lanes, Reactive
-from timebound.channel.realtime import LANE_PRIORITY_MIN, become_real_time, set_priority
+from timebound.channel.base.realtime import LANE_PRIORITY_MIN, become_real_time, set_priority
 
 # Suppliers push together, this far apart: long enough for the slowest cell to finish.
 PERIOD_S: Final = 0.005

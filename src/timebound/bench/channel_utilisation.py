@@ -22,7 +22,7 @@ from timebound.bench.channel_results import Reached, UtilisationRun, Utilisation
 from timebound.bench.channel_tools import LIMIT_S, settle
 from timebound.bench.channel_work import Figures, Stop, Stops, Worker, join_laxities, laxity_of
 from timebound.channel import ChannelBuilder, Event, EventChannel, Lanes, ThreadTiming, Timeout, every
-from timebound.channel.realtime import LANE_PRIORITY_MAX, become_real_time, switch_interval
+from timebound.channel.base.realtime import LANE_PRIORITY_MAX, become_real_time, switch_interval
 from timebound.units import MILLISECOND, SECOND
 
 HIGH_PERIOD_NS: Final = 100 * MILLISECOND

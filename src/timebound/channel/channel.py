@@ -2,7 +2,8 @@
 
 Pushing reads tables that are never changed, only replaced, so it takes no lock; connecting, disconnecting
 and reconfiguring take one, and build new tables. Consumers and timers belong to the channel and outlive
-its modules, which is why a swap loses nothing and duplicates nothing.
+its modules, which is why a swap (`exchange.py`) loses nothing and duplicates nothing. This file is long
+because one lock guards everything in it.
 """
 
 from __future__ import annotations
@@ -11,25 +12,40 @@ import inspect
 import time
 from collections import deque
 from collections.abc import Callable
+from os import PathLike
 from threading import Lock
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from timebound.channel.consumer import PLAIN, Callback, Consumer, Owner, Predicate
-from timebound.channel.dependency import ANYTHING, NOTHING, Key, Part, as_dependency, key_of
-from timebound.channel.dispatching import Absent, Dispatcher
-from timebound.channel.errors import ChannelError, UndeclaredEvent
-from timebound.channel.event import Event
-from timebound.channel.filtering import Filtering, Route
-from timebound.channel.guard import Guard
-from timebound.channel.measure import Meter
-from timebound.channel.reports import Kind, Report
-from timebound.channel.scheduling import Scheduler
-from timebound.channel.statistics import ChannelStatistics, ConsumerStatistics
-from timebound.channel.timing import Timing
+from timebound.channel.base.consumer import PLAIN, Callback, Consumer, Owner, Predicate
+from timebound.channel.base.dependency import (
+    ANYTHING,
+    NOTHING,
+    Duration,
+    Key,
+    Part,
+    as_dependency,
+    key_of,
+)
+from timebound.channel.base.errors import ChannelError, UndeclaredEvent
+from timebound.channel.base.event import Event
+from timebound.channel.base.filtering import Filtering, Route
+from timebound.channel.base.guard import Guard
+from timebound.channel.base.measure import Meter
+from timebound.channel.base.reports import Kind, Report
+from timebound.channel.dispatch.dispatcher import Absent, Dispatcher
 from timebound.core.correlation.expression import SIGNALS_MAX, AnyOf, Correlator, Leaf
 from timebound.core.correlation.timers import TimerHeap
-from timebound.core.input.schedulability import Operation
 from timebound.units import SECOND
+
+# Loaded when they are first needed. None of these is compiled, so their types are only names here.
+if TYPE_CHECKING:
+    from timebound.channel.base.scheduling import Scheduler
+    from timebound.channel.base.statistics import ChannelStatistics
+    from timebound.channel.config.running import Configuration
+    from timebound.channel.federation.remote import RemoteGateway
+    from timebound.channel.pulling import PullConsumer
+    from timebound.channel.timing import Timing
+    from timebound.core.input.schedulability import Operation
 
 # Connecting rebuilds every supplier's table; beyond this a broker is the right tool.
 CONSUMERS_MAX: Final = 10_000
@@ -48,8 +64,8 @@ class Supplier:
     def __init__(self, channel: EventChannel, name: str, types: list[str], source: str) -> None:
         self._channel = channel
         self.name: Final = name
-        self.types: Final = types
-        self.source: Final = source
+        self.types = types
+        self.source = source
         self._routes: dict[str, Route] = {}
 
     def push(self, event_type: str, payload: object = None) -> None:
@@ -71,6 +87,9 @@ class Supplier:
         """End the connection; pushing is refused from now on."""
         self._channel.remove_supplier(self)
         self.replace_routes({})
+
+    def is_connected(self) -> bool:
+        return len(self._routes) > 0
 
     def replace_routes(self, routes: dict[str, Route]) -> dict[str, Route]:
         """For the channel: the whole table at once, so a concurrent push sees the old or the new one.
@@ -99,13 +118,13 @@ class EventChannel(Owner):
         filtering: Filtering,
         dispatcher: Dispatcher,
         timing: Timing | None,
-        scheduler: Scheduler,
+        scheduler: Scheduler | None,
         clock: Callable[[], int] = time.monotonic_ns,
         timers_max: int = 1024,
         on_report: Callable[[Report], None],
     ) -> None:
         self.name: Final = name
-        self.scheduler: Final = scheduler
+        self._scheduler = scheduler
         self.clock: Final = clock
         self.dispatcher: Dispatcher = Absent(f"channel {name!r} is not started; use it in a with statement")
         self._dispatcher_next: Dispatcher = dispatcher
@@ -122,8 +141,29 @@ class EventChannel(Owner):
         self._routes: dict[Key, Route] = {}
         self._listeners: list[Callable[[], None]] = []
         self._consumers_ever = 0
+        self.configuration: Configuration | None = None  # what a file states, if one was given
         self.federation: object = None  # its hub, once a gateway asked for one
         self.federation_lock: Final = Lock()
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The scheduling service, made when it is first asked for unless it is shared."""
+        with self._lock:
+            scheduler = self._scheduler
+            if scheduler is None:
+                from timebound.channel.base.scheduling import Scheduler
+
+                scheduler = self._scheduler = Scheduler()
+            return scheduler
+
+    @property
+    def is_running(self) -> bool:
+        return self._is_running
+
+    @property
+    def timers_max(self) -> int:
+        """How many timers its consumers may have in all."""
+        return self._heap.capacity
 
     # --- life ---------------------------------------------------------------------------
 
@@ -139,6 +179,12 @@ class EventChannel(Owner):
             self._is_running = True
             if self._timing is not None:
                 self._timing.start(self, self.notice)
+        if self.configuration is not None:
+            try:
+                self.configuration.open_gateways(self)
+            except BaseException:
+                self.close()
+                raise
 
     def close(self) -> None:
         """Stop timers, then dispatching; events still queued are discarded. Closing twice does nothing."""
@@ -148,10 +194,17 @@ class EventChannel(Owner):
             self._is_running = False
             running = self.dispatcher
             self.dispatcher = Absent(f"channel {self.name!r} is closed")
+        if self.configuration is not None:
+            self.configuration.close_gateways()
         # Outside the lock: the timer thread and consumers may want it before they can end.
         if self._timing is not None:
             self._timing.close()
         running.close(CLOSE_LIMIT_NS)
+        with self._lock:
+            told = [consumer.on_leave for consumer in self._consumers]
+        for on_leave in told:
+            if on_leave is not None:
+                on_leave()
 
     def __enter__(self) -> EventChannel:
         self.start()
@@ -173,6 +226,13 @@ class EventChannel(Owner):
             self._suppliers.append(supplier)
             self._route(supplier)
         return supplier
+
+    def redeclare(self, supplier: Supplier, types: list[str], source: str) -> None:
+        """Change what a connected supplier pushes, and where its events come from."""
+        with self._lock:
+            supplier.types = types
+            supplier.source = source or supplier.name
+            self._route(supplier)
 
     def remove_supplier(self, supplier: Supplier) -> None:
         with self._lock:
@@ -209,6 +269,90 @@ class EventChannel(Owner):
             self._admit(consumer)
         self._changed()
         return consumer
+
+    def connect_operation(self, name: str, callback: Callback, *, where: Predicate | None = None) -> Consumer:
+        """Connect a consumer as the channel's file states the operation of this name.
+
+        Raises:
+            NotSchedulable: the operation would break a deadline; says what would fit.
+            ChannelError: no file states it, or as for `connect`.
+        """
+        return self._configured(name).connect(self, name, callback, where)
+
+    def operation_supplier(self, name: str) -> Supplier:
+        """Connect a supplier of what the operation of this name supplies, as the channel's file states it.
+
+        Raises:
+            ChannelError: no file states it, or it supplies nothing.
+        """
+        return self._configured(name).supplier(self, name)
+
+    def gateways(self) -> list[RemoteGateway]:
+        """The gateways that the channel's file names, in the order of the file; none before it is started."""
+        if self.configuration is None:
+            return []
+        opened = self.configuration.gateways
+        return [opened[config] for config in self.configuration.file.config.gateways if config in opened]
+
+    def _configured(self, name: str) -> Configuration:
+        if self.configuration is None:
+            raise ChannelError(
+                f"operation {name!r} is unknown: channel {self.name!r} was built without a file"
+            )
+        return self.configuration
+
+    def pull_consumer(
+        self,
+        dependency: Part | None = None,
+        *,
+        name: str = "",
+        where: Predicate | None = None,
+        queue_max: int = 0,
+        evict_slow: bool = False,
+    ) -> PullConsumer:
+        """Connect a consumer that asks for its events with `pull`, instead of being called.
+
+        At most `queue_max` events wait for it (0 = PULL_QUEUE_MAX); later ones are dropped and reported,
+        or evict it with `evict_slow`.
+
+        Raises:
+            ChannelError: a module that it needs was left out, or a limit is reached.
+        """
+        from timebound.channel.pulling import PULL_QUEUE_MAX, PullConsumer
+
+        puller = PullConsumer(self, queue_max or PULL_QUEUE_MAX)
+        with self._lock:
+            name = name or f"pull#{self._consumers_ever + 1}"
+            consumer = self._make(puller.put, dependency, name, None, where)
+            consumer.evict_slow = evict_slow
+            consumer.queue_max = queue_max or PULL_QUEUE_MAX
+            consumer.on_leave = puller.end
+            puller.consumer = consumer
+            self._admit(consumer)
+        self._changed()
+        return puller
+
+    def pull(
+        self,
+        dependency: Part | None = None,
+        *,
+        timeout: Duration | None = None,
+        where: Predicate | None = None,
+    ) -> Event | None:
+        """Return the next matching event that is pushed from now on; None when none came in time.
+
+        It connects for this call alone, so what comes between two calls is missed: `pull_consumer` keeps
+        it. Without a `timeout` it waits for PULL_TIMEOUT_NS.
+
+        Raises:
+            ChannelError: as `pull_consumer`, or the channel is not running, or was closed meanwhile.
+        """
+        from timebound.channel.pulling import PULL_TIMEOUT_NS
+
+        if not self._is_running:
+            raise ChannelError(f"channel {self.name!r} is not running, so nothing can be pulled from it")
+        with self.pull_consumer(dependency, where=where) as puller:
+            return puller.pull(PULL_TIMEOUT_NS if timeout is None else timeout)
 
     def connect_gateway(self, callback: Callback, name: str) -> Consumer:
         """Connect a gateway, which wants nothing until `redirect` says what the far channels want."""
@@ -292,6 +436,8 @@ class EventChannel(Owner):
             self.report(Report(Kind.EVICTED, consumer.name, message))
         self._leaving.append(consumer)
         self.settle()
+        if consumer.on_leave is not None:
+            consumer.on_leave()
 
     def settle(self) -> None:
         """Tidy up after those who left, unless somebody has the lock, who will."""
@@ -350,6 +496,9 @@ class EventChannel(Owner):
                 self._routes[key] = route
         self.dispatcher.dispatch(route, event)
 
+    def mask_of(self, consumer: Consumer, event: Event) -> int:
+        return self._filtering.mask(consumer, event.type, event.source)
+
     def wants(self) -> list[Key]:
         """What the consumers of this channel itself want, sorted; gateways ask."""
         found: set[Key] = set()
@@ -406,6 +555,7 @@ class EventChannel(Owner):
 
     def reconfigure(
         self,
+        file: str | PathLike[str] | None = None,
         *,
         filtering: Filtering | None = None,
         dispatching: Dispatcher | None = None,
@@ -414,51 +564,29 @@ class EventChannel(Owner):
         """Swap modules while events flow: none is lost, none delivered twice, and for each consumer the
         order of each supplier's events is kept. Modules not named stay.
 
+        With a file instead of modules, swap what it states differently from what was stated before.
+
         Raises:
+            ConfigError: the file has mistakes, all of which it names; nothing was swapped.
             ChannelError: a connected consumer could not work with the new module; nothing was swapped.
         """
-        with self._lock:
-            if not self._is_running:
-                raise ChannelError(f"channel {self.name!r} is not running; build it as it should be")
-            if dispatching is not None:
-                self._swap_dispatcher(dispatching)
-            if filtering is not None:
-                self._filtering = filtering
-                self._rebuild()
-            if timing is not None:
-                # The old one may be inside `wake`, which does not need the lock held here.
-                if self._timing is not None:
-                    self._timing.close()
-                self._timing = timing
-                timing.start(self, self.notice)
-        self._changed()
+        names = [
+            name
+            for name, module in (("filtering", filtering), ("dispatching", dispatching), ("timers", timing))
+            if module is not None
+        ]
+        if file is not None:
+            if names:
+                raise ChannelError(f"reconfigure takes a file or modules, not both (got {', '.join(names)})")
+            from timebound.channel.config.swap import reconfigure_from
 
-    def _swap_dispatcher(self, new: Dispatcher) -> Dispatcher:
-        """Gives the old one, for the reason that `replace_routes` has."""
-        old = self.dispatcher
-        for consumer in self._consumers:
-            if consumer.is_async and not new.runs_coroutines:
-                raise ChannelError(f"consumer {consumer.name!r} is a coroutine function; it needs asyncio")
-        new.start(self.redispatch, self.report)
-        for consumer in self._consumers:
-            new.attach(consumer)
-        # From here on new deliveries wait at their consumers; then the old queue is put before them.
-        for consumer in self._consumers:
-            consumer.hold()
-        waiting: dict[Consumer, list[tuple[Event, int]]] = {}
-        for consumer, event, mask in old.close(CLOSE_LIMIT_NS):
-            waiting.setdefault(consumer, []).append((event, mask))
-        for consumer in self._consumers:
-            consumer.queued = 0
-            consumer.prepend_held(waiting.get(consumer, []))
-        self.dispatcher = new
-        # A copy: a reactive dispatcher calls consumers here, and these may connect others.
-        for consumer in list(self._consumers):
-            held = consumer.take_held()
-            while held is not None:
-                new.submit(consumer, held[0], held[1])
-                held = consumer.take_held()
-        return old
+            reconfigure_from(self, file)
+            return
+        from timebound.channel.exchange import exchange
+
+        exchange(self, filtering=filtering, dispatching=dispatching, timing=timing)
+        if self.configuration is not None:
+            self.configuration.note_override(names)
 
     def redispatch(self, consumer: Consumer, event: Event, mask: int) -> None:
         """Deliver to one consumer by whatever dispatcher is there now, or hold it during a swap."""
@@ -476,6 +604,8 @@ class EventChannel(Owner):
 
     def statistics(self) -> ChannelStatistics:
         """A snapshot of every consumer's account, the most urgent first."""
+        from timebound.channel.base.statistics import ChannelStatistics, ConsumerStatistics
+
         with self._lock:
             consumers = tuple(
                 ConsumerStatistics(c.name, c.delivered, c.failures, c.dropped, c.queued, c.is_slow)

@@ -7,14 +7,16 @@ the time themselves), `ThreadTiming` uses a thread, and `AsyncioTiming` an event
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from threading import Condition, Thread, get_ident
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from timebound.channel.errors import ChannelError
-from timebound.channel.realtime import TIMER_PRIORITY, become_real_time
+from timebound.channel.base.errors import ChannelError
+from timebound.channel.base.realtime import TIMER_PRIORITY, become_real_time
 from timebound.units import SECOND
+
+if TYPE_CHECKING:
+    import asyncio
 
 # A waiting thread looks up this often even if nothing is due, so that a lost wake-up heals.
 WAIT_NS_MAX: Final = 1 * SECOND
@@ -110,7 +112,13 @@ class AsyncioTiming(Timing):
     def start(self, channel: Wakeable, notice: Callable[[str], None]) -> None:
         if self._loop is not None:
             raise ChannelError("timer module was started before; make a new one for each channel")
-        self._loop = asyncio.get_running_loop()
+        # Here, so that a channel whose timers have a thread does without event loops.
+        from asyncio import get_running_loop
+
+        try:
+            self._loop = get_running_loop()
+        except RuntimeError as error:
+            raise ChannelError("asyncio timers need a running event loop; start them inside one") from error
         self._channel = channel
         self._arm()
 

@@ -1,0 +1,85 @@
+"""The filtering module: which consumers an event reaches.
+
+A route is worked out once for each event type and source, and again only when somebody connects or
+disconnects, so a push is one look-up. `Subscriptions` reads the consumers' dependencies; `Broadcast`
+leaves filtering and correlation out and repeats every event to everybody.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+from timebound.channel.base.consumer import PLAIN, Consumer
+from timebound.channel.base.dependency import fits, key_of
+from timebound.core.correlation.expression import SIGNALS_MAX
+
+
+class Link:
+    """One consumer on a route; `mask` is PLAIN, or the leaves of its dependency that the event fits."""
+
+    __slots__ = ("consumer", "mask")
+
+    def __init__(self, consumer: Consumer, mask: int) -> None:
+        self.consumer: Final = consumer
+        self.mask: Final = mask
+
+
+Route = list[Link]
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Filtering:
+    """Decides, for one consumer, what an event of a type and source means to it."""
+
+    # Whether consumers may state dependencies and predicates. A module of your own says so in `__init__`: the
+    # compiled class does not see what a class derived from it states outside of that.
+    has_dependencies = False
+
+    @abstractmethod
+    def mask(self, consumer: Consumer, event_type: str, source: str) -> int:
+        """0 when the consumer does not want the event, else PLAIN or the leaves it fits."""
+
+    def route(self, consumers: list[Consumer], event_type: str, source: str) -> Route:
+        """The consumers of an event, in the order given."""
+        links: Route = []
+        for consumer in consumers:
+            mask = self.mask(consumer, event_type, source)
+            if mask != 0:
+                links.append(Link(consumer, mask))
+        return links
+
+
+class Subscriptions(Filtering):
+    """Delivers by type, source, predicate and correlation."""
+
+    has_dependencies = True
+
+    def mask(self, consumer: Consumer, event_type: str, source: str) -> int:
+        mask = 0
+        for index, leaf in enumerate(consumer.correlator.leaves):
+            if fits(key_of(leaf), event_type, source):
+                mask |= 1 << index
+        if mask != 0 and consumer.correlator.is_stateless and consumer.where is None:
+            return PLAIN
+        if mask != 0 and consumer.generation != 0:
+            mask |= consumer.generation << SIGNALS_MAX
+        return mask
+
+
+class Broadcast(Filtering):
+    """Delivers every event to every consumer, except to those that only asked for timers.
+
+    A gateway keeps its filter: far channels say themselves what they want.
+    """
+
+    def mask(self, consumer: Consumer, event_type: str, source: str) -> int:
+        leaves = consumer.correlator.leaves
+        if not consumer.is_gateway:
+            return PLAIN if leaves else 0
+        for leaf in leaves:
+            if fits(key_of(leaf), event_type, source):
+                return PLAIN
+        return 0

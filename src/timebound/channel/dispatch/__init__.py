@@ -1,0 +1,1 @@
+"""In whose thread, and in which order, consumers are called: at once, in lanes, or on an event loop."""

@@ -1,0 +1,1 @@
+"""Channels joined to each other: in one process, over sockets, and through a broker."""
