@@ -12,8 +12,8 @@ import pytest
 import typer
 
 from tests.conftest import BrokerProcess, StartBroker
-from timebound.bounds_report import describe_toml, report
 from timebound.cli import app
+from timebound.commands._bounds_report import describe_toml, report
 from timebound.core.access import AccessList, AccessRule
 
 ROOT = Path(__file__).parents[1]

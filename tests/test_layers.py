@@ -38,9 +38,6 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "pipeline": GROUND,
     "dashboard": frozenset({"errors", "records", "units"}),  # talks to a node over HTTP
     "bench": SHELL | {"channel", "client"},
-    "bounds_report": GROUND | {"core"},
-    "pubsub": GROUND | {"client", "standard_input"},
-    "standard_input": GROUND | {"wire"},
 }
 # What wires everything together may use everything.
 WIRING = frozenset({"__init__", "__main__", "cli", "commands", "demo"})

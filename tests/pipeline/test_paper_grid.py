@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from timebound.commands.paper_grid import RUN_ROW, run_grid, write_paper
+from timebound.commands._paper_grid import RUN_ROW, run_grid, write_paper
 from timebound.pipeline.report import render_report
 from timebound.pipeline.sweep import Plan, run_sweep
 from timebound.pipeline.sweep_results import read_results

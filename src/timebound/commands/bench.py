@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from timebound.commands._screen import printer
 from timebound.packages import FOR_PLOTS, require
 
 if TYPE_CHECKING:
@@ -116,7 +117,6 @@ def channel(
     """Repeat the published experiments of the event channel on this machine."""
     from timebound.bench import channel as experiments
     from timebound.bench import channel_report
-    from timebound.commands.sweep import printer
 
     if plot is not None:
         require("--plot", *FOR_PLOTS)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def run(
     from timebound.pipeline.session import check_spark
 
     check_spark(master, remote)
-    from timebound.commands.flow_advice import advise
+    from timebound.commands._flow_advice import advise
     from timebound.pipeline import batch
 
     plan = batch.prepare(trace, out)
@@ -171,6 +170,8 @@ def _spark(master: str | None, remote: str | None, title: str, *, scale: Scale) 
 @contextlib.contextmanager
 def _bars(spark: SparkSession) -> Iterator[Step]:
     """A bar for each step while it runs, and a line with its time afterwards."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     from timebound.pipeline.progress import watched
 
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), TimeElapsedColumn())

@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import TaskID
 from rich.table import Table
 
-from timebound.commands.paper_grid import run_grid, write_paper
-from timebound.commands.sweep import Master, Remote, printer, progress_bar
+from timebound.commands._paper_grid import run_grid, write_paper
+from timebound.commands._screen import printer, progress_bar, screen
+from timebound.commands._spark import Master, Remote
 from timebound.packages import FOR_PLOTS, FOR_TRACES, require
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from timebound.sim.experiment import RunResult
     from timebound.sim.grid import Row
     from timebound.sim.scenario import Scenario
@@ -26,7 +27,6 @@ app = typer.Typer(
     epilog="Examples:  timebound sim run scenarios/quick.toml  ·  "
     "timebound sim paper 002 --figure 6 --rates 15",
 )
-screen = Console(stderr=True, highlight=False)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of tables.")]
 Seeds = Annotated[str, typer.Option("--seeds", "--seed", help="Seeds, such as 7, 1..10 or 1,2,5.")]

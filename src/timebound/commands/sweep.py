@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+
+from timebound.commands._screen import printer, screen
+from timebound.commands._spark import Master, Remote, run_plan, show_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from timebound.pipeline.sweep import Plan
     from timebound.pipeline.sweep_results import Point, SweepInfo
 
 EXAMPLES: Final = (
@@ -25,16 +24,7 @@ EXAMPLES: Final = (
 )
 RUN_ROW: Final = "timebound.sim.variation:open_runs"
 MEASURES: Final = ("delivery_rate", "earning", "traffic")
-# Errors that differ, shown at the end; all of them stand in the table.
-ERRORS_SHOWN: Final = 3
-FILE_WIDTH: Final = 120
 
-screen = Console(stderr=True, highlight=False)
-
-Master = Annotated[
-    str | None, typer.Option(help="Spark master, such as spark://host:7077; this machine if left out.")
-]
-Remote = Annotated[str | None, typer.Option(help="Spark Connect server, such as sc://host.")]
 Tasks = Annotated[int, typer.Option(min=0, help="Spark tasks; 0 takes four for each core.")]
 
 
@@ -76,34 +66,6 @@ def sweep(
         raise typer.Exit(1)
 
 
-def run_plan(
-    plan: Plan, title: str, master: str | None, remote: str | None, tasks: int
-) -> tuple[pa.Table, float, int]:
-    """Start Spark and carry out a plan, with a bar; gives the table, the seconds and the cores."""
-    from timebound.pipeline.session import Scale, cores_of, spark_session
-    from timebound.pipeline.sweep import run_sweep
-
-    started_s = time.monotonic()
-    with screen.status("starting Spark"):
-        spark = spark_session(master, remote, app=f"timebound {title}", scale=Scale.FEW_ROWS)
-    cores = cores_of(spark)
-    screen.print(f"Spark started in {time.monotonic() - started_s:.1f} s, {cores} cores", style="dim")
-    count = len(plan.rows)
-    started_s = time.monotonic()
-    try:
-        with progress_bar(screen) as bar:
-            task = bar.add_task(title, total=count)
-            table = run_sweep(
-                spark,
-                plan,
-                tasks=tasks,
-                progress=lambda share: bar.update(task, completed=int(share * count)),
-            )
-        return table, time.monotonic() - started_s, cores
-    finally:
-        spark.stop()
-
-
 def describe(
     title: str, keys: tuple[str, ...], measures: tuple[str, ...], table: pa.Table, wall_s: float, cores: int
 ) -> SweepInfo:
@@ -125,15 +87,6 @@ def show(table: pa.Table, info: SweepInfo, *, as_json: bool) -> None:
         points = summarise(table, info.keys, info.measures)
         printer().print(_table(info, points))
     show_errors(table)
-
-
-def show_errors(table: pa.Table) -> None:
-    """Say which runs failed, and why."""
-    errors = [error for error in table["error"].to_pylist() if error]
-    if errors:
-        screen.print(f"[yellow]note:[/yellow] {len(errors)} of {table.num_rows} runs failed:")
-    for error in list(dict.fromkeys(errors))[:ERRORS_SHOWN]:
-        screen.print(f"  {error}", markup=False)
 
 
 def combinations(values: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
@@ -189,21 +142,3 @@ def _cell(measure: str, mean: float, deviation: float) -> str:
     if measure.endswith("_rate"):
         return f"{100 * mean:.2f} ± {100 * deviation:.2f} %"
     return f"{mean:,.0f} ± {deviation:,.0f}"
-
-
-def printer() -> Console:
-    """Prints tables: as wide as the terminal, or wide enough for a file."""
-    console = Console()
-    return console if console.is_terminal else Console(width=FILE_WIDTH)
-
-
-def progress_bar(console: Console) -> Progress:
-    """A bar with counts and the time that remains; it vanishes when done."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )

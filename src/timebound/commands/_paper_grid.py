@@ -8,9 +8,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
-
-from timebound.commands.sweep import progress_bar, run_plan, show_errors
+from timebound.commands._screen import progress_bar, screen
+from timebound.commands._spark import run_plan, show_errors
 from timebound.errors import TimeboundError
 from timebound.packages import missing
 
@@ -24,8 +23,6 @@ MEASURES: Final = ("delivery_rate", "earning", "traffic")
 TASKS_MAX: Final = 256
 # What both papers simulate in each run.
 MINUTES: Final = 120.0
-
-screen = Console(stderr=True, highlight=False)
 
 
 def run_grid(

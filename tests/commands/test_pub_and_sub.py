@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
 from tests.conftest import BrokerProcess, Certificates, StartBroker
 from tests.peer import Peer
+
 from timebound.cli import app
+from timebound.commands._connection import Connecting
+from timebound.commands._options import parse_properties
+from timebound.commands._publish import Publishing
+from timebound.commands._subscribe import Subscribing
 from timebound.node.passwords import PasswordFile
-from timebound.pubsub import Connecting, Publishing, Subscribing, parse_properties
 
 LIMIT_S = 20.0
 
@@ -250,7 +253,7 @@ def test_qos_0_message_with_an_unreadable_property_is_a_failure_with_the_servers
         (["pub", "t", "x", "--qos", "3"], 2, "--qos"),
         (["pub", "t", "--file", "/no/file"], 2, "--file /no/file cannot be used: No such file"),
         (["pub", "t", "x", "--cafile", "/no/ca"], 2, "--cafile /no/ca cannot be used: No such file"),
-        (["pub", "t", "x", "--cafile", __file__], 2, "test_pubsub.py cannot be used: "),
+        (["pub", "t", "x", "--cafile", __file__], 2, "test_pub_and_sub.py cannot be used: "),
         (["sub", "a", "--cert", "/no/c", "--key", "/no/k"], 2, "--cert /no/c and /no/k cannot be used"),
         (["sub", "a", "--user", "u", "--password-file", "/no/p"], 2, "--password-file /no/p cannot be used"),
         (["pub", "t", "x", "--property", "timeout=soon", "-q", "1"], 1, "0x83"),

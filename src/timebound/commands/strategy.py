@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from timebound.commands import pubsub_options as given
-from timebound.commands.input import cell
+from timebound.commands._connection import Connecting, connects
+from timebound.commands._options import Json
+from timebound.commands._screen import cell
 from timebound.terminal import safe
-
-if TYPE_CHECKING:
-    from timebound.pubsub import Connecting
 
 app = typer.Typer(help="Show or change the scheduling strategy of a running broker.", no_args_is_help=True)
 
@@ -34,19 +32,20 @@ _MEANING = {
 @app.command(
     "list", epilog="Examples:  timebound strategy list  ·  timebound strategy list --port 1884 --json"
 )
-@given.connects
+@connects
 def list_(
     *,
     connecting: Connecting,
-    as_json: given.Json = False,
+    as_json: Json = False,
 ) -> None:
     """Print the strategies by which a link can choose, and which of them a running broker uses where."""
+    from timebound.commands._requests import ask_strategies
     from timebound.core.scheduling import DEFAULT_SCHEDULING, STRATEGY_NAMES
     from timebound.errors import ClientError
 
     in_use: dict[str, str] | None = None
     try:
-        in_use = _ask_strategies(connecting)
+        in_use = ask_strategies(connecting)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     except ClientError as error:
@@ -72,27 +71,6 @@ def list_(
     Console().print(table)
 
 
-def _ask_strategies(connecting: Connecting) -> dict[str, str]:
-    """Ask a running broker for the strategy of each listener and link.
-
-    Raises:
-        ClientError: it cannot be reached, refuses, or is not a Timebound broker.
-    """
-    import asyncio
-
-    from timebound.errors import ClientError
-
-    async def ask() -> str:
-        async with connecting.client() as client:
-            return await client.control("control/strategies")
-
-    answer = asyncio.run(ask())
-    try:
-        return {str(user): str(setting) for user, setting in json.loads(answer).items()}
-    except (ValueError, AttributeError):
-        raise ClientError(f"the server answered {answer!r}, as a Timebound broker does not") from None
-
-
 def _users_of(name: str, in_use: dict[str, str]) -> list[str]:
     """The listeners and links that use a strategy, with its weight where one was set."""
     users = []
@@ -108,7 +86,7 @@ def _users_of(name: str, in_use: dict[str, str]) -> list[str]:
     epilog="Examples:  timebound strategy set fifo  ·  timebound strategy set ebpc --weight 70  ·  "
     "timebound strategy set worth --listener field",
 )
-@given.connects
+@connects
 def set_(
     name: Annotated[str, typer.Argument(help="One of `timebound strategy list`.")],
     listener: Annotated[
@@ -124,7 +102,7 @@ def set_(
 
     It lasts until the broker stops: the configuration file says what it starts with.
     """
-    from timebound.pubsub import run_request
+    from timebound.commands._requests import run_request
 
     request = f"control/strategy/{listener}" if listener else "control/strategy"
     payload = name if weight is None else f"{name} {weight}"
