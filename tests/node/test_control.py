@@ -138,9 +138,7 @@ def strategy(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_command_sets_a_strategy(field_and_office: BrokerProcess) -> None:
-    done = strategy(
-        "set", "ebpc", "--weight", "60", "--listener", "field", "--port", str(field_and_office.port)
-    )
+    done = strategy("set", "ebpc", "--mix", "60", "--listener", "field", "--port", str(field_and_office.port))
 
     assert (done.returncode, done.stdout) == (0, "field: ebpc 60\n"), done.stderr
     field_and_office.wait_logged("listener field: strategy ebpc for 1 sessions")
@@ -176,7 +174,7 @@ def test_the_command_lists_every_strategy_and_who_uses_it(
     assert [row["name"] for row in rows if row["default"]] == ["worth"]
     assert len(rows) == 8
     used = {row["name"]: row["used_by"] for row in rows if row["used_by"]}
-    assert used == {"ebpc": ["field (weight 60 %)"], "worth": ["office", "hill"]}
+    assert used == {"ebpc": ["field (mix 60 %)"], "worth": ["office", "hill"]}
     assert "office, hill" in shown.stdout
     assert done.stderr == shown.stderr == ""
 

@@ -14,6 +14,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from timebound.commands._connection import LOGIN, Connecting, connects_by
+from timebound.commands._spark import Master, Remote
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -32,10 +35,6 @@ FOLLOW_S: Final = 0.5
 app = typer.Typer(help="Analyse traces with Spark: deliveries, bills, links, flows and bounds.")
 screen = Console(stderr=True, highlight=False)
 
-Master = Annotated[
-    str | None, typer.Option(help="Spark master, such as spark://host:7077; this machine if left out.")
-]
-Remote = Annotated[str | None, typer.Option(help="Spark Connect server, such as sc://host.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
 
 
@@ -84,17 +83,15 @@ def run(
     epilog="Examples:  timebound pipeline live --servers 127.0.0.1:8815  ·  "
     "timebound pipeline live --servers b1:8815,b2:8815 --once"
 )
+@connects_by(*LOGIN, "tls", "ca_file")
 def live(
     servers: Annotated[str, typer.Option(help="Flight services of brokers that journal their traces.")],
     out: Annotated[Path, typer.Option(help="Folder of what has been read and found.")] = Path("live"),
-    user: Annotated[str, typer.Option(help="User name at the brokers.")] = "",
-    password: Annotated[
-        str, typer.Option(envvar="TIMEBOUND_PASSWORD", help="Their password; better in TIMEBOUND_PASSWORD.")
-    ] = "",
-    tls_ca: Annotated[str, typer.Option(help="Certificate authority of the brokers, if they use TLS.")] = "",
     master: Master = None,
     remote: Remote = None,
     once: Annotated[bool, typer.Option("--once", help="End when all that is there has been read.")] = False,
+    *,
+    connecting: Connecting,
 ) -> None:
     """Measure links and watch deliveries as they happen; publish models and alarms to the brokers."""
     from timebound.pipeline.session import Scale, check_spark
@@ -102,8 +99,7 @@ def live(
     check_spark(master, remote)
     from timebound.pipeline import stream
 
-    given = {"servers": servers, "user": user, "password": password, "tlsCa": tls_ca}
-    options = {name: value for name, value in given.items() if value}
+    options = _source_options(servers, connecting)
     trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": stream.TRIGGER}
     with _spark(master, remote, "pipeline live", scale=Scale.LONG) as spark:
         publish = stream.publisher(options)
@@ -113,6 +109,22 @@ def live(
             stream.Restarted(lambda: stream.start_links(rows, out / "links", publish, **trigger)),
         ]
         _follow(queries, once=once)
+
+
+def _source_options(servers: str, connecting: Connecting) -> dict[str, str]:
+    """Return the options of the data source: those of this command, as Spark takes them."""
+    try:
+        password = connecting.read_password()
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    given = {
+        "servers": servers,
+        "user": connecting.user,
+        "password": password,
+        "tls": "true" if connecting.tls else "",
+        "caFile": connecting.ca_file,
+    }
+    return {name: str(value) for name, value in given.items() if value}
 
 
 def _follow(queries: list[Restarted], *, once: bool) -> None:

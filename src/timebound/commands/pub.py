@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from timebound.commands import _options as given
-from timebound.commands._connection import ClientId, Connecting, Version, connects
+from timebound.commands._connection import WAY, Connecting, connects_by
 
 EXAMPLES: Final = (
     "Examples:  timebound pub plant/7/temp 91.5 --timeout 400ms  ·  "
@@ -32,7 +31,7 @@ Repeat = Annotated[int, typer.Option("--count", "-n", min=1, help="Number of tim
 Interval = Annotated[str, typer.Option(metavar="DURATION", help="Pause between messages, like 100ms.")]
 
 
-@connects
+@connects_by(*WAY, "client_id", "mqtt_version")
 def pub(
     topic: Topic,
     payload: Payload = None,
@@ -49,8 +48,6 @@ def pub(
     as_json: given.Json = False,
     *,
     connecting: Connecting,
-    client_id: ClientId = "",
-    version: Version = 5,
 ) -> None:
     """Publish a message, or several; exit code 1 if the server refuses.
 
@@ -59,7 +56,6 @@ def pub(
     """
     from timebound.commands._publish import Publishing, run_pub
 
-    connecting = replace(connecting, client_id=client_id, version=version)
     publishing = Publishing(
         topic,
         payload=payload,

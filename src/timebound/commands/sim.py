@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from timebound.commands._paper_grid import run_grid, write_paper
+from timebound.commands._renamed import renamed
 from timebound.commands._screen import printer, progress_bar, screen
 from timebound.commands._spark import Master, Remote
 from timebound.packages import FOR_PLOTS, FOR_TRACES, require
@@ -74,13 +75,14 @@ def run(
 
 
 @app.command()
+@renamed({"mixes": ("--weights",)})
 def paper(
     number: Annotated[str, typer.Argument(help="000, 001 or 002.")],
     figure: Annotated[list[int] | None, typer.Option(help="Only this figure; may be repeated.")] = None,
     scenario: Annotated[str, typer.Option(help="Of 002: psd or ssd.")] = "",
     rates: Annotated[str, typer.Option(help="Messages per minute and publisher, such as 10,15.")] = "",
     strategies: Annotated[str, typer.Option(help="Such as eb,fifo,timebound.")] = "",
-    weights: Annotated[str, typer.Option(help="Of EBPC and MTEP, 0 to 1, such as 0.2,0.4.")] = "",
+    mixes: Annotated[str, typer.Option(help="Mixes of EBPC and MTEP, 0 to 1, such as 0.2,0.4.")] = "",
     seeds: Seeds = "1..10",
     reading: Annotated[
         str, typer.Option(help="How open questions are read; several are joined by +.")
@@ -119,7 +121,7 @@ def paper(
             scenarios=tuple(_words(scenario)),
             rates=tuple(float(rate) for rate in _words(rates)),
             strategies=tuple(_words(strategies)),
-            weights=tuple(float(weight) for weight in _words(weights)),
+            weights=tuple(float(mix) for mix in _words(mixes)),
             seeds=_numbers(seeds, "--seeds"),
             reading=reading,
             minutes=minutes,

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from timebound.commands._connection import Connecting, connects
 from timebound.commands._options import Json
+from timebound.commands._renamed import renamed
 from timebound.commands._screen import cell
 from timebound.terminal import safe
 
@@ -72,28 +73,36 @@ def list_(
 
 
 def _users_of(name: str, in_use: dict[str, str]) -> list[str]:
-    """The listeners and links that use a strategy, with its weight where one was set."""
+    """The listeners and links that use a strategy, with its mix where one was set."""
     users = []
     for user, setting in in_use.items():
-        strategy, _, weight = setting.partition(" ")
+        strategy, _, mix = setting.partition(" ")
         if strategy == name:
-            users.append(f"{user} (weight {weight} %)" if weight else user)
+            users.append(f"{user} (mix {mix} %)" if mix else user)
     return users
 
 
 @app.command(
     "set",
-    epilog="Examples:  timebound strategy set fifo  ·  timebound strategy set ebpc --weight 70  ·  "
+    epilog="Examples:  timebound strategy set fifo  ·  timebound strategy set ebpc --mix 70  ·  "
     "timebound strategy set worth --listener field",
 )
+@renamed({"mix": ("--weight",)})
 @connects
 def set_(
     name: Annotated[str, typer.Argument(help="One of `timebound strategy list`.")],
     listener: Annotated[
         str, typer.Option(help="The listener's name in the configuration; all of them if not given.")
     ] = "",
-    weight: Annotated[
-        int | None, typer.Option(min=0, max=100, help="r of ebpc, w of mtep, in percent.")
+    mix: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=100,
+            metavar="PERCENT",
+            help="Part of the first aim in a strategy that mixes two: 100 is that aim alone, 0 the other; "
+            "the strategy's own if not given.",
+        ),
     ] = None,
     *,
     connecting: Connecting,
@@ -105,7 +114,7 @@ def set_(
     from timebound.commands._requests import run_request
 
     request = f"control/strategy/{listener}" if listener else "control/strategy"
-    payload = name if weight is None else f"{name} {weight}"
+    payload = name if mix is None else f"{name} {mix}"
     code = run_request(connecting, request, payload)
     if code == 0:
         typer.echo(f"{listener or 'all listeners'}: {payload}")

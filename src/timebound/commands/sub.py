@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Annotated, Final
 
 import typer
 
 from timebound.commands import _options as given
-from timebound.commands._connection import PANEL, ClientId, Connecting, Version, connects
+from timebound.commands._connection import PANEL, WAY, Connecting, connects_by
 
 EXAMPLES: Final = (
     "Examples:  timebound sub '#'  ·  timebound sub 'plant/+/temp' --where 'value > 90' "
@@ -58,7 +57,7 @@ JsonLines = Annotated[
 ]
 
 
-@connects
+@connects_by(*WAY, "client_id", "mqtt_version")
 def sub(
     filters: Filters,
     qos: given.Qos = 0,
@@ -75,9 +74,7 @@ def sub(
     as_json: JsonLines = False,
     *,
     connecting: Connecting,
-    client_id: ClientId = "",
     session_expiry: SessionExpiry = "0s",
-    version: Version = 5,
 ) -> None:
     """Print messages as they come, until Ctrl-C, --count messages, or the end of --wait.
 
@@ -86,7 +83,6 @@ def sub(
     """
     from timebound.commands._subscribe import Subscribing, run_sub
 
-    connecting = replace(connecting, client_id=client_id, version=version)
     subscribing = Subscribing(
         tuple(filters),
         qos=qos,
