@@ -10,6 +10,7 @@ over the seeds and the half width of its 95 % interval.
 from __future__ import annotations
 
 import argparse
+import functools
 import heapq
 import math
 import random
@@ -19,26 +20,12 @@ from collections.abc import Callable, Iterable
 from timebound.core.delay import KILOBYTE, LinkDelay, Path, success
 from timebound.core.queue import LinkQueue
 from timebound.core.strategy.base import Strategy
-from timebound.core.strategy.eb import ExpectedBenefit
-from timebound.core.strategy.ebpc import BenefitAndCost
 from timebound.core.strategy.entry import Audience, Entry, Term, flow_key
-from timebound.core.strategy.fifo import Fifo
-from timebound.core.strategy.fixed import Fixed
-from timebound.core.strategy.mtep import TotalEarning
-from timebound.core.strategy.pc import PostponingCost
-from timebound.core.strategy.remaining_lifetime import RemainingLifetime
-from timebound.core.strategy.worth import Worth
+from timebound.core.strategy.registry import STRATEGY_NAMES, strategy_named
 from timebound.units import MILLISECOND, SECOND
 
 STRATEGIES: dict[str, Callable[[], Strategy]] = {
-    "fifo": Fifo,
-    "fixed": Fixed,
-    "remaining-lifetime": RemainingLifetime,
-    "eb": ExpectedBenefit,
-    "pc": PostponingCost,
-    "ebpc": BenefitAndCost,
-    "mtep": TotalEarning,
-    "worth": Worth,
+    name: functools.partial(strategy_named, name) for name in STRATEGY_NAMES
 }
 # The default as sessions have it: what is beyond the link's capacity is given up early.
 FRESH = "worth, kept fresh"

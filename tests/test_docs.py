@@ -15,6 +15,7 @@ from tests.conftest import BrokerProcess, StartBroker
 from timebound.cli import app
 from timebound.commands._bounds_report import describe_toml, report
 from timebound.core.access import AccessList, AccessRule
+from timebound.core.strategy.registry import STRATEGY_NAMES
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -121,6 +122,21 @@ def test_the_description_on_the_page_about_bounds_gives_its_flow_a_bound(tmp_pat
 
     assert [row.topic for row in rows] == ["alarm", "log"]
     assert rows[0].bound_ms is not None
+
+
+def documented_strategies() -> tuple[str, ...]:
+    table = (DOCS / "scheduling.md").read_text().split("## Strategies")[1].split("\n## ")[0]
+    return tuple(re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE))
+
+
+def test_the_page_about_scheduling_has_a_row_for_every_strategy() -> None:
+    assert documented_strategies() == STRATEGY_NAMES
+
+
+def test_the_page_about_simulation_names_every_strategy() -> None:
+    (listed,) = re.findall(r'^strategy = "\w+" +# (.*)$', (DOCS / "simulation.md").read_text(), re.MULTILINE)
+
+    assert tuple(listed.split(", ")) == STRATEGY_NAMES
 
 
 def test_the_unit_for_systemd_keeps_data_where_it_says() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import typer
@@ -33,6 +34,14 @@ def show_error(message: str) -> None:
 
     # The terminal wraps a line by itself; in a pipe or a file it stays one line.
     screen.print(f"[red]error:[/red] {escape(safe(message, keep=LINES))}", soft_wrap=True)
+
+
+def show_notices(notices: Iterable[str]) -> None:
+    """Print what should be changed in a file, though it can be used, to standard error."""
+    from rich.markup import escape
+
+    for notice in notices:
+        screen.print(f"[yellow]note:[/yellow] {escape(safe(notice))}", soft_wrap=True)
 
 
 def print_json(value: Any) -> None:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from timebound.commands._paper_grid import run_grid, write_paper
 from timebound.commands._renamed import renamed
-from timebound.commands._screen import printer, progress_bar, screen
+from timebound.commands._screen import printer, progress_bar, screen, show_notices
 from timebound.commands._spark import Master, Remote
 from timebound.packages import FOR_PLOTS, FOR_TRACES, require
 
@@ -52,6 +52,7 @@ def run(
     if trace is not None:
         check_trace_name(trace)
     loaded = load_scenario(scenario)
+    show_notices(loaded.notices)
     wanted = _numbers(seeds, "--seeds") if seeds else loaded.seeds
     setting = replace(loaded.setting, is_tracing=trace is not None)
     results: list[RunResult] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -16,18 +16,10 @@ from timebound.commands._renamed import renamed
 from timebound.commands._screen import cell
 from timebound.terminal import safe
 
-app = typer.Typer(help="Show or change the scheduling strategy of a running broker.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from timebound.core.strategy.base import StrategyKind
 
-_MEANING = {
-    "fifo": "the one that came first",
-    "fixed": "the highest priority, then the first",
-    "remaining-lifetime": "the shortest remaining lifetime, averaged over its subscriptions",
-    "eb": "the largest expected benefit: price times chance of being in time",
-    "pc": "the largest cost of sending another one first",
-    "ebpc": "a mean of the two; the weight is that of eb, 50 % if not given",
-    "mtep": "earning and penalty together; the weight is that of earning, 40 % if not given",
-    "worth": "the default: what is at stake for its sending time, sooner the less it can wait",
-}
+app = typer.Typer(help="Show or change the scheduling strategy of a running broker.", no_args_is_help=True)
 
 
 @app.command(
@@ -41,7 +33,7 @@ def list_(
 ) -> None:
     """Print the strategies by which a link can choose, and which of them a running broker uses where."""
     from timebound.commands._requests import ask_strategies
-    from timebound.core.scheduling import DEFAULT_SCHEDULING, STRATEGY_NAMES
+    from timebound.core.strategy.registry import DEFAULT_STRATEGY, STRATEGIES
     from timebound.errors import ClientError
 
     in_use: dict[str, str] | None = None
@@ -56,20 +48,29 @@ def list_(
         rows = [
             {
                 "name": name,
-                "meaning": _MEANING[name],
-                "default": name == DEFAULT_SCHEDULING.name,
+                "meaning": kind.meaning,
+                "mix_percent": round(100 * kind.mix_default) if kind.takes_mix else None,
+                "default": name == DEFAULT_STRATEGY,
                 "used_by": None if in_use is None else _users_of(name, in_use),
             }
-            for name in STRATEGY_NAMES
+            for name, kind in STRATEGIES.items()
         ]
         typer.echo(json.dumps(rows, indent=2))
         return
     columns = ("strategy", "what goes next", *(() if in_use is None else ("in use by",)))
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
-    for name in STRATEGY_NAMES:
+    for name, kind in STRATEGIES.items():
         cells = [] if in_use is None else [", ".join(_users_of(name, in_use))]
-        table.add_row(name, _MEANING[name], *map(cell, cells), style="bold" if any(cells) else None)
+        table.add_row(name, _shown(kind), *map(cell, cells), style="bold" if any(cells) else None)
     Console().print(table)
+
+
+def _shown(kind: StrategyKind) -> str:
+    """Return what goes next, with what counts if nothing is set."""
+    from timebound.core.strategy.registry import DEFAULT_STRATEGY
+
+    mix = f" ({100 * kind.mix_default:.0f} % if not set)" if kind.takes_mix else ""
+    return f"{'the default: ' if kind.name == DEFAULT_STRATEGY else ''}{kind.meaning}{mix}"
 
 
 def _users_of(name: str, in_use: dict[str, str]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.table import Table
 
-from timebound.commands._screen import printer, screen
+from timebound.commands._screen import printer, screen, show_notices
 from timebound.commands._spark import Master, Remote, run_plan, show_errors
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def sweep(
 
     check_spark(master, remote)
     loaded = load_scenario(scenario)
+    show_notices(loaded.notices)
     variations = {one.key: one.values for one in map(parse_variation, vary or ())}
     rows = combinations({**variations, "seed": read_seeds(seeds, loaded.seeds)})
     plan = Plan(rows, RUN_ROW, pack(loaded.setting), RESULTS)

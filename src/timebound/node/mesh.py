@@ -69,7 +69,7 @@ class Mesh:
         self.member = member
         self.neighbours = {neighbour.name: neighbour for neighbour in neighbours}
         self.links: dict[str, NeighbourLink] = {}
-        self.strategies: dict[str, tuple[str, float]] = {}  # of the links, with their weights
+        self.strategies: dict[str, tuple[str, float]] = {}  # of the links, with their mixes
         self._broker = broker
         self._clock = clock
         self._timers: dict[str, Timer] = {}
@@ -79,18 +79,18 @@ class Mesh:
         self._reported_ns = clock.now_ns()
         for neighbour in neighbours:
             scheduling = scheduling_of(neighbour)
-            self.strategies[neighbour.name] = scheduling.name, scheduling.weight
+            self.strategies[neighbour.name] = scheduling.name, scheduling.mix
             member.add_neighbour(neighbour.name, _start_delay(neighbour), scheduling)
         broker.join_mesh(member)
 
-    def set_strategy(self, name: str, strategy: str, weight: float, now_ns: int) -> None:
-        """Choose by another strategy what goes next to a neighbour; a negative weight is the strategy's own.
+    def set_strategy(self, name: str, strategy: str, mix: float, now_ns: int) -> None:
+        """Choose by another strategy what goes next to a neighbour; a negative mix is the strategy's own.
 
         Raises:
             ValueError: there is no such strategy.
         """
-        self.member.broker.set_strategy(name, strategy_named(strategy, weight=weight), now_ns)
-        self.strategies[name] = strategy, weight
+        self.member.broker.set_strategy(name, strategy_named(strategy, mix=mix), now_ns)
+        self.strategies[name] = strategy, mix
 
     # --- links ------------------------------------------------------------------------
 

@@ -5,7 +5,9 @@ It never grows while a message waits, so an old value is a bound for ever.
 
 from __future__ import annotations
 
-from timebound.core.strategy.base import DECAYING, Strategy, benefit
+from typing import Final
+
+from timebound.core.strategy.base import DECAYING, Strategy, StrategyKind, benefit
 from timebound.core.strategy.entry import Entry, Link
 
 
@@ -19,3 +21,11 @@ class ExpectedBenefit(Strategy):
 
     def value(self, entry: Entry, now_ns: int, link: Link) -> float:
         return benefit(entry, float(now_ns - entry.published_ns))
+
+
+KIND: Final = StrategyKind(
+    "eb",
+    "the largest expected benefit: price times chance of being in time",
+    lambda mix: ExpectedBenefit(),
+    order=40,
+)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from timebound.core.strategy.base import STATIC, Strategy
+from typing import Final
+
+from timebound.core.strategy.base import STATIC, Strategy, StrategyKind
 from timebound.core.strategy.entry import Entry, Link
 
 
@@ -17,3 +19,6 @@ class Fifo(Strategy):
     def value(self, entry: Entry, now_ns: int, link: Link) -> float:
         # All alike: ties are broken by arrival.
         return 0.0
+
+
+KIND: Final = StrategyKind("fifo", "the one that came first", lambda mix: Fifo(), order=10)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from timebound.core.strategy.base import STATIC, Strategy
+from typing import Final
+
+from timebound.core.strategy.base import STATIC, Strategy, StrategyKind
 from timebound.core.strategy.entry import Entry, Link
 
 
@@ -16,3 +18,8 @@ class Fixed(Strategy):
 
     def value(self, entry: Entry, now_ns: int, link: Link) -> float:
         return float(entry.priority)
+
+
+KIND: Final = StrategyKind(
+    "fixed", "the highest priority, then the first", lambda mix: Fixed(), order=20, uses_priority=True
+)

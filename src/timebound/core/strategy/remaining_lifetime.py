@@ -6,7 +6,9 @@ average lifetime ends. A message that some subscription would take for ever come
 
 from __future__ import annotations
 
-from timebound.core.strategy.base import STATIC, Strategy
+from typing import Final
+
+from timebound.core.strategy.base import STATIC, Strategy, StrategyKind
 from timebound.core.strategy.entry import Entry, Link
 
 
@@ -26,3 +28,11 @@ class RemainingLifetime(Strategy):
         average = total / float(entry.audience.subscriptions)
         # Exact to the nanosecond for 104 days after the queue's origin, to two for a year.
         return -(float(entry.published_ns - link.origin_ns) + average)
+
+
+KIND: Final = StrategyKind(
+    "remaining-lifetime",
+    "the shortest remaining lifetime, averaged over its subscriptions",
+    lambda mix: RemainingLifetime(),
+    order=30,
+)
