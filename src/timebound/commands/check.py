@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from timebound.commands._screen import WRONG, print_json, show_error
+from timebound.commands._screen import WRONG, print_json, show_error, show_notices
+
+if TYPE_CHECKING:
+    from timebound.errors import ConfigError
+    from timebound.node.config_renames import ConfigNotice
 
 EXAMPLES: Final = "Example:  timebound check timebound.toml"
 
@@ -20,17 +24,24 @@ def check(
     """Check a configuration and explain every mistake in it; exit code 2 if there is one."""
     from timebound.node.config import read_config
 
-    _, mistakes = read_config(file)
+    config, mistakes = read_config(file)
     if as_json:
-        rows = [
-            {"path": error.path, "line": error.line, "key": error.key, "message": str(error)}
-            for error in mistakes
-        ]
-        print_json({"file": str(file), "ok": not mistakes, "mistakes": rows})
+        found = {
+            "file": str(file),
+            "ok": not mistakes,
+            "mistakes": [_row(error, str(error)) for error in mistakes],
+            "notices": [_row(notice, str(notice)) for notice in config.notices],
+        }
+        print_json(found)
     else:
         for error in mistakes:
             show_error(str(error))
+        show_notices(map(str, config.notices))
         if not mistakes:
             typer.echo(f"{file}: ok")
     if mistakes:
         sys.exit(WRONG)
+
+
+def _row(found: ConfigError | ConfigNotice, message: str) -> dict[str, str | int]:
+    return {"path": found.path, "line": found.line, "key": found.key, "message": message}

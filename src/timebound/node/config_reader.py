@@ -19,6 +19,7 @@ from timebound.core.topic import check_filter
 from timebound.errors import ConfigError, FilterError
 from timebound.node.addresses import address_text, hosts_meet
 from timebound.node.config_kinds import WrongValue, read_value, shown
+from timebound.node.config_renames import RENAMED, ConfigNotice
 from timebound.node.config_values import (
     TABLES,
     TO_LOG_IN,
@@ -45,6 +46,7 @@ from timebound.node.config_values import (
 )
 from timebound.node.scheduling_config import scheduling_of
 from timebound.toml_lines import KeyPath, key_lines
+from timebound.toml_renames import occurrences, rename
 from timebound.units import SECOND, format_duration
 
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -64,8 +66,10 @@ class ConfigReader:
         self._path = path
         self._lines: dict[KeyPath, int] = {}
         self._noted: list[KeyPath] = []
+        self._notices: list[ConfigNotice] = []
         document = self._parse(text)
         if document is not None:
+            self._rename(document)
             self._check_names(document)
             self.config = self._read(document)
             self._check_listeners()
@@ -107,6 +111,16 @@ class ConfigReader:
             )
         return None
 
+    def _rename(self, document: dict[str, Any]) -> None:
+        """Read old names of keys as the new ones; both at once are a mistake."""
+        for one in rename(document, self._lines, RENAMED):
+            if one.is_double:
+                self.note(one.at, one.message)
+            else:
+                line = self._lines.get(one.at, 1)
+                notice = ConfigNotice(one.message, str(self._path), line, key_text(one.at))
+                self._notices.append(notice)
+
     def _read(self, document: dict[str, Any]) -> Config:
         values = self._table(Config, document, ())
         return Config(
@@ -123,6 +137,7 @@ class ConfigReader:
             mesh=MeshConfig(**self._table(MeshConfig, document.get("mesh", {}), ("mesh",))),
             metrics=MetricsConfig(**self._table(MetricsConfig, document.get("metrics", {}), ("metrics",))),
             log=LogConfig(**self._table(LogConfig, document.get("log", {}), ("log",))),
+            notices=tuple(self._notices),
         )
 
     def _data(self, document: dict[str, Any]) -> DataConfig:
@@ -214,7 +229,7 @@ class ConfigReader:
 
     def _neighbours(self, document: dict[str, Any]) -> tuple[NeighbourConfig, ...]:
         found: list[NeighbourConfig] = []
-        for raw, at in self._tables(document, "neighbour"):
+        for raw, at in self._tables(document, "neighbours"):
             values = self._table(NeighbourConfig, raw, at)
             if "name" not in raw:
                 self.note((*at, "name"), "is required; it is the neighbour's node_name")
@@ -252,8 +267,8 @@ class ConfigReader:
     def _check_neighbours(self) -> None:
         names = [self.config.node_name]
         for index, neighbour in enumerate(self.config.neighbours):
-            self._check_shares(neighbour, ("neighbour", index))
-            at = ("neighbour", index, "name")
+            self._check_shares(neighbour, ("neighbours", index))
+            at = ("neighbours", index, "name")
             if self.is_noted(*at):
                 continue
             if not _NODE_NAME.fullmatch(neighbour.name):
@@ -371,7 +386,7 @@ class ConfigReader:
         """Note every key that does not exist, with what was probably meant."""
         for name, table in TABLES:
             known = [*settings_of(table), *_tables_under(name)]
-            for raw, at in _occurrences(document, name):
+            for raw, at in occurrences(document, name):
                 for key in raw:
                     if key not in known:
                         self.note((*at, key), f"unknown key{_suggestion(key, known, name)}")
@@ -467,7 +482,7 @@ def _suggestion(key: str, known: list[str], table: str) -> str:
         if key in settings_of(other):
             where = (
                 f"[[{name}]]"
-                if name in ("listeners", "acl", "weights", "journals", "neighbour")
+                if name in ("listeners", "acl", "weights", "journals", "neighbours")
                 else f"[{name}]"
                 if name
                 else "the top"
@@ -484,18 +499,3 @@ def _tables_under(name: str) -> list[str]:
         for other, _ in TABLES
         if other and other.startswith(prefix) and "." not in other.removeprefix(prefix)
     ]
-
-
-def _occurrences(document: dict[str, Any], name: str) -> list[tuple[dict[str, Any], KeyPath]]:
-    """Every table of this name that the document has, arrays of tables included."""
-    found: list[tuple[object, KeyPath]] = [(document, ())]
-    for part in name.split(".") if name else []:
-        inner: list[tuple[object, KeyPath]] = []
-        for table, at in found:
-            value = table.get(part) if isinstance(table, dict) else None
-            if isinstance(value, list):
-                inner += [(entry, (*at, part, index)) for index, entry in enumerate(value)]
-            else:
-                inner.append((value, (*at, part)))
-        found = inner
-    return [(table, at) for table, at in found if isinstance(table, dict)]

@@ -63,7 +63,9 @@ def handle(connection: Connection, session: Session, packet: Publish, topic: str
         _set_strategy(connection, topic[len(STRATEGY_TOPIC) + 1 :], packet.payload, now_ns)
     else:
         raise ProtocolError(
-            ReasonCode.TOPIC_NAME_INVALID, f"{topic!r} is no request; {STRATEGY_TOPIC} is one"
+            ReasonCode.TOPIC_NAME_INVALID,
+            f"unknown control topic {topic!r}; expected one of {STRATEGY_TOPIC}, {STRATEGIES_TOPIC}, "
+            "$timebound/control/weight, $timebound/control/bounds",
         )
     if packet.qos:
         connection.broker.accept_request(session, packet.qos, packet.packet_id, answer or DONE)
@@ -86,7 +88,7 @@ def _set_strategy(connection: Connection, listener: str, payload: bytes, now_ns:
             known += mesh.neighbours
         raise ProtocolError(
             ReasonCode.TOPIC_NAME_INVALID,
-            f"there is no listener {listener!r}; there are {', '.join(map(repr, known))}",
+            f"no listener {listener!r}; listeners are {', '.join(map(repr, known))}",
         )
     name, mix = _read_strategy(payload)
     for door in doors:

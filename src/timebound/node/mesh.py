@@ -98,7 +98,7 @@ class Mesh:
         """Why a broker that wants to link may not; empty if it may. The user has been authenticated."""
         neighbour = self.neighbours.get(name)
         if neighbour is None:
-            return f"broker {name!r} is no neighbour; add it as [[neighbour]]"
+            return f"broker {name!r} is no neighbour; add it as [[neighbours]]"
         if not is_anonymous and user != (neighbour.accept_user or name):
             return f"broker {name!r} must log in as user {neighbour.accept_user or name!r}"
         known = self.links.get(name)
@@ -129,7 +129,7 @@ class Mesh:
             carrier,
             self,
             self.member.broker.delay_of(name),
-            is_paced=self.neighbours[name].rate > 0,
+            is_paced=self.neighbours[name].link_bytes_per_second > 0,
             transport=transport,
             receive_maximum=receive_maximum,
             packet_size_max=packet_size_max,
@@ -388,4 +388,5 @@ def join_mesh(config: Config, broker: Broker, index: WatchedIndex, clock: Clock)
 
 
 def _start_delay(neighbour: NeighbourConfig) -> LinkDelay:
-    return link_of_rate(neighbour.rate) if neighbour.rate else START_DELAY
+    rate = neighbour.link_bytes_per_second
+    return link_of_rate(rate) if rate else START_DELAY
