@@ -46,7 +46,7 @@ app = typer.Typer(
 # Panels of the help, in their order: what a newcomer needs first stands first.
 RUN = "Run a broker"
 TALK = "Publish and subscribe"
-CHOOSE = "What a broker promises and chooses"
+CHOOSE = "Delay bounds and scheduling"
 STUDY = "Measure, simulate, analyse"
 
 

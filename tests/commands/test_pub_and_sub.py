@@ -167,7 +167,7 @@ def test_pub_notes_when_nobody_listens(run: Run, broker: BrokerProcess) -> None:
     done = run("pub", "pubsub/nobody", "x", "-q", "1", "-p", str(broker.port))
 
     assert done.returncode == 0
-    assert done.stderr == b"note: nobody is subscribed to 'pubsub/nobody'\n"
+    assert done.stderr == b"note: no subscription matches 'pubsub/nobody'\n"
 
 
 @pytest.mark.parametrize("version", ["4", "5"])

@@ -199,5 +199,5 @@ def test_without_a_broker_the_command_lists_strategies_and_says_so() -> None:
     done = strategy("list", "--json", "--port", "1")
 
     assert done.returncode == 0
-    assert done.stderr.startswith("note: which one is in use is not known: 127.0.0.1:1 cannot be reached (")
+    assert done.stderr.startswith("note: the strategies in use are unknown: 127.0.0.1:1 cannot be reached (")
     assert {row["used_by"] for row in json.loads(done.stdout)} == {None}

@@ -1,6 +1,7 @@
 """How a command reaches a server: its options, in one spelling for all commands.
 
-`connects` gives a command these options; it gets them as one value, `connecting`. Old spellings still work.
+`connects` adds these options to a command, which receives them as one value, `connecting`. Old spellings
+still work.
 """
 
 from __future__ import annotations
@@ -24,10 +25,19 @@ if TYPE_CHECKING:
 
 PANEL: Final = "Connection"
 
-Host = Annotated[str | None, typer.Option(help="Server; 127.0.0.1 if not given.", rich_help_panel=PANEL)]
+Host = Annotated[
+    str | None, typer.Option(help="Address of the server; 127.0.0.1 by default.", rich_help_panel=PANEL)
+]
 Port = Annotated[
     int | None,
-    typer.Option("--port", "-p", min=1, max=65535, help="1883, or 8883 with TLS.", rich_help_panel=PANEL),
+    typer.Option(
+        "--port",
+        "-p",
+        min=1,
+        max=65535,
+        help="Port of the server; by default 1883, or 8883 with TLS.",
+        rich_help_panel=PANEL,
+    ),
 ]
 Url = Annotated[
     str | None,
@@ -41,14 +51,14 @@ Password = Annotated[
     str | None,
     typer.Option(
         envvar="TIMEBOUND_PASSWORD",
-        help="Password; others on this machine may see it, so better use a file or the variable.",
+        help="Password; visible to others on this machine, so prefer --password-file or the variable.",
         rich_help_panel=PANEL,
     ),
 ]
 PasswordFile = Annotated[
     Path | None, typer.Option(help="File whose first line is the password.", rich_help_panel=PANEL)
 ]
-Tls = Annotated[bool, typer.Option("--tls", help="Use TLS.", rich_help_panel=PANEL)]
+Tls = Annotated[bool, typer.Option("--tls", help="Connect with TLS.", rich_help_panel=PANEL)]
 CaFile = Annotated[
     Path | None,
     typer.Option("--ca-file", help="CA certificates to trust, in PEM; implies --tls.", rich_help_panel=PANEL),
@@ -75,7 +85,7 @@ MqttVersion = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
-# What users write, and the number in CONNECT: both are accepted.
+# As users write them, and as the number in CONNECT.
 _MQTT_VERSIONS: Final = {"5": 5, "3.1.1": 4, "4": 4}
 
 
@@ -201,7 +211,7 @@ OLD_SPELLINGS: Final[dict[str, tuple[str, ...]]] = {
     "mqtt_version": ("--version", "--mqtt"),
 }
 LOGIN: Final = ("user", "password", "password_file")
-# What every command needs that speaks MQTT.
+# For every command that speaks MQTT.
 WAY: Final = ("host", "port", "url", *LOGIN, "tls", "ca_file", "cert_file", "key_file")
 
 

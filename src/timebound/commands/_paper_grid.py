@@ -1,4 +1,4 @@
-"""The grid of a paper carried out as a sweep on Spark, or in processes where there is no Spark."""
+"""Run the grid of a paper as a sweep on Spark, or in processes where Spark is not installed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MINUTES: Final = 120.0
 def run_grid(
     wanted: list[Job], title: str, workers: int | None, master: str | None, remote: str | None
 ) -> tuple[list[Row], float, int]:
-    """Carry out runs; gives their rows in order, the seconds and the cores.
+    """Carry out runs; return their rows in order, the seconds and the cores.
 
     Raises:
         TimeboundError: no run succeeded, or a master was named and pyspark is missing.
@@ -52,7 +52,7 @@ def run_grid(
 def write_paper(
     folder: Path, number: str, rows: list[Row], minutes: float, wall_s: float, cores: int
 ) -> None:
-    """Keep the rows with their figures and the printed values, for a report."""
+    """Write the rows with their figures and the printed values, for a report."""
     import pyarrow as pa
 
     from timebound.pipeline.sweep_results import SweepInfo, write_results
@@ -100,7 +100,7 @@ def _run_on_spark(
 
 
 def _figures(number: str, rows: list[Row]) -> tuple[tuple[Figure, ...], tuple[Printed, ...]]:
-    """A picture for each figure there are runs of, and what the paper prints about it."""
+    """Return a figure for each one that was run, and the values that the paper prints."""
     from timebound.pipeline.sweep_results import Figure, Printed
     from timebound.sim.grid import MEASURES_OF_FIGURE
     from timebound.sim.published import compare, summarise

@@ -53,7 +53,7 @@ class Publishing:
             raise ValueError("--count does not go with --lines; each line is published once")
 
     async def payloads(self) -> AsyncIterator[bytes]:
-        """Give the payloads one by one, as they are to be published."""
+        """Yield the payloads in the order to publish."""
         if self.lines:
             async for line in read_lines():
                 yield line
@@ -69,12 +69,12 @@ class Publishing:
 
 
 def run_pub(connecting: Connecting, publishing: Publishing, *, as_json: bool = False) -> int:
-    """Publish; gives the exit code."""
+    """Publish; return the exit code."""
     return run(_publish(connecting, publishing, as_json), as_json=as_json)
 
 
 class _Tally:
-    """What was published, for the summary."""
+    """Counts of what was published, for the summary."""
 
     def __init__(self) -> None:
         self.messages = 0
@@ -103,7 +103,7 @@ async def _publish(connecting: Connecting, publishing: Publishing, as_json: bool
         }
         print(json.dumps(summary), flush=True)
     elif tally.reason_code == _NO_MATCHING_SUBSCRIBERS:
-        print(f"note: nobody is subscribed to {publishing.topic!r}", file=sys.stderr)
+        print(f"note: no subscription matches {publishing.topic!r}", file=sys.stderr)
     return OK
 
 

@@ -14,7 +14,7 @@ from timebound.errors import ClientError
 
 
 def run_request(connecting: Connecting, request: str, payload: str) -> int:
-    """Ask the broker itself, by a topic under `$timebound/`; gives the exit code."""
+    """Send a request to the broker itself, by a topic under `$timebound/`; return the exit code."""
     return run(_request(connecting, request, payload), as_json=False)
 
 
@@ -39,7 +39,7 @@ def ask_strategies(connecting: Connecting) -> dict[str, str]:
     try:
         return {str(user): str(setting) for user, setting in json.loads(answer).items()}
     except (ValueError, AttributeError):
-        raise ClientError(f"the server answered {answer!r}, as a Timebound broker does not") from None
+        raise ClientError(f"the server is not a Timebound broker: it answered {answer!r}") from None
 
 
 def ask_bounds(connecting: Connecting) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def ask_bounds(connecting: Connecting) -> dict[str, Any]:
         async with connecting.client() as client, client.subscribe("$SYS/broker/bounds") as answers:
             await client.control("control/bounds")
             async with asyncio.timeout(10):
-                # One may be retained from before; what was asked for is no older than the question.
+                # A retained report is older than this request.
                 async for message in answers:
                     if not message.retain:
                         report: dict[str, Any] = json.loads(message.payload)

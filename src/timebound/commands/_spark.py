@@ -1,4 +1,4 @@
-"""What commands that compute on Spark share: where it runs, and a sweep carried out there."""
+"""Shared parts of the commands that use Spark: where it runs, and how a plan is carried out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ERRORS_SHOWN: Final = 3
 
 Master = Annotated[
-    str | None, typer.Option(help="Spark master, such as spark://host:7077; this machine if left out.")
+    str | None, typer.Option(help="Spark master, such as spark://host:7077; this machine by default.")
 ]
 Remote = Annotated[str | None, typer.Option(help="Spark Connect server, such as sc://host.")]
 
@@ -26,7 +26,7 @@ Remote = Annotated[str | None, typer.Option(help="Spark Connect server, such as 
 def run_plan(
     plan: Plan, title: str, master: str | None, remote: str | None, tasks: int
 ) -> tuple[pa.Table, float, int]:
-    """Start Spark and carry out a plan, with a bar; gives the table, the seconds and the cores."""
+    """Start Spark and carry out a plan, with a progress bar; return the table, the seconds and the cores."""
     from timebound.pipeline.session import Scale, cores_of, spark_session
     from timebound.pipeline.sweep import run_sweep
 
@@ -52,7 +52,7 @@ def run_plan(
 
 
 def show_errors(table: pa.Table) -> None:
-    """Say which runs failed, and why."""
+    """Print how many runs failed, and the first errors."""
     errors = [error for error in table["error"].to_pylist() if error]
     if errors:
         screen.print(f"[yellow]note:[/yellow] {len(errors)} of {table.num_rows} runs failed:")

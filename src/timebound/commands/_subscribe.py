@@ -23,7 +23,7 @@ from timebound.commands._run import FAILED, OK, fail, run
 from timebound.terminal import safe, safe_bytes
 from timebound.units import SECOND
 
-# Retained messages follow a SUBACK without a sign of their end; so long a silence is taken for it.
+# Retained messages follow a SUBACK without a sign of their end; this much silence is taken for it.
 RETAINED_SILENCE_S: Final = 1.0
 
 
@@ -54,7 +54,7 @@ class Subscribing:
 
 
 def run_sub(connecting: Connecting, subscribing: Subscribing) -> int:
-    """Print messages until there are enough, the time is over, or Ctrl-C; gives the exit code."""
+    """Print messages until there are enough, the time is over, or Ctrl-C; return the exit code."""
     return run(_subscribe(connecting, subscribing), as_json=False)
 
 
@@ -86,7 +86,10 @@ async def _subscribe(connecting: Connecting, subscribing: Subscribing) -> int:
         if not printer.is_closed:
             printer.flush()
     if subscription.dropped:
-        print(f"note: {subscription.dropped} messages came faster than they were printed", file=sys.stderr)
+        print(
+            f"note: {subscription.dropped} messages were dropped: printing was too slow",
+            file=sys.stderr,
+        )
     if printer.is_closed or printer.printed >= subscribing.count:
         return OK
     within = "" if subscribing.wait is None else f" within {subscribing.wait}"

@@ -114,11 +114,13 @@ def channel(
     only: Annotated[
         str,
         typer.Option(
-            help="Experiments, by commas: speed, collocated, two-processes, utilisation, federated, spacing."
+            help="Any of speed, collocated, two-processes, utilisation, federated, spacing; with commas."
         ),
     ] = "",
-    quick: Annotated[bool, typer.Option("--quick", help="Measure briefly: a try, no result.")] = False,
-    plot: Annotated[Path | None, typer.Option(help="Write pictures into this folder.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Measure briefly: for a trial, not for results.")
+    ] = False,
+    plot: Annotated[Path | None, typer.Option(help="Write figures into this folder.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")] = False,
 ) -> None:
     """Repeat the published experiments of the event channel on this machine."""

@@ -1,4 +1,4 @@
-"""`timebound bounds`: how long each flow can wait at the broker's input, and why."""
+"""`timebound bounds`: delay bounds at the broker's input, and what dominates them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def bounds(
 ) -> None:
     """Print shares and worst-case delays: of a running broker, of a file, or of a few options.
 
-    Without a file and without --weights, the running broker is asked.
+    Without a file and without --weights, a running broker is asked.
     """
     if file is not None and weights is not None:
         raise typer.BadParameter("give a file or --weights, not both")
@@ -135,7 +135,7 @@ def _print_running(report: dict[str, Any]) -> None:
                 "-" if row["delay_ms"] is None else f"{row['delay_ms']:g}",
                 _milliseconds(row["bound_ms"]),
                 cell(row["dominating"]),
-                "" if row["kept"] else "can no longer be kept",
+                "" if row["kept"] else "cannot be kept any more",
             )
         printer().print(flows)
     _print_clients(report["clients"])

@@ -13,7 +13,7 @@ EXAMPLES: Final = "Example:  timebound calibrate --duration 5s"
 
 
 def calibrate(
-    duration: Annotated[str, typer.Option(help="How long to measure.")] = "2s",
+    duration: Annotated[str, typer.Option(help="How long to measure, such as 5s.")] = "2s",
     size: Annotated[int, typer.Option(min=0, max=1_000_000, help="Bytes of each payload.")] = 256,
     as_json: Json = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`timebound passwd`: users and their passwords."""
+"""`timebound passwd`: set or remove passwords of users."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ EXAMPLES: Final = (
 
 
 def passwd(
-    file: Annotated[Path, typer.Argument(help="The password file; made if missing.")],
-    user: Annotated[str, typer.Argument(help="The user name.")],
+    file: Annotated[Path, typer.Argument(help="Password file; created if missing.")],
+    user: Annotated[str, typer.Argument(help="User name.")],
     delete: Annotated[bool, typer.Option("--delete", help="Remove the user.")] = False,
 ) -> None:
-    """Set or remove a user's password. It is asked for, or read from standard input."""
+    """Set or remove the password of a user. It is prompted for, or read from standard input."""
     from timebound.node.passwords import PasswordFile, user_name_problem
 
     problem = "" if delete else user_name_problem(user)

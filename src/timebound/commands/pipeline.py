@@ -1,4 +1,4 @@
-"""`timebound pipeline`: what traces tell, computed on Spark; in batches, and live."""
+"""`timebound pipeline`: analyse traces with Spark, in batches and live."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from timebound.pipeline.stream import Restarted
 
 MICRO: Final = 1_000_000
-# Up to so many rows a run is over before compiled plans pay: with and without, 50,000 took 42 and 44 s of
-# a core, 200,000 took 42 and 73. Beyond so many it takes minutes, and Java's second compiler pays, too.
+# Up to this many rows a run is over before compiled plans pay: with and without, 50,000 took 42 and 44 s of
+# a core, 200,000 took 42 and 73. Beyond this many it takes minutes, and Java's second compiler pays, too.
 ROWS_FEW_MAX: Final = 20_000
 ROWS_LONG: Final = 5_000_000
-# How often a person is told how far the live queries are.
+# How often the progress of the live queries is shown.
 FOLLOW_S: Final = 0.5
 
 app = typer.Typer(help="Analyse traces with Spark: deliveries, bills, links, flows and bounds.")
@@ -49,10 +49,10 @@ def _root() -> None:
 )
 def run(
     trace: Annotated[Path, typer.Option(help="Folder of the brokers' trace files.")] = Path("trace"),
-    out: Annotated[Path, typer.Option(help="Folder of the results; runs add to it.")] = Path("pipeline"),
+    out: Annotated[Path, typer.Option(help="Folder of the results; each run adds to it.")] = Path("pipeline"),
     master: Master = None,
     remote: Remote = None,
-    tuning: Annotated[bool, typer.Option(help="Replay the busiest stretch under all strategies.")] = True,
+    tuning: Annotated[bool, typer.Option(help="Replay the busiest period under all strategies.")] = True,
     as_json: Json = False,
 ) -> None:
     """Process what is new in a trace, and bring all results up to date."""
@@ -85,11 +85,20 @@ def run(
 )
 @connects_by(*LOGIN, "tls", "ca_file")
 def live(
-    servers: Annotated[str, typer.Option(help="Flight services of brokers that journal their traces.")],
-    out: Annotated[Path, typer.Option(help="Folder of what has been read and found.")] = Path("live"),
+    servers: Annotated[
+        str,
+        typer.Option(
+            help="Flight services (host:port, separated by commas) of brokers that journal their traces."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the results and of the offsets read so far.")] = Path(
+        "live"
+    ),
     master: Master = None,
     remote: Remote = None,
-    once: Annotated[bool, typer.Option("--once", help="End when all that is there has been read.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="End when everything journalled so far has been read.")
+    ] = False,
     *,
     connecting: Connecting,
 ) -> None:
@@ -145,7 +154,7 @@ def _follow(queries: list[Restarted], *, once: bool) -> None:
             for one in queries:
                 one.query.stop()
     if once:
-        screen.print("all that was there has been read", style="dim")
+        screen.print("everything journalled so far has been read", style="dim")
 
 
 def _tune(spark: SparkSession, rows: DataFrame, links: DataFrame) -> DataFrame:
@@ -209,7 +218,7 @@ def _print(summary: Summary, out: Path) -> None:
         screen.print(f"[yellow]not read:[/yellow] {name}: {fault}", markup=True)
     new = f"{summary.files_new:,} new files, {summary.rows_read:,} rows read"
     screen.print(f"{new if summary.files_new else 'nothing new'}; tables are in {out}", style="dim")
-    screen.print(f"a page of them: timebound report {out}", style="dim")
+    screen.print(f"write a page: timebound report {out}", style="dim")
 
 
 def _lines(summary: Summary, pairs: int) -> dict[str, str]:
@@ -228,6 +237,6 @@ def _lines(summary: Summary, pairs: int) -> dict[str, str]:
         "earned": f"{figures['earned_micro'] / MICRO:,.6f}",
         "penalties": f"{figures['paid_micro'] / MICRO:,.6f}",
         "links": f"{figures['links']:,} measured, {figures['drifts']:,} windows drifting",
-        "flows": f"{figures['flows']:,}, {figures['promised_flows']:,} of them with a promise",
-        "promises broken": f"{figures['violations']:,}",
+        "flows": f"{figures['flows']:,}, {figures['promised_flows']:,} of them with a delay bound",
+        "bounds violated": f"{figures['violations']:,}",
     }

@@ -17,16 +17,16 @@ EXAMPLES: Final = (
     "tail -f log.txt | timebound pub logs --lines"
 )
 
-Topic = Annotated[str, typer.Argument(help="The topic to publish to.")]
-Payload = Annotated[str | None, typer.Argument(help="The payload; '' for an empty one.")]
-File = Annotated[Path | None, typer.Option("--file", help="Publish what is in this file.")]
+Topic = Annotated[str, typer.Argument(help="Topic to publish to.")]
+Payload = Annotated[str | None, typer.Argument(help="Payload; '' is an empty one.")]
+File = Annotated[Path | None, typer.Option("--file", help="Publish the contents of this file.")]
 Stdin = Annotated[bool, typer.Option("--stdin", help="Publish standard input as one message.")]
 Lines = Annotated[bool, typer.Option("--lines", help="Publish each line of standard input.")]
-Retain = Annotated[bool, typer.Option("--retain", "-r", help="Let the server keep it for new subscribers.")]
+Retain = Annotated[bool, typer.Option("--retain", "-r", help="Retain the message for new subscribers.")]
 Timeout = Annotated[
-    str | None, typer.Option(metavar="DURATION", help="How long the message is worth anything, like 400ms.")
+    str | None, typer.Option(metavar="DURATION", help="How long the message stays useful, like 400ms.")
 ]
-Priority = Annotated[int | None, typer.Option(min=0, max=9, help="0 to 9.")]
+Priority = Annotated[int | None, typer.Option(min=0, max=9, help="Priority, 0 to 9.")]
 Repeat = Annotated[int, typer.Option("--count", "-n", min=1, help="Number of times to publish.")]
 Interval = Annotated[str, typer.Option(metavar="DURATION", help="Pause between messages, like 100ms.")]
 
@@ -51,8 +51,8 @@ def pub(
 ) -> None:
     """Publish a message, or several; exit code 1 if the server refuses.
 
-    With QoS 0 a server acknowledges nothing: exit code 0 then says that it read everything and kept the
-    connection. Only with --qos 1 or 2 it says whether it accepted a message.
+    A server does not acknowledge QoS 0: exit code 0 then means that it read everything and kept the
+    connection. Use --qos 1 or 2 to learn whether a message was accepted.
     """
     from timebound.commands._publish import Publishing, run_pub
 

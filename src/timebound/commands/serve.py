@@ -15,15 +15,19 @@ EXAMPLES: Final = (
 
 
 def serve(
-    config: Annotated[Path | None, typer.Option(help="TOML file; see docs/configuration.md.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Configuration file in TOML; see docs/configuration.md.")
+    ] = None,
     host: Annotated[str | None, typer.Option(help="Address of the first listener.")] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port of the first listener; 0 takes a free one.")
+        int | None, typer.Option(min=0, max=65535, help="Port of the first listener; 0 picks a free one.")
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="Directory of the stored sessions and messages.")] = None,
-    memory: Annotated[bool, typer.Option("--memory", help="Store nothing: all is lost at stop.")] = False,
+    data: Annotated[Path | None, typer.Option(help="Folder of stored sessions and messages.")] = None,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="Keep data in memory only; it is lost when the broker stops.")
+    ] = False,
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Start although the database lacks acknowledged messages.")
+        bool, typer.Option("--accept-loss", help="Start even if the database lacks acknowledged messages.")
     ] = False,
 ) -> None:
     """Run the broker until Ctrl-C."""

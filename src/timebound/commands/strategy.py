@@ -1,4 +1,4 @@
-"""`timebound strategy`: see and change by which strategy a running broker chooses what goes next."""
+"""`timebound strategy`: show or change the scheduling strategy of a running broker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def list_(
     connecting: Connecting,
     as_json: Json = False,
 ) -> None:
-    """Print the strategies by which a link can choose, and which of them a running broker uses where."""
+    """Print all strategies, and which of them a running broker uses where."""
     from timebound.commands._requests import ask_strategies
     from timebound.core.strategy.registry import DEFAULT_STRATEGY, STRATEGIES
     from timebound.errors import ClientError
@@ -42,7 +42,7 @@ def list_(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     except ClientError as error:
-        note = f"note: which one is in use is not known: {safe(str(error))}"
+        note = f"note: the strategies in use are unknown: {safe(str(error))}"
         Console(stderr=True, highlight=False).print(note, markup=False, soft_wrap=True)
     if as_json:
         rows = [
@@ -66,7 +66,7 @@ def list_(
 
 
 def _shown(kind: StrategyKind) -> str:
-    """Return what goes next, with what counts if nothing is set."""
+    """Return the meaning of a strategy, marked as the default, and with its default mix."""
     from timebound.core.strategy.registry import DEFAULT_STRATEGY
 
     mix = f" ({100 * kind.mix_default:.0f} % if not set)" if kind.takes_mix else ""
@@ -93,7 +93,7 @@ def _users_of(name: str, in_use: dict[str, str]) -> list[str]:
 def set_(
     name: Annotated[str, typer.Argument(help="One of `timebound strategy list`.")],
     listener: Annotated[
-        str, typer.Option(help="The listener's name in the configuration; all of them if not given.")
+        str, typer.Option(help="Name of the listener, or of the neighbour; all of them by default.")
     ] = "",
     mix: Annotated[
         int | None,
@@ -102,15 +102,15 @@ def set_(
             max=100,
             metavar="PERCENT",
             help="Part of the first aim in a strategy that mixes two: 100 is that aim alone, 0 the other; "
-            "the strategy's own if not given.",
+            "by default the strategy's own.",
         ),
     ] = None,
     *,
     connecting: Connecting,
 ) -> None:
-    """Change the strategy of a running broker, for waiting messages too; none is lost.
+    """Change the strategy of a running broker, for queued messages too; none is lost.
 
-    It lasts until the broker stops: the configuration file says what it starts with.
+    It lasts until the broker stops; the next start takes the strategy of the configuration file.
     """
     from timebound.commands._requests import run_request
 

@@ -20,10 +20,10 @@ Filters = Annotated[
 ]
 Where = Annotated[str | None, typer.Option(metavar="EXPRESSION", help="Content filter, like 'value > 90'.")]
 Deadline = Annotated[
-    str | None, typer.Option(metavar="DURATION", help="How old a message may be on arrival, like 250ms.")
+    str | None, typer.Option(metavar="DURATION", help="Maximum age of a message on arrival, like 250ms.")
 ]
-Price = Annotated[float | None, typer.Option(min=0, help="What a message in time is worth.")]
-Penalty = Annotated[float | None, typer.Option(min=0, help="What a late message costs.")]
+Price = Annotated[float | None, typer.Option(min=0, help="Value of a message that arrives in time.")]
+Penalty = Annotated[float | None, typer.Option(min=0, help="Cost of a late message.")]
 Count = Annotated[
     int, typer.Option("--count", "-n", min=0, help="End after this many messages; 0 = no limit.")
 ]
@@ -34,9 +34,9 @@ Wait = Annotated[
     ),
 ]
 RetainedOnly = Annotated[
-    bool, typer.Option("--retained-only", help="Print retained messages, and end when no more come.")
+    bool, typer.Option("--retained-only", help="Print retained messages only, and end when no more arrive.")
 ]
-NoRetained = Annotated[bool, typer.Option("--no-retained", help="Leave retained messages out.")]
+NoRetained = Annotated[bool, typer.Option("--no-retained", help="Skip retained messages.")]
 PayloadOnly = Annotated[bool, typer.Option("--payload-only", help="Print payloads without their topics.")]
 SessionExpiry = Annotated[
     str,
@@ -76,10 +76,10 @@ def sub(
     connecting: Connecting,
     session_expiry: SessionExpiry = "0s",
 ) -> None:
-    """Print messages as they come, until Ctrl-C, --count messages, or the end of --wait.
+    """Print messages as they arrive, until Ctrl-C, --count messages, or the end of --wait.
 
-    Exit code 1 if the server refuses, or if fewer than --count messages came. Without --count, --wait is how
-    long to listen, and whatever came is enough.
+    Exit code 1 if the server refuses, or if fewer than --count messages arrived. Without --count, --wait is
+    how long to listen, and any number of messages is a success.
     """
     from timebound.commands._subscribe import Subscribing, run_sub
 

@@ -1,4 +1,4 @@
-"""`timebound sweep`: a scenario with its parameters varied, every run a Spark task."""
+"""`timebound sweep`: run a scenario with varied parameters on Spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXAMPLES: Final = (
 RUN_ROW: Final = "timebound.sim.variation:open_runs"
 MEASURES: Final = ("delivery_rate", "earning", "traffic")
 
-Tasks = Annotated[int, typer.Option(min=0, help="Spark tasks; 0 takes four for each core.")]
+Tasks = Annotated[int, typer.Option(min=0, help="Spark tasks; 0 = four for each core.")]
 
 
 def sweep(
@@ -34,14 +34,14 @@ def sweep(
         list[str] | None,
         typer.Option(help="A key and its values, such as rate=1..15, loss=0..0.2:0.05 or strategy=eb,fifo."),
     ] = None,
-    seeds: Annotated[str, typer.Option(help="How many seeds, such as 20, or which: 5..10 or 1,2,5.")] = "",
+    seeds: Annotated[str, typer.Option(help="Number of seeds, such as 20, or a list: 5..10 or 1,2,5.")] = "",
     master: Master = None,
     remote: Remote = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the results; sweep-NAME if left out.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the results; sweep-NAME by default.")] = None,
     tasks: Tasks = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON row per run.")] = False,
 ) -> None:
-    """Run a scenario with parameters varied, and put every run in one table."""
+    """Run a scenario with varied parameters, and collect all runs in one table."""
     from timebound.pipeline.session import check_spark
     from timebound.pipeline.sweep import Plan, check_plan
     from timebound.pipeline.sweep_results import default_figures, write_results
@@ -62,7 +62,7 @@ def sweep(
     folder = out or Path(f"sweep-{scenario.stem}")
     write_results(folder, table, info)
     show(table, info, as_json=as_json)
-    screen.print(f"results: {folder}   a page of them: timebound report {folder}")
+    screen.print(f"results: {folder}   write a page: timebound report {folder}")
     if info.failed == info.runs:
         raise typer.Exit(1)
 
@@ -70,7 +70,7 @@ def sweep(
 def describe(
     title: str, keys: tuple[str, ...], measures: tuple[str, ...], table: pa.Table, wall_s: float, cores: int
 ) -> SweepInfo:
-    """What a table of runs is about."""
+    """Describe a table of runs: title, varied keys, failures, time."""
     from timebound.pipeline.sweep_results import SweepInfo
 
     failed = sum(1 for error in table["error"].to_pylist() if error)
@@ -79,7 +79,7 @@ def describe(
 
 
 def show(table: pa.Table, info: SweepInfo, *, as_json: bool) -> None:
-    """Print rows for programs or a summary for people, and what failed."""
+    """Print the rows as JSON or a summary as a table, then the failures."""
     from timebound.pipeline.sweep_results import summarise
 
     if as_json:
@@ -91,7 +91,7 @@ def show(table: pa.Table, info: SweepInfo, *, as_json: bool) -> None:
 
 
 def combinations(values: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
-    """Every combination of the values, the last key changing fastest."""
+    """Return every combination of the values, the last key changing fastest."""
     rows: list[dict[str, Any]] = [{}]
     for key, choices in values.items():
         rows = [{**row, key: choice} for row in rows for choice in choices]
@@ -112,10 +112,10 @@ def read_seeds(text: str, default: tuple[int, ...]) -> tuple[int, ...]:
             found = tuple(dict.fromkeys(int(word) for word in text.split(",")))
     except ValueError as error:
         raise typer.BadParameter(
-            f"{text!r} are no seeds; write 20, 5..10 or 1,2,5", param_hint="--seeds"
+            f"{text!r} is not a list of seeds; write 20, 5..10 or 1,2,5", param_hint="--seeds"
         ) from error
     if not found:
-        raise typer.BadParameter(f"{text!r} names no seed", param_hint="--seeds")
+        raise typer.BadParameter(f"{text!r} has no seeds", param_hint="--seeds")
     return found
 
 

@@ -1,4 +1,4 @@
-"""`timebound weight`: how often a running broker takes in messages of a topic."""
+"""`timebound weight`: show or change the input weights of topics in a running broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from timebound.commands._connection import Connecting, connects
 from timebound.commands._options import Json
 from timebound.commands._screen import cell
 
-app = typer.Typer(help="How often a running broker takes in messages of a topic.", no_args_is_help=True)
+app = typer.Typer(help="Show or change the input weights of topics.", no_args_is_help=True)
 
 
 @app.command("set", epilog="Example:  timebound weight set 'alarm/#' 10")
@@ -27,9 +27,9 @@ def set_(
     *,
     connecting: Connecting,
 ) -> None:
-    """Give topics a weight, unless that would break what was promised to a flow.
+    """Set the weight of topics; refused if it would break the delay bound of an admitted flow.
 
-    It lasts until the broker stops: the configuration file says what it starts with.
+    It lasts until the broker stops; the next start takes the weights of the configuration file.
     """
     _request(connecting, f"{topic_filter} {weight}", f"{topic_filter}: {weight}")
 
@@ -43,15 +43,15 @@ def remove(
     *,
     connecting: Connecting,
 ) -> None:
-    """Take a filter's weight away: its topics go by the next filter that matches them.
+    """Remove the weight of a filter: its topics get that of the next filter that matches.
 
-    It lasts until the broker stops: the configuration file says what it starts with.
+    It lasts until the broker stops; the next start takes the weights of the configuration file.
     """
     _request(connecting, f"{topic_filter} -", f"{topic_filter}: removed")
 
 
 def _request(connecting: Connecting, payload: str, done: str) -> None:
-    """Ask a running broker to change a weight; exits, with a reason if it refuses."""
+    """Ask a running broker to change a weight, and exit; a refusal is printed with its reason."""
     from timebound.commands._requests import run_request
 
     code = run_request(connecting, "control/weight", payload)
@@ -67,7 +67,7 @@ def list_(
     connecting: Connecting,
     as_json: Json = False,
 ) -> None:
-    """Print the weights of topics, and the share of the service rate each gets under load."""
+    """Print the weights of topics, and the share of the service rate that each gets under load."""
     from timebound.commands._requests import ask_bounds
 
     topics = ask_bounds(connecting)["topics"]
