@@ -63,7 +63,7 @@ def start(folder: Path, name: str, port: int, neighbour: str) -> subprocess.Pope
     config = folder / f"{name}.toml"
     config.write_text(
         f'node_name = "{name}"\nsys_interval = "0s"\n[log]\nlevel = "error"\n'
-        f"[[listeners]]\nport = {port}\n[[neighbour]]\n{neighbour}"
+        f"[[listeners]]\nport = {port}\n[[neighbours]]\n{neighbour}"
     )
     command = [sys.executable, "-m", "timebound", "serve", "--config", str(config), "--memory"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE)

@@ -10,6 +10,7 @@ over the seeds and the half width of its 95 % interval.
 from __future__ import annotations
 
 import argparse
+import functools
 import heapq
 import math
 import random
@@ -17,29 +18,14 @@ import statistics
 from collections.abc import Callable, Iterable
 
 from timebound.core.link.queue import LinkQueue
-from timebound.core.link.strategy.audience import Audience, Term
+from timebound.core.link.strategy.audience import Audience, Entry, Term, flow_key
 from timebound.core.link.strategy.base import Strategy
-from timebound.core.link.strategy.eb import ExpectedBenefit
-from timebound.core.link.strategy.ebpc import BenefitAndCost
-from timebound.core.link.strategy.entry import Entry, flow_key
-from timebound.core.link.strategy.fifo import Fifo
-from timebound.core.link.strategy.fixed import Fixed
-from timebound.core.link.strategy.mtep import TotalEarning
-from timebound.core.link.strategy.pc import PostponingCost
-from timebound.core.link.strategy.remaining_lifetime import RemainingLifetime
-from timebound.core.link.strategy.worth import Worth
+from timebound.core.link.strategy.registry import STRATEGY_NAMES, strategy_named
 from timebound.core.values.delay import KILOBYTE, LinkDelay, Path, success
 from timebound.units import MILLISECOND, SECOND
 
 STRATEGIES: dict[str, Callable[[], Strategy]] = {
-    "fifo": Fifo,
-    "fixed": Fixed,
-    "remaining-lifetime": RemainingLifetime,
-    "eb": ExpectedBenefit,
-    "pc": PostponingCost,
-    "ebpc": BenefitAndCost,
-    "mtep": TotalEarning,
-    "worth": Worth,
+    name: functools.partial(strategy_named, name) for name in STRATEGY_NAMES
 }
 # The default as sessions have it: what is beyond the link's capacity is given up early.
 FRESH = "worth, kept fresh"

@@ -12,8 +12,9 @@ import pytest
 import typer
 
 from tests.conftest import BrokerProcess, StartBroker
-from timebound.bounds_report import describe_toml, report
 from timebound.cli import app
+from timebound.commands._bounds_report import describe_toml, report
+from timebound.core.link.strategy.registry import STRATEGY_NAMES
 from timebound.core.values.access import AccessList, AccessRule
 from timebound.node.config import load_config
 
@@ -105,7 +106,7 @@ def toml_of_tutorial(name: str) -> str:
 def test_the_brokers_of_the_tutorial_have_valid_configurations(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     page = (DOCS / "tutorial.md").read_text()
-    (neighbour,) = re.findall(r"```toml\n(\[\[neighbour\]\].*?)```", page, re.DOTALL)
+    (neighbour,) = re.findall(r"```toml\n(\[\[neighbours\]\].*?)```", page, re.DOTALL)
     (tmp_path / "plant.toml").write_text(toml_of_tutorial("plant.toml") + neighbour)
     (tmp_path / "plant-2.toml").write_text(toml_of_tutorial("plant-2.toml"))
 
@@ -187,6 +188,21 @@ def test_the_description_on_the_page_about_bounds_gives_its_flow_a_bound(tmp_pat
 
     assert [row.topic for row in rows] == ["alarm", "log"]
     assert rows[0].bound_ms is not None
+
+
+def documented_strategies() -> tuple[str, ...]:
+    table = (DOCS / "scheduling.md").read_text().split("## Strategies")[1].split("\n## ")[0]
+    return tuple(re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE))
+
+
+def test_the_page_about_scheduling_has_a_row_for_every_strategy() -> None:
+    assert documented_strategies() == STRATEGY_NAMES
+
+
+def test_the_page_about_simulation_names_every_strategy() -> None:
+    (listed,) = re.findall(r'^strategy = "\w+" +# (.*)$', (DOCS / "simulation.md").read_text(), re.MULTILINE)
+
+    assert tuple(listed.split(", ")) == STRATEGY_NAMES
 
 
 def test_the_unit_for_systemd_keeps_data_where_it_says() -> None:

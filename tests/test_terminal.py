@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from tests.conftest import BrokerProcess
-from timebound.commands.input import cell
+from timebound.commands._screen import cell
 from timebound.node.serve import _Lines
 from timebound.terminal import LINES, safe, safe_bytes
 

@@ -1,4 +1,4 @@
-"""`[[neighbour]]`: what it says, and the mistakes that are named."""
+"""`[[neighbours]]`: what it says, and the mistakes that are named."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ def test_every_key_is_read() -> None:
     config = parse_config(
         """
         node_name = "a"
-        [[neighbour]]
+        [[neighbours]]
         name = "b"
         host = "10.0.0.2"
         port = 8883
         user = "link"
         password_file = "p"
         accept_user = "b-link"
-        rate = "50KiB"
+        link_bytes_per_second = "50KiB"
         keep_alive = "10s"
         strategy = "mtep"
-        strategy_weight_percent = 15
+        strategy_mix_percent = 15
         untimed_share_percent = 7
         shares = ["log/#=2"]
-        [neighbour.tls]
+        [neighbours.tls]
         ca = "ca.pem"
         certificate = "a.pem"
         key = "a.key"
-        [[neighbour]]
+        [[neighbours]]
         name = "c"
         """,
         PATH,
@@ -80,29 +80,32 @@ def test_every_key_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "mistake"),
     [
-        ("[[neighbour]]\nhost = 'x'", "t.toml:1: neighbour[0].name: is required"),
-        ("node_name = 'a'\n[[neighbour]]\nname = 'a'", "neighbour[0].name: 'a' is this broker itself"),
+        ("[[neighbours]]\nhost = 'x'", "t.toml:1: neighbours[0].name: is required"),
+        ("node_name = 'a'\n[[neighbours]]\nname = 'a'", "neighbours[0].name: 'a' is this broker itself"),
         (
-            "[[neighbour]]\nname = 'b'\n[[neighbour]]\nname = 'b'",
-            "neighbour[1].name: 'b' is a neighbour above",
+            "[[neighbours]]\nname = 'b'\n[[neighbours]]\nname = 'b'",
+            "neighbours[1].name: 'b' is a neighbour above",
         ),
         (
-            "[[neighbour]]\nname = 'b'\nshares = ['log/#']",
-            "neighbour[0].shares: share 'log/#' is no topic filter and percent",
+            "[[neighbours]]\nname = 'b'\nshares = ['log/#']",
+            "neighbours[0].shares: share 'log/#' is no topic filter and percent",
         ),
         (
-            "[[neighbour]]\nname = 'b'\nuntimed_share_percent = 60\nshares = ['log/#=50']",
-            "neighbour[0].shares: shares (0.6, 0.5) add up to more than 1",
+            "[[neighbours]]\nname = 'b'\nuntimed_share_percent = 60\nshares = ['log/#=50']",
+            "neighbours[0].shares: shares (0.6, 0.5) add up to more than 1",
         ),
-        ("[[neighbour]]\nname = 'b c'", "neighbour[0].name: must be 1 to 64 of"),
-        ("[[neighbour]]\nname = 'b'\nuser = 'u'", "neighbour[0].user: is for a link that this broker opens"),
-        ("[[neighbour]]\nname = 'b'\nhost = 'h'\npassword_file = 'p'", "password_file: is for `user`"),
-        ("[[neighbour]]\nname = 'b'\nhost = 'h'\n[neighbour.tls]", "neighbour[0].tls.ca: is required"),
+        ("[[neighbours]]\nname = 'b c'", "neighbours[0].name: must be 1 to 64 of"),
         (
-            "[[neighbour]]\nname = 'b'\nhost = 'h'\n[neighbour.tls]\nca = 'c'\nkey = 'k'",
-            "neighbour[0].tls: `certificate` and `key` belong together",
+            "[[neighbours]]\nname = 'b'\nuser = 'u'",
+            "neighbours[0].user: is for a link that this broker opens",
         ),
-        ("[[neighbour]]\nname = 'b'\nhots = 'h'", "unknown key; did you mean 'host'?"),
+        ("[[neighbours]]\nname = 'b'\nhost = 'h'\npassword_file = 'p'", "password_file: is for `user`"),
+        ("[[neighbours]]\nname = 'b'\nhost = 'h'\n[neighbours.tls]", "neighbours[0].tls.ca: is required"),
+        (
+            "[[neighbours]]\nname = 'b'\nhost = 'h'\n[neighbours.tls]\nca = 'c'\nkey = 'k'",
+            "neighbours[0].tls: `certificate` and `key` belong together",
+        ),
+        ("[[neighbours]]\nname = 'b'\nhots = 'h'", "unknown key; did you mean 'host'?"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(text: str, mistake: str) -> None:
@@ -115,14 +118,15 @@ def test_a_mistake_is_named_with_its_place(text: str, mistake: str) -> None:
 def test_files_that_are_missing_are_named(tmp_path: Path) -> None:
     path = tmp_path / "t.toml"
     path.write_text(
-        "[[neighbour]]\nname = 'b'\nhost = 'h'\nuser = 'u'\npassword_file = 'p'\n[neighbour.tls]\nca = 'c'\n"
+        "[[neighbours]]\nname = 'b'\nhost = 'h'\nuser = 'u'\npassword_file = 'p'\n"
+        "[neighbours.tls]\nca = 'c'\n"
     )
 
     mistakes = [str(mistake) for mistake in read_config(path)[1]]
 
     assert len(mistakes) == 2
-    assert "neighbour[0].password_file" in mistakes[0]
-    assert "neighbour[0].tls.ca" in mistakes[1]
+    assert "neighbours[0].password_file" in mistakes[0]
+    assert "neighbours[0].tls.ca" in mistakes[1]
 
 
 def test_a_password_is_what_its_file_holds_but_for_the_line_end(tmp_path: Path) -> None:
@@ -158,7 +162,7 @@ class StillClock:
 def member_of(mesh: str) -> Member:
     """Broker a, linked with b and c, which lead to d; c's way is twice as long. A client of d wants `t`."""
     config = parse_config(
-        f"node_name = 'a'\n{mesh}[[neighbour]]\nname = 'b'\n[[neighbour]]\nname = 'c'\n", PATH
+        f"node_name = 'a'\n{mesh}[[neighbours]]\nname = 'b'\n[[neighbours]]\nname = 'c'\n", PATH
     )
     index = WatchedIndex()
     broker = Broker(BrokerLimits(), AccessList([]), False, index)
@@ -239,23 +243,23 @@ def test_thrift_is_off_unless_it_is_asked_for() -> None:
     assert sent_over("[mesh]\nthrift = 1\n") == []
 
 
-def test_a_weight_of_0_and_an_epsilon_of_a_listener_are_those_of_its_queues() -> None:
+def test_a_mix_of_0_and_an_epsilon_of_a_listener_are_those_of_its_queues() -> None:
     config = parse_config(
-        "[[listeners]]\nstrategy = 'ebpc'\nstrategy_weight_percent = 0\nepsilon = 0.25\n"
-        "[[neighbour]]\nname = 'b'\nstrategy = 'mtep'\nstrategy_weight_percent = 0\n",
+        "[[listeners]]\nstrategy = 'ebpc'\nstrategy_mix_percent = 0\nepsilon = 0.25\n"
+        "[[neighbours]]\nname = 'b'\nstrategy = 'mtep'\nstrategy_mix_percent = 0\n",
         PATH,
     )
 
     listener, link = scheduling_of(config.listeners[0]), scheduling_of(config.neighbours[0])
 
-    assert (listener.weight, link.weight) == (0.0, 0.0)
+    assert (listener.mix, link.mix) == (0.0, 0.0)
     queue = listener.make_queue(LinkDelay(0.1, 0.0001), 10, 10_000, 0)
     assert queue.link.epsilon == 0.25
     # 1 KB takes 100 ± 10 ms: with a chance of a quarter it is dropped 6.7 ms after it should have left.
     for _ in range(2):
         queue.push(Entry(None, 1_024, 0, Audience([Term(SECOND)])), 0)
     assert queue.next_wakeup_ns() == pytest.approx(906_745_000, abs=100_000)
-    assert scheduling_of(ListenerConfig(strategy="ebpc")).weight == -1.0
+    assert scheduling_of(ListenerConfig(strategy="ebpc")).mix == -1.0
 
 
 @pytest.mark.parametrize(

@@ -321,11 +321,11 @@ filter = "c/#/d"
 [flight]
 host = ""
 port = "y"
-[[neighbour]]
+[[neighbours]]
 port = 5
 user = "u"
 shares = ["c=z"]
-[neighbour.tls]
+[neighbours.tls]
 certificate = "none.pem"
 [metrics]
 port = 1883
@@ -360,13 +360,13 @@ def test_no_mistake_is_held_back_until_others_are_mended(tmp_path: Path) -> None
         "23: journals[0].filter",
         "25: flight.host",
         "26: flight.port",
-        "27: neighbour[0].name",
-        "28: neighbour[0].port",
-        "29: neighbour[0].user",
-        "30: neighbour[0].shares",
-        *["31: neighbour[0].tls"] * 2,
-        "31: neighbour[0].tls.ca",
-        "32: neighbour[0].tls.certificate",
+        "27: neighbours[0].name",
+        "28: neighbours[0].port",
+        "29: neighbours[0].user",
+        "30: neighbours[0].shares",
+        *["31: neighbours[0].tls"] * 2,
+        "31: neighbours[0].tls.ca",
+        "32: neighbours[0].tls.certificate",
         "36: input.turn",
     ]
     assert sorted(": ".join(place) for place in places[:-1]) == sorted(f"t.toml:{line}" for line in expected)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from timebound.commands.paper_grid import RUN_ROW, run_grid, write_paper
+from timebound.commands._paper_grid import RUN_ROW, run_grid, write_paper
 from timebound.pipeline.report.report import render_report
 from timebound.pipeline.sweep.results import read_results
 from timebound.pipeline.sweep.sweep import Plan, run_sweep

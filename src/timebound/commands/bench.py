@@ -9,6 +9,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from timebound.commands._connection import WAY, Connecting, connects_by
+from timebound.commands._screen import printer
 from timebound.packages import FOR_PLOTS, require
 
 if TYPE_CHECKING:
@@ -22,33 +24,31 @@ app = typer.Typer(
 
 
 @app.callback()
+@connects_by(*WAY, "mqtt_version")
 def bench(
     context: typer.Context,
-    host: Annotated[str, typer.Option(help="The broker's address.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="The broker's port.")] = 1883,
     publishers: Annotated[int, typer.Option(min=1, help="Clients that publish.")] = 1,
     subscribers: Annotated[int, typer.Option(min=0, help="Clients that subscribe.")] = 1,
     topics: Annotated[int, typer.Option(min=1, help="Topics, spread over both.")] = 1,
     size: Annotated[int, typer.Option(min=0, help="Bytes of each payload.")] = 64,
     qos: Annotated[int, typer.Option(min=0, max=2, help="QoS to publish and subscribe with.")] = 0,
-    subscribe_qos: Annotated[int | None, typer.Option(min=0, max=2, help="QoS to subscribe with.")] = None,
+    subscribe_qos: Annotated[
+        int | None, typer.Option(min=0, max=2, help="QoS to subscribe with, if another.")
+    ] = None,
     rate: Annotated[
-        float, typer.Option(min=0, help="Messages per second of all publishers; 0 as fast as possible.")
+        float, typer.Option(min=0, help="Messages per second of all publishers; 0 = as fast as possible.")
     ] = 0.0,
     duration: Annotated[str, typer.Option(help="How long to measure, such as 5s.")] = "5s",
     warmup: Annotated[str, typer.Option(help="How long to run before measuring.")] = "1s",
-    window: Annotated[int, typer.Option(min=1, max=65535, help="Unacknowledged messages, QoS 1, 2.")] = 1000,
-    mqtt: Annotated[int, typer.Option("--mqtt", help="5, or 4 for MQTT 3.1.1.")] = 5,
-    username: Annotated[str | None, typer.Option(help="User name.")] = None,
-    password: Annotated[
-        str | None, typer.Option(envvar="TIMEBOUND_PASSWORD", help="Password, better given by environment.")
-    ] = None,
-    tls: Annotated[bool, typer.Option("--tls", help="Connect with TLS.")] = False,
-    ca_file: Annotated[Path | None, typer.Option(help="Certificates to trust, in PEM.")] = None,
+    window: Annotated[
+        int, typer.Option(min=1, max=65535, help="Unacknowledged messages of a publisher, QoS 1 and 2.")
+    ] = 1000,
     self_test: Annotated[
         bool, typer.Option("--self-test", help="Measure the generator itself, without a broker.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")] = False,
+    *,
+    connecting: Connecting,
 ) -> None:
     """Measure throughput and latency of any MQTT broker."""
     if context.invoked_subcommand is not None:
@@ -57,9 +57,11 @@ def bench(
     from timebound.units import SECOND, parse_duration
 
     try:
+        address = connecting.address()
+        password = connecting.read_password()
         options = LoadOptions(
-            host=host,
-            port=port,
+            host=address.host,
+            port=address.port,
             publishers=publishers,
             subscribers=subscribers,
             topics=topics,
@@ -70,15 +72,21 @@ def bench(
             duration_s=parse_duration(duration) / SECOND,
             warmup_s=parse_duration(warmup) / SECOND,
             window=window,
-            mqtt_version=mqtt,
-            username=username,
-            password=password,
-            tls=tls,
-            ca_file=str(ca_file) if ca_file else None,
+            mqtt_version=connecting.mqtt_version,
+            username=address.username if connecting.user is None else connecting.user,
+            password=address.password if password is None else password,
+            tls=address.is_tls,
+            ca_file=_name(connecting.ca_file),
+            certificate_file=_name(connecting.cert_file),
+            key_file=_name(connecting.key_file),
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     _measure(options, self_test=self_test, as_json=as_json)
+
+
+def _name(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 def _measure(options: LoadOptions, *, self_test: bool, as_json: bool) -> None:
@@ -106,17 +114,18 @@ def channel(
     only: Annotated[
         str,
         typer.Option(
-            help="Experiments, by commas: speed, collocated, two-processes, utilisation, federated, spacing."
+            help="Any of speed, collocated, two-processes, utilisation, federated, spacing; with commas."
         ),
     ] = "",
-    quick: Annotated[bool, typer.Option("--quick", help="Measure briefly: a try, no result.")] = False,
-    plot: Annotated[Path | None, typer.Option(help="Write pictures into this folder.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Measure briefly: for a trial, not for results.")
+    ] = False,
+    plot: Annotated[Path | None, typer.Option(help="Write figures into this folder.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")] = False,
 ) -> None:
     """Repeat the published experiments of the event channel on this machine."""
     from timebound.bench import channel as experiments
     from timebound.bench import channel_report
-    from timebound.commands.sweep import printer
 
     if plot is not None:
         require("--plot", *FOR_PLOTS)

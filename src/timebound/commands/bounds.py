@@ -1,20 +1,17 @@
-"""`timebound bounds`: how long each flow can wait at the broker's input, and why."""
+"""`timebound bounds`: delay bounds at the broker's input, and what dominates them."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from timebound.commands import pubsub_options as given
-from timebound.commands.input import cell
-from timebound.commands.sweep import printer
-
-if TYPE_CHECKING:
-    from timebound.pubsub import Connecting
+from timebound.commands._connection import Connecting, connects
+from timebound.commands._options import Json
+from timebound.commands._screen import cell, printer
 
 EXAMPLES = (
     "Examples:  timebound bounds  ·  timebound bounds plant.toml --json  ·  "
@@ -22,7 +19,7 @@ EXAMPLES = (
 )
 
 
-@given.connects
+@connects
 def bounds(
     file: Annotated[
         Path | None, typer.Argument(help="A TOML description of topics, clients and flows: docs/bounds.md.")
@@ -38,11 +35,11 @@ def bounds(
     ] = None,
     *,
     connecting: Connecting,
-    as_json: given.Json = False,
+    as_json: Json = False,
 ) -> None:
     """Print shares and worst-case delays: of a running broker, of a file, or of a few options.
 
-    Without a file and without --weights, the running broker is asked.
+    Without a file and without --weights, a running broker is asked.
     """
     if file is not None and weights is not None:
         raise typer.BadParameter("give a file or --weights, not both")
@@ -51,9 +48,9 @@ def bounds(
         return
     if quantum is not None or flow:
         raise typer.BadParameter("--quantum and --flow go with --weights")
-    from timebound.commands.input import ask_broker
+    from timebound.commands._requests import ask_bounds
 
-    report = ask_broker(connecting)
+    report = ask_bounds(connecting)
     if as_json:
         typer.echo(json.dumps(report, indent=2))
     else:
@@ -69,7 +66,7 @@ def _print_described(
     flows: list[str] | None,
     as_json: bool,
 ) -> None:
-    from timebound.bounds_report import describe_inline, describe_toml, report
+    from timebound.commands._bounds_report import describe_inline, describe_toml, report
     from timebound.errors import ConfigError
 
     if file is not None:
@@ -138,7 +135,7 @@ def _print_running(report: dict[str, Any]) -> None:
                 "-" if row["delay_ms"] is None else f"{row['delay_ms']:g}",
                 _milliseconds(row["bound_ms"]),
                 cell(row["dominating"]),
-                "" if row["kept"] else "can no longer be kept",
+                "" if row["kept"] else "cannot be kept any more",
             )
         printer().print(flows)
     _print_clients(report["clients"])

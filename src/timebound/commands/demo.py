@@ -1,4 +1,4 @@
-"""`timebound demo`: experiments to watch."""
+"""`timebound demo`: experiments with real brokers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 # Of a table that is written to a file or a pipe.
 FILE_WIDTH = 110
 
-app = typer.Typer(help="Experiments to watch, with real brokers on this machine.", no_args_is_help=True)
+app = typer.Typer(help="Run experiments with real brokers on this machine.", no_args_is_help=True)
 
 
 @app.callback()
 def _demo() -> None:
-    """Experiments to watch, with real brokers on this machine."""
+    """Run experiments with real brokers on this machine."""
 
 
 @app.command(
@@ -31,25 +31,27 @@ def _demo() -> None:
 )
 def overload(
     seconds: Annotated[float, typer.Option(min=1, max=600, help="How long each run publishes.")] = 6.0,
-    rate: Annotated[str, typer.Option(help="What the link carries, such as 1Mbit/s.")] = "1Mbit/s",
-    load: Annotated[str, typer.Option(help="What is offered, in times of that.")] = "1.5,3",
+    rate: Annotated[str, typer.Option(help="Speed of the link, such as 1Mbit/s.")] = "1Mbit/s",
+    load: Annotated[
+        str, typer.Option(help="Offered load, as a multiple of the speed of the link.")
+    ] = "1.5,3",
     strategies: Annotated[
-        str, typer.Option(help="Strategies of this broker to run, with commas.", show_default="fifo,worth")
+        str, typer.Option(help="Strategies to compare, separated by commas.", show_default="fifo,worth")
     ] = "",
-    seed: Annotated[int, typer.Option(min=0, help="Chooses when messages are published.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the publishing times.")] = 1,
     qos: Annotated[int, typer.Option(min=0, max=1, help="QoS of the messages.")] = 1,
     buffer: Annotated[
-        str, typer.Option(help="What the link's own buffer holds, in time; the broker cannot see it.")
+        str, typer.Option(help="Size of the link's own buffer, as a duration; the broker cannot see it.")
     ] = "200ms",
     relay: Annotated[
-        bool, typer.Option("--relay", help="Use a relay, also where a real interface is possible.")
+        bool, typer.Option("--relay", help="Use a relay even where a real interface is possible.")
     ] = False,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw a picture into this folder; needs matplotlib.")
+        Path | None, typer.Option(help="Write a figure into this folder; needs matplotlib.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")] = False,
 ) -> None:
-    """Offer a slow link more than it carries: what arrives in time, and what is it worth?
+    """Overload a slow link and compare what arrives in time, and what it is worth.
 
     Alerts, telemetry and bulk go through a real broker to a subscriber behind a slow link, by each
     strategy in turn, and by Mosquitto where it is installed. The link is a real interface between network
@@ -113,14 +115,16 @@ def _print_outcomes(outcomes: list[Outcome], screen: Console, *, as_json: bool) 
 
 @app.command(epilog="Examples:  timebound demo story  ·  timebound demo story --seconds 60 --strategy fifo")
 def story(
-    seconds: Annotated[float, typer.Option(min=1, max=600, help="How long is published.")] = 20.0,
-    rate: Annotated[str, typer.Option(help="What the link carries, such as 1Mbit/s.")] = "1Mbit/s",
-    load: Annotated[float, typer.Option(min=0.1, max=10, help="What is offered, in times of that.")] = 2.0,
+    seconds: Annotated[float, typer.Option(min=1, max=600, help="How long to publish.")] = 20.0,
+    rate: Annotated[str, typer.Option(help="Speed of the link, such as 1Mbit/s.")] = "1Mbit/s",
+    load: Annotated[
+        float, typer.Option(min=0.1, max=10, help="Offered load, as a multiple of the speed of the link.")
+    ] = 2.0,
     strategy: Annotated[str, typer.Option(help="The broker's strategy.", show_default="worth")] = "",
-    master: Annotated[str | None, typer.Option(help="Spark master; this machine if left out.")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark master; this machine by default.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of trace, results and report.")] = Path("demo-story"),
 ) -> None:
-    """From an overloaded broker over its trace and Spark to a finished report; needs pyspark."""
+    """Overload a broker, analyse its trace with Spark, and write a report; needs pyspark."""
     from rich.progress import Progress
 
     from timebound.core.link.scheduling import DEFAULT_SCHEDULING

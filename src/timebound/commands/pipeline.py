@@ -1,4 +1,4 @@
-"""`timebound pipeline`: what traces tell, computed on Spark; in batches, and live."""
+"""`timebound pipeline`: analyse traces with Spark, in batches and live."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+
+from timebound.commands._connection import LOGIN, Connecting, connects_by
+from timebound.commands._spark import Master, Remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,20 +25,16 @@ if TYPE_CHECKING:
     from timebound.pipeline.stream import Restarted
 
 MICRO: Final = 1_000_000
-# Up to so many rows a run is over before compiled plans pay: with and without, 50,000 took 42 and 44 s of
-# a core, 200,000 took 42 and 73. Beyond so many it takes minutes, and Java's second compiler pays, too.
+# Up to this many rows a run is over before compiled plans pay: with and without, 50,000 took 42 and 44 s of
+# a core, 200,000 took 42 and 73. Beyond this many it takes minutes, and Java's second compiler pays, too.
 ROWS_FEW_MAX: Final = 20_000
 ROWS_LONG: Final = 5_000_000
-# How often a person is told how far the live queries are.
+# How often the progress of the live queries is shown.
 FOLLOW_S: Final = 0.5
 
 app = typer.Typer(help="Analyse traces with Spark: deliveries, bills, links, flows and bounds.")
 screen = Console(stderr=True, highlight=False)
 
-Master = Annotated[
-    str | None, typer.Option(help="Spark master, such as spark://host:7077; this machine if left out.")
-]
-Remote = Annotated[str | None, typer.Option(help="Spark Connect server, such as sc://host.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
 
 
@@ -51,17 +49,17 @@ def _root() -> None:
 )
 def run(
     trace: Annotated[Path, typer.Option(help="Folder of the brokers' trace files.")] = Path("trace"),
-    out: Annotated[Path, typer.Option(help="Folder of the results; runs add to it.")] = Path("pipeline"),
+    out: Annotated[Path, typer.Option(help="Folder of the results; each run adds to it.")] = Path("pipeline"),
     master: Master = None,
     remote: Remote = None,
-    tuning: Annotated[bool, typer.Option(help="Replay the busiest stretch under all strategies.")] = True,
+    tuning: Annotated[bool, typer.Option(help="Replay the busiest period under all strategies.")] = True,
     as_json: Json = False,
 ) -> None:
     """Process what is new in a trace, and bring all results up to date."""
     from timebound.pipeline.spark.session import check_spark
 
     check_spark(master, remote)
-    from timebound.commands.flow_advice import advise
+    from timebound.commands._flow_advice import advise
     from timebound.pipeline import batch
 
     plan = batch.prepare(trace, out)
@@ -85,17 +83,24 @@ def run(
     epilog="Examples:  timebound pipeline live --servers 127.0.0.1:8815  ·  "
     "timebound pipeline live --servers b1:8815,b2:8815 --once"
 )
+@connects_by(*LOGIN, "tls", "ca_file")
 def live(
-    servers: Annotated[str, typer.Option(help="Flight services of brokers that journal their traces.")],
-    out: Annotated[Path, typer.Option(help="Folder of what has been read and found.")] = Path("live"),
-    user: Annotated[str, typer.Option(help="User name at the brokers.")] = "",
-    password: Annotated[
-        str, typer.Option(envvar="TIMEBOUND_PASSWORD", help="Their password; better in TIMEBOUND_PASSWORD.")
-    ] = "",
-    tls_ca: Annotated[str, typer.Option(help="Certificate authority of the brokers, if they use TLS.")] = "",
+    servers: Annotated[
+        str,
+        typer.Option(
+            help="Flight services (host:port, separated by commas) of brokers that journal their traces."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the results and of the offsets read so far.")] = Path(
+        "live"
+    ),
     master: Master = None,
     remote: Remote = None,
-    once: Annotated[bool, typer.Option("--once", help="End when all that is there has been read.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="End when everything journalled so far has been read.")
+    ] = False,
+    *,
+    connecting: Connecting,
 ) -> None:
     """Measure links and watch deliveries as they happen; publish models and alarms to the brokers."""
     from timebound.pipeline.spark.session import Scale, check_spark
@@ -103,8 +108,7 @@ def live(
     check_spark(master, remote)
     from timebound.pipeline import stream
 
-    given = {"servers": servers, "user": user, "password": password, "tlsCa": tls_ca}
-    options = {name: value for name, value in given.items() if value}
+    options = _source_options(servers, connecting)
     trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": stream.TRIGGER}
     with _spark(master, remote, "pipeline live", scale=Scale.LONG) as spark:
         publish = stream.publisher(options)
@@ -114,6 +118,22 @@ def live(
             stream.Restarted(lambda: stream.start_links(rows, out / "links", publish, **trigger)),
         ]
         _follow(queries, once=once)
+
+
+def _source_options(servers: str, connecting: Connecting) -> dict[str, str]:
+    """Return the options of the data source: those of this command, as Spark takes them."""
+    try:
+        password = connecting.read_password()
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    given = {
+        "servers": servers,
+        "user": connecting.user,
+        "password": password,
+        "tls": "true" if connecting.tls else "",
+        "caFile": connecting.ca_file,
+    }
+    return {name: str(value) for name, value in given.items() if value}
 
 
 def _follow(queries: list[Restarted], *, once: bool) -> None:
@@ -134,7 +154,7 @@ def _follow(queries: list[Restarted], *, once: bool) -> None:
             for one in queries:
                 one.query.stop()
     if once:
-        screen.print("all that was there has been read", style="dim")
+        screen.print("everything journalled so far has been read", style="dim")
 
 
 def _tune(spark: SparkSession, rows: DataFrame, links: DataFrame) -> DataFrame:
@@ -171,6 +191,8 @@ def _spark(master: str | None, remote: str | None, title: str, *, scale: Scale) 
 @contextlib.contextmanager
 def _bars(spark: SparkSession) -> Iterator[Step]:
     """A bar for each step while it runs, and a line with its time afterwards."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     from timebound.pipeline.spark.progress import watched
 
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), TimeElapsedColumn())
@@ -196,7 +218,7 @@ def _print(summary: Summary, out: Path) -> None:
         screen.print(f"[yellow]not read:[/yellow] {name}: {fault}", markup=True)
     new = f"{summary.files_new:,} new files, {summary.rows_read:,} rows read"
     screen.print(f"{new if summary.files_new else 'nothing new'}; tables are in {out}", style="dim")
-    screen.print(f"a page of them: timebound report {out}", style="dim")
+    screen.print(f"write a page: timebound report {out}", style="dim")
 
 
 def _lines(summary: Summary, pairs: int) -> dict[str, str]:
@@ -215,6 +237,6 @@ def _lines(summary: Summary, pairs: int) -> dict[str, str]:
         "earned": f"{figures['earned_micro'] / MICRO:,.6f}",
         "penalties": f"{figures['paid_micro'] / MICRO:,.6f}",
         "links": f"{figures['links']:,} measured, {figures['drifts']:,} windows drifting",
-        "flows": f"{figures['flows']:,}, {figures['promised_flows']:,} of them with a promise",
-        "promises broken": f"{figures['violations']:,}",
+        "flows": f"{figures['flows']:,}, {figures['promised_flows']:,} of them with a delay bound",
+        "bounds violated": f"{figures['violations']:,}",
     }

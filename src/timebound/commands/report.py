@@ -1,4 +1,4 @@
-"""`timebound report`: results as a page that can be read, printed and mailed."""
+"""`timebound report`: write results as one HTML page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def report(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="Results of `sweep`, `sim paper --out` or `pipeline run`.")
     ],
-    out: Annotated[Path | None, typer.Option(help="The page to write; DIR/report.html if left out.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The page to write; DIR/report.html by default.")] = None,
 ) -> None:
     """Write one self-contained HTML page about results: headline, figures, tables."""
     from timebound.pipeline.report.report import write_report

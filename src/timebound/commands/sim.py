@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import TaskID
 from rich.table import Table
 
-from timebound.commands.paper_grid import run_grid, write_paper
-from timebound.commands.sweep import Master, Remote, printer, progress_bar
+from timebound.commands._paper_grid import run_grid, write_paper
+from timebound.commands._renamed import renamed
+from timebound.commands._screen import printer, progress_bar, screen, show_notices
+from timebound.commands._spark import Master, Remote
 from timebound.packages import FOR_PLOTS, FOR_TRACES, require
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from timebound.sim.mesh.experiment import RunResult
     from timebound.sim.papers.grid import Row
     from timebound.sim.scenario.scenario import Scenario
@@ -26,7 +28,6 @@ app = typer.Typer(
     epilog="Examples:  timebound sim run scenarios/quick.toml  ·  "
     "timebound sim paper 002 --figure 6 --rates 15",
 )
-screen = Console(stderr=True, highlight=False)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of tables.")]
 Seeds = Annotated[str, typer.Option("--seeds", "--seed", help="Seeds, such as 7, 1..10 or 1,2,5.")]
@@ -41,7 +42,7 @@ def run(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Simulate a scenario and say what became of every message."""
+    """Simulate a scenario and print what became of its messages."""
     from dataclasses import replace
 
     from timebound.sim.mesh.experiment import run as simulate
@@ -51,6 +52,7 @@ def run(
     if trace is not None:
         check_trace_name(trace)
     loaded = load_scenario(scenario)
+    show_notices(loaded.notices)
     wanted = _numbers(seeds, "--seeds") if seeds else loaded.seeds
     setting = replace(loaded.setting, is_tracing=trace is not None)
     results: list[RunResult] = []
@@ -74,26 +76,27 @@ def run(
 
 
 @app.command()
+@renamed({"mixes": ("--weights",)})
 def paper(
     number: Annotated[str, typer.Argument(help="000, 001 or 002.")],
     figure: Annotated[list[int] | None, typer.Option(help="Only this figure; may be repeated.")] = None,
-    scenario: Annotated[str, typer.Option(help="Of 002: psd or ssd.")] = "",
+    scenario: Annotated[str, typer.Option(help="Scenario of 002: psd or ssd.")] = "",
     rates: Annotated[str, typer.Option(help="Messages per minute and publisher, such as 10,15.")] = "",
-    strategies: Annotated[str, typer.Option(help="Such as eb,fifo,timebound.")] = "",
-    weights: Annotated[str, typer.Option(help="Of EBPC and MTEP, 0 to 1, such as 0.2,0.4.")] = "",
+    strategies: Annotated[str, typer.Option(help="Strategies, such as eb,fifo,timebound.")] = "",
+    mixes: Annotated[str, typer.Option(help="Mixes of EBPC and MTEP, 0 to 1, such as 0.2,0.4.")] = "",
     seeds: Seeds = "1..10",
     reading: Annotated[
-        str, typer.Option(help="How open questions are read; several are joined by +.")
+        str, typer.Option(help="How to read what the paper leaves open; join several with +.")
     ] = "literal",
-    minutes: Annotated[float, typer.Option(min=0.1, help="Simulated time; the papers use 120.")] = 120.0,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Minutes to simulate; the papers use 120.")] = 120.0,
     workers: Annotated[
         int | None,
-        typer.Option(min=0, help="Run in so many processes here, without Spark; 0 takes all cores."),
+        typer.Option(min=0, help="Number of local processes to use instead of Spark; 0 = all cores."),
     ] = None,
     master: Master = None,
     remote: Remote = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the rows, for `timebound report`.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the figures into this folder.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the figures into this folder.")] = None,
     as_json: Json = False,
 ) -> None:
     """Repeat a paper's experiments and show them beside what was published."""
@@ -106,7 +109,7 @@ def paper(
     from timebound.sim.papers.readings import READINGS
 
     if number not in grid.FIGURES:
-        raise typer.BadParameter(f"there is no paper {number!r}; choose 000, 001 or 002", param_hint="NUMBER")
+        raise typer.BadParameter(f"paper {number!r} is unknown; choose 000, 001 or 002", param_hint="NUMBER")
     for name in reading.split("+"):
         if name not in READINGS:
             raise typer.BadParameter(
@@ -119,7 +122,7 @@ def paper(
             scenarios=tuple(_words(scenario)),
             rates=tuple(float(rate) for rate in _words(rates)),
             strategies=tuple(_words(strategies)),
-            weights=tuple(float(weight) for weight in _words(weights)),
+            weights=tuple(float(mix) for mix in _words(mixes)),
             seeds=_numbers(seeds, "--seeds"),
             reading=reading,
             minutes=minutes,
@@ -132,7 +135,7 @@ def paper(
     _show_rows(rows, plot, as_json)
     if out is not None:
         write_paper(out, number, rows, minutes, wall_s, cores)
-        screen.print(f"results: {out}   a page of them: timebound report {out}")
+        screen.print(f"results: {out}   write a page: timebound report {out}")
 
 
 def _show_rows(rows: list[Row], folder: Path | None, as_json: bool) -> None:

@@ -1,23 +1,22 @@
-"""`timebound sweep`: a scenario with its parameters varied, every run a Spark task."""
+"""`timebound sweep`: run a scenario with varied parameters on Spark."""
 
 from __future__ import annotations
 
 import json
 import math
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+
+from timebound.commands._screen import printer, screen, show_notices
+from timebound.commands._spark import Master, Remote, run_plan, show_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from timebound.pipeline.sweep.results import Point, SweepInfo
-    from timebound.pipeline.sweep.sweep import Plan
 
 EXAMPLES: Final = (
     "Examples:  timebound sweep scenarios/quick.toml --vary rate=1..15 --vary strategy=eb,fifo --seeds 20"
@@ -25,17 +24,8 @@ EXAMPLES: Final = (
 )
 RUN_ROW: Final = "timebound.sim.scenario.variation:open_runs"
 MEASURES: Final = ("delivery_rate", "earning", "traffic")
-# Errors that differ, shown at the end; all of them stand in the table.
-ERRORS_SHOWN: Final = 3
-FILE_WIDTH: Final = 120
 
-screen = Console(stderr=True, highlight=False)
-
-Master = Annotated[
-    str | None, typer.Option(help="Spark master, such as spark://host:7077; this machine if left out.")
-]
-Remote = Annotated[str | None, typer.Option(help="Spark Connect server, such as sc://host.")]
-Tasks = Annotated[int, typer.Option(min=0, help="Spark tasks; 0 takes four for each core.")]
+Tasks = Annotated[int, typer.Option(min=0, help="Spark tasks; 0 = four for each core.")]
 
 
 def sweep(
@@ -44,14 +34,14 @@ def sweep(
         list[str] | None,
         typer.Option(help="A key and its values, such as rate=1..15, loss=0..0.2:0.05 or strategy=eb,fifo."),
     ] = None,
-    seeds: Annotated[str, typer.Option(help="How many seeds, such as 20, or which: 5..10 or 1,2,5.")] = "",
+    seeds: Annotated[str, typer.Option(help="Number of seeds, such as 20, or a list: 5..10 or 1,2,5.")] = "",
     master: Master = None,
     remote: Remote = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the results; sweep-NAME if left out.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the results; sweep-NAME by default.")] = None,
     tasks: Tasks = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON row per run.")] = False,
 ) -> None:
-    """Run a scenario with parameters varied, and put every run in one table."""
+    """Run a scenario with varied parameters, and collect all runs in one table."""
     from timebound.pipeline.spark.session import check_spark
     from timebound.pipeline.sweep.results import default_figures, write_results
     from timebound.pipeline.sweep.sweep import Plan, check_plan
@@ -60,6 +50,7 @@ def sweep(
 
     check_spark(master, remote)
     loaded = load_scenario(scenario)
+    show_notices(loaded.notices)
     variations = {one.key: one.values for one in map(parse_variation, vary or ())}
     rows = combinations({**variations, "seed": read_seeds(seeds, loaded.seeds)})
     plan = Plan(rows, RUN_ROW, pack(loaded.setting), RESULTS)
@@ -71,43 +62,15 @@ def sweep(
     folder = out or Path(f"sweep-{scenario.stem}")
     write_results(folder, table, info)
     show(table, info, as_json=as_json)
-    screen.print(f"results: {folder}   a page of them: timebound report {folder}")
+    screen.print(f"results: {folder}   write a page: timebound report {folder}")
     if info.failed == info.runs:
         raise typer.Exit(1)
-
-
-def run_plan(
-    plan: Plan, title: str, master: str | None, remote: str | None, tasks: int
-) -> tuple[pa.Table, float, int]:
-    """Start Spark and carry out a plan, with a bar; gives the table, the seconds and the cores."""
-    from timebound.pipeline.spark.session import Scale, cores_of, spark_session
-    from timebound.pipeline.sweep.sweep import run_sweep
-
-    started_s = time.monotonic()
-    with screen.status("starting Spark"):
-        spark = spark_session(master, remote, app=f"timebound {title}", scale=Scale.FEW_ROWS)
-    cores = cores_of(spark)
-    screen.print(f"Spark started in {time.monotonic() - started_s:.1f} s, {cores} cores", style="dim")
-    count = len(plan.rows)
-    started_s = time.monotonic()
-    try:
-        with progress_bar(screen) as bar:
-            task = bar.add_task(title, total=count)
-            table = run_sweep(
-                spark,
-                plan,
-                tasks=tasks,
-                progress=lambda share: bar.update(task, completed=int(share * count)),
-            )
-        return table, time.monotonic() - started_s, cores
-    finally:
-        spark.stop()
 
 
 def describe(
     title: str, keys: tuple[str, ...], measures: tuple[str, ...], table: pa.Table, wall_s: float, cores: int
 ) -> SweepInfo:
-    """What a table of runs is about."""
+    """Describe a table of runs: title, varied keys, failures, time."""
     from timebound.pipeline.sweep.results import SweepInfo
 
     failed = sum(1 for error in table["error"].to_pylist() if error)
@@ -116,7 +79,7 @@ def describe(
 
 
 def show(table: pa.Table, info: SweepInfo, *, as_json: bool) -> None:
-    """Print rows for programs or a summary for people, and what failed."""
+    """Print the rows as JSON or a summary as a table, then the failures."""
     from timebound.pipeline.sweep.results import summarise
 
     if as_json:
@@ -127,17 +90,8 @@ def show(table: pa.Table, info: SweepInfo, *, as_json: bool) -> None:
     show_errors(table)
 
 
-def show_errors(table: pa.Table) -> None:
-    """Say which runs failed, and why."""
-    errors = [error for error in table["error"].to_pylist() if error]
-    if errors:
-        screen.print(f"[yellow]note:[/yellow] {len(errors)} of {table.num_rows} runs failed:")
-    for error in list(dict.fromkeys(errors))[:ERRORS_SHOWN]:
-        screen.print(f"  {error}", markup=False)
-
-
 def combinations(values: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
-    """Every combination of the values, the last key changing fastest."""
+    """Return every combination of the values, the last key changing fastest."""
     rows: list[dict[str, Any]] = [{}]
     for key, choices in values.items():
         rows = [{**row, key: choice} for row in rows for choice in choices]
@@ -158,10 +112,10 @@ def read_seeds(text: str, default: tuple[int, ...]) -> tuple[int, ...]:
             found = tuple(dict.fromkeys(int(word) for word in text.split(",")))
     except ValueError as error:
         raise typer.BadParameter(
-            f"{text!r} are no seeds; write 20, 5..10 or 1,2,5", param_hint="--seeds"
+            f"{text!r} is not a list of seeds; write 20, 5..10 or 1,2,5", param_hint="--seeds"
         ) from error
     if not found:
-        raise typer.BadParameter(f"{text!r} names no seed", param_hint="--seeds")
+        raise typer.BadParameter(f"{text!r} has no seeds", param_hint="--seeds")
     return found
 
 
@@ -189,21 +143,3 @@ def _cell(measure: str, mean: float, deviation: float) -> str:
     if measure.endswith("_rate"):
         return f"{100 * mean:.2f} ± {100 * deviation:.2f} %"
     return f"{mean:,.0f} ± {deviation:,.0f}"
-
-
-def printer() -> Console:
-    """Prints tables: as wide as the terminal, or wide enough for a file."""
-    console = Console()
-    return console if console.is_terminal else Console(width=FILE_WIDTH)
-
-
-def progress_bar(console: Console) -> Progress:
-    """A bar with counts and the time that remains; it vanishes when done."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )

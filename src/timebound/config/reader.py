@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from timebound.config.addresses import address_text, hosts_meet
+from timebound.config.renames import RENAMED, ConfigNotice
 from timebound.config.scheduling import scheduling_of
 from timebound.config.values import (
     TABLES,
@@ -41,6 +42,7 @@ from timebound.core.values.access import ANONYMOUS, ANYONE, AccessRule
 from timebound.errors import ConfigError, FilterError
 from timebound.toml.lines import KeyPath, key_lines
 from timebound.toml.reader import WrongValue, read_value, shown
+from timebound.toml.renames import occurrences, rename
 from timebound.toml.setting import Setting, format_size, settings_of
 from timebound.topics import check_filter
 from timebound.units import SECOND, format_duration
@@ -62,8 +64,10 @@ class ConfigReader:
         self._path = path
         self._lines: dict[KeyPath, int] = {}
         self._noted: list[KeyPath] = []
+        self._notices: list[ConfigNotice] = []
         document = self._parse(text)
         if document is not None:
+            self._rename(document)
             self._check_names(document)
             self.config = self._read(document)
             self._check_listeners()
@@ -105,6 +109,16 @@ class ConfigReader:
             )
         return None
 
+    def _rename(self, document: dict[str, Any]) -> None:
+        """Read old names of keys as the new ones; both at once are a mistake."""
+        for one in rename(document, self._lines, RENAMED):
+            if one.is_double:
+                self.note(one.at, one.message)
+            else:
+                line = self._lines.get(one.at, 1)
+                notice = ConfigNotice(one.message, str(self._path), line, key_text(one.at))
+                self._notices.append(notice)
+
     def _read(self, document: dict[str, Any]) -> Config:
         values = self._table(Config, document, ())
         return Config(
@@ -121,6 +135,7 @@ class ConfigReader:
             mesh=MeshConfig(**self._table(MeshConfig, document.get("mesh", {}), ("mesh",))),
             metrics=MetricsConfig(**self._table(MetricsConfig, document.get("metrics", {}), ("metrics",))),
             log=LogConfig(**self._table(LogConfig, document.get("log", {}), ("log",))),
+            notices=tuple(self._notices),
         )
 
     def _data(self, document: dict[str, Any]) -> DataConfig:
@@ -212,7 +227,7 @@ class ConfigReader:
 
     def _neighbours(self, document: dict[str, Any]) -> tuple[NeighbourConfig, ...]:
         found: list[NeighbourConfig] = []
-        for raw, at in self._tables(document, "neighbour"):
+        for raw, at in self._tables(document, "neighbours"):
             values = self._table(NeighbourConfig, raw, at)
             if "name" not in raw:
                 self.note((*at, "name"), "is required; it is the neighbour's node_name")
@@ -250,8 +265,8 @@ class ConfigReader:
     def _check_neighbours(self) -> None:
         names = [self.config.node_name]
         for index, neighbour in enumerate(self.config.neighbours):
-            self._check_shares(neighbour, ("neighbour", index))
-            at = ("neighbour", index, "name")
+            self._check_shares(neighbour, ("neighbours", index))
+            at = ("neighbours", index, "name")
             if self.is_noted(*at):
                 continue
             if not _NODE_NAME.fullmatch(neighbour.name):
@@ -369,7 +384,7 @@ class ConfigReader:
         """Note every key that does not exist, with what was probably meant."""
         for name, table in TABLES:
             known = [*settings_of(table), *_tables_under(name)]
-            for raw, at in _occurrences(document, name):
+            for raw, at in occurrences(document, name):
                 for key in raw:
                     if key not in known:
                         self.note((*at, key), f"unknown key{_suggestion(key, known, name)}")
@@ -465,7 +480,7 @@ def _suggestion(key: str, known: list[str], table: str) -> str:
         if key in settings_of(other):
             where = (
                 f"[[{name}]]"
-                if name in ("listeners", "acl", "weights", "journals", "neighbour")
+                if name in ("listeners", "acl", "weights", "journals", "neighbours")
                 else f"[{name}]"
                 if name
                 else "the top"
@@ -482,18 +497,3 @@ def _tables_under(name: str) -> list[str]:
         for other, _ in TABLES
         if other and other.startswith(prefix) and "." not in other.removeprefix(prefix)
     ]
-
-
-def _occurrences(document: dict[str, Any], name: str) -> list[tuple[dict[str, Any], KeyPath]]:
-    """Every table of this name that the document has, arrays of tables included."""
-    found: list[tuple[object, KeyPath]] = [(document, ())]
-    for part in name.split(".") if name else []:
-        inner: list[tuple[object, KeyPath]] = []
-        for table, at in found:
-            value = table.get(part) if isinstance(table, dict) else None
-            if isinstance(value, list):
-                inner += [(entry, (*at, part, index)) for index, entry in enumerate(value)]
-            else:
-                inner.append((value, (*at, part)))
-        found = inner
-    return [(table, at) for table, at in found if isinstance(table, dict)]

@@ -15,7 +15,7 @@ def scheduling_of(config: ListenerConfig | NeighbourConfig) -> Scheduling:
         ValueError: `shares` are not what they should be.
         FilterError: one of them has a wrong topic filter.
     """
-    percent = config.strategy_weight_percent
+    percent = config.strategy_mix_percent
     return Scheduling(
         config.strategy,
         -1.0 if percent is None else percent / 100,

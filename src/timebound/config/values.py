@@ -12,10 +12,12 @@ It is long because all keys stand in it: one place to look at, and nothing here 
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import timebound.core.values.limits as defaults
+from timebound.config.renames import ConfigNotice
 from timebound.core.input.cells import EVEN, ORDERS, WEIGHT_MAX
 from timebound.core.input.contract import EXCESS_MODES, LOWER
 from timebound.core.link.queue import EPSILON
@@ -23,11 +25,22 @@ from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, STRATEGY_NAM
 from timebound.core.mesh.options import MESH_EPSILON, PREFERENCE, THRIFT, WAITING_SHARE
 from timebound.core.predicate.predicate import LENGTH_MAX
 from timebound.core.values.access import AccessRule
-from timebound.toml.setting import GIBIBYTE, KIBIBYTE, MEBIBYTE, NEVER_S, setting
+from timebound.toml.setting import setting
 
-DAY_S: Final = 86_400
+# What a value is made of; `config_reader.py` has one function for each.
+Kind = Literal[
+    "text", "path", "switch", "count", "size", "duration", "seconds", "choice", "texts", "fraction"
+]
+
+KIBIBYTE: Final = 1024
+MEBIBYTE: Final = defaults.MEBIBYTE
+GIBIBYTE: Final = 1024 * MEBIBYTE
+DAY_S: Final = defaults.DAY_S
 # MQTT 5, 2.1.4: the largest remaining length, and the header before it.
 MQTT_PACKET_BYTES_MAX: Final = 268_435_455 + 5
+# MQTT 5, 3.1.2.11.2: this session expiry interval means "never".
+NEVER_S: Final = defaults.SESSION_NEVER_EXPIRES_S
+UNLIMITED: Final = 1 << 53
 # What lets clients in on a listener.
 TO_LOG_IN: Final = 'set security.password_file, tls.identity = "common_name", or allow_anonymous = true'
 
@@ -43,8 +56,14 @@ def strategy_setting(link: str) -> Any:
     return setting("choice", DEFAULT_STRATEGY, reason, choices=STRATEGY_NAMES)
 
 
-def weight_setting() -> Any:
-    return setting("count", None, "r of `ebpc`, w of `mtep`; left out: the strategy's own", maximum=100)
+def mix_setting() -> Any:
+    return setting(
+        "count",
+        None,
+        "of a strategy that mixes two aims: the part of the first, r of `ebpc` and w of `mtep`; "
+        "left out: the strategy's own",
+        maximum=100,
+    )
 
 
 def epsilon_setting(default: float, why: str) -> Any:
@@ -130,7 +149,7 @@ class ListenerConfig:
     )
 
     strategy: str = strategy_setting("a link of this listener")
-    strategy_weight_percent: int | None = weight_setting()
+    strategy_mix_percent: int | None = mix_setting()
     untimed_share_percent: int = untimed_share_setting()
     shares: tuple[str, ...] = shares_setting()
     link_bytes_per_second: int = setting(
@@ -302,11 +321,11 @@ class InputConfig:
     quantum_time_s: float = setting(
         "duration", 0.0, "how long one turn of one message takes at most; 0s: it is measured all the time"
     )
-    stop_allowance_s: float = setting(
+    stall_allowance_s: float = setting(
         "duration",
         0.02,
-        "the machine may stop the broker for so long, and every promise counts with it; longer stops count "
-        "once they were measured. A few milliseconds do where the broker has a processor to itself",
+        "allowance for scheduling stalls of the machine; added to every delay bound. Longer stalls count "
+        "once they were measured; a few milliseconds do where the broker has a processor to itself",
     )
     weights: tuple[WeightEntry, ...] = ()
 
@@ -382,7 +401,7 @@ class FlightConfig:
 
 @dataclass(frozen=True, slots=True)
 class NeighbourTlsConfig:
-    """`[neighbour.tls]`: how the link to a neighbour is encrypted, when this broker opens it."""
+    """`[neighbours.tls]`: how the link to a neighbour is encrypted, when this broker opens it."""
 
     ca: Path = setting("path", MISSING, "certificates in PEM that the neighbour's must descend from")
     certificate: Path | None = setting(
@@ -393,7 +412,7 @@ class NeighbourTlsConfig:
 
 @dataclass(frozen=True, slots=True)
 class NeighbourConfig:
-    """`[[neighbour]]`: a broker that this one is linked with."""
+    """`[[neighbours]]`: a broker that this one is linked with."""
 
     name: str = setting("text", MISSING, "its `node_name`; whoever calls itself otherwise is refused")
     host: str = setting("text", "", "where it listens; empty: it opens the link, this broker waits for it")
@@ -408,10 +427,10 @@ class NeighbourConfig:
         "the user name that the neighbour must log in with here; empty: its `name`, or none on a listener "
         "where clients need none either",
     )
-    rate: int = setting(
+    link_bytes_per_second: int = setting(
         "size",
         0,
-        "bytes a second: what the link carries and is given at most; 0: it is measured from the start",
+        "the speed of the link where it is known: it is never sent more; 0: it is measured from the start",
     )
     keep_alive_s: int = setting(
         "seconds",
@@ -421,7 +440,7 @@ class NeighbourConfig:
         maximum=65_535,
     )
     strategy: str = strategy_setting("this link")
-    strategy_weight_percent: int | None = weight_setting()
+    strategy_mix_percent: int | None = mix_setting()
     untimed_share_percent: int = untimed_share_setting()
     shares: tuple[str, ...] = shares_setting()
     tls: NeighbourTlsConfig | None = None
@@ -531,7 +550,10 @@ class Limits:
         "off (0), because what a client should send differs by orders of magnitude; counted per client",
     )
     subscriptions_per_client_max: int = setting(
-        "count", 1_000, "wildcards replace longer lists; a client cannot fill the index alone", minimum=1
+        "count",
+        defaults.SUBSCRIPTIONS_PER_CLIENT_MAX,
+        "wildcards replace longer lists; a client cannot fill the index alone",
+        minimum=1,
     )
     topic_length_max: int = setting(
         "size",
@@ -556,40 +578,40 @@ class Limits:
     )
     filter_cost_per_client_max: int = setting(
         "count",
-        20_000,
+        defaults.FILTER_COST_PER_CLIENT_MAX,
         "what all content filters of a client cost for one message at worst, in plain tests of 0.3 us; "
         "a search of a text (`LIKE`, `CONTAINS`) counts 32 and more",
         minimum=1,
     )
     filter_cost_total_max: int = setting(
         "count",
-        1_000_000,
+        defaults.FILTER_COST_TOTAL_MAX,
         "the same for all clients together, equal searches once: many client ids must not stop the broker; "
         "a message that meets them all takes 0.3 s",
         minimum=1,
     )
     ticks_per_second_max: int = setting(
         "count",
-        1_000,
+        defaults.TICKS_PER_SECOND_MAX,
         "`every` and `watchdog` of all subscriptions of a client; each tick is a message of the broker's",
         minimum=1,
     )
     queue_bytes_per_client_max: int = setting(
         "size",
-        16 * MEBIBYTE,
+        defaults.QUEUE_BYTES_PER_CLIENT_MAX,
         "memory that a slow or absent reader costs, bookkeeping and what it has not acknowledged included: "
         "about 25,000 small messages, 10,000 with a deadline",
         minimum=1,
     )
     queue_messages_per_client_max: int = setting(
         "count",
-        100_000,
+        defaults.QUEUE_MESSAGES_PER_CLIENT_MAX,
         "messages that wait for one client; small ones reach `queue_bytes_per_client_max` before",
         minimum=1,
     )
     queue_bytes_total_max: int = setting(
         "size",
-        512 * MEBIBYTE,
+        defaults.QUEUE_BYTES_TOTAL_MAX,
         "the same for all clients together: many slow readers must not use up the machine",
         minimum=1,
     )
@@ -603,7 +625,7 @@ class Limits:
     )
     outgoing_inflight_max: int = setting(
         "count",
-        1_024,
+        defaults.OUTGOING_INFLIGHT_MAX,
         "unacknowledged messages to one client, if it asks for no smaller number; "
         "the others wait where they can still be reordered",
         minimum=1,
@@ -631,21 +653,23 @@ class Limits:
     )
     session_expiry_max_s: int = setting(
         "seconds",
-        30 * DAY_S,
+        defaults.SESSION_EXPIRY_MAX_S,
         "a client that stays away for a month is gone; `never` lets sessions live for ever",
         maximum=NEVER_S,
     )
     retained_messages_max: int = setting(
         "count",
-        500_000,
+        defaults.RETAINED_MESSAGES_MAX,
         "one for each topic of a large installation; new topics are refused beyond, known ones are not",
     )
     retained_bytes_max: int = setting(
-        "size", 256 * MEBIBYTE, "memory that they cost, with their topics: about 250,000 small messages"
+        "size",
+        defaults.RETAINED_BYTES_MAX,
+        "memory that they cost, with their topics: about 250,000 small messages",
     )
     will_delay_max_s: int = setting(
         "seconds",
-        DAY_S,
+        defaults.WILL_DELAY_MAX_S,
         "a will that waits longer no longer tells that its client went away",
         maximum=NEVER_S,
     )
@@ -684,6 +708,8 @@ class Config:
     mesh: MeshConfig = MeshConfig()
     metrics: MetricsConfig = MetricsConfig()
     log: LogConfig = LogConfig()
+    # What should be changed in the file, though it can be used; no part of what it says.
+    notices: tuple[ConfigNotice, ...] = field(default=(), compare=False)
 
     @property
     def flight_enabled(self) -> bool:
@@ -712,8 +738,8 @@ TABLES: Final[tuple[tuple[str, type], ...]] = (
     ("journals", JournalConfig),
     ("flight", FlightConfig),
     ("flight.tls", TlsConfig),
-    ("neighbour", NeighbourConfig),
-    ("neighbour.tls", NeighbourTlsConfig),
+    ("neighbours", NeighbourConfig),
+    ("neighbours.tls", NeighbourTlsConfig),
     ("mesh", MeshConfig),
     ("metrics", MetricsConfig),
     ("log", LogConfig),

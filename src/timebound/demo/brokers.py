@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import timebound
-from timebound.core.link.scheduling import STRATEGY_NAMES
+from timebound.core.link.strategy.registry import kind_named
 from timebound.demo.way import LOOPBACK, Way
 from timebound.errors import TimeboundError
 
@@ -67,8 +67,7 @@ class Contender:
 
 def ours(strategy: str) -> Contender:
     """This broker; raises ValueError for a strategy that does not exist."""
-    if strategy not in STRATEGY_NAMES:
-        raise ValueError(f"strategy {strategy!r} is unknown; choose one of {', '.join(STRATEGY_NAMES)}")
+    kind_named(strategy)
     return Contender(f"timebound {strategy}", strategy)
 
 

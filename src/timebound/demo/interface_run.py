@@ -217,8 +217,8 @@ def _brokers(case: Case, link: ShapedInterface, folder: Path) -> Iterator[None]:
                 raise TimeboundError("mosquitto is not installed (Debian: mosquitto)")
             stack.enter_context(_broker(link.near_command(program, "-c", str(config)), folder / "near"))
         elif case.is_mesh:
-            near = f'[[neighbour]]\nname = "far"\nhost = "{FAR_ADDRESS}"\nport = {PORT}\n'
-            far = '[[neighbour]]\nname = "near"\n'
+            near = f'[[neighbours]]\nname = "far"\nhost = "{FAR_ADDRESS}"\nport = {PORT}\n'
+            far = '[[neighbours]]\nname = "near"\n'
             for name, more, command in (("far", far, link.far_command), ("near", near, link.near_command)):
                 text = f'node_name = "{name}"\n' + _config(case) + more
                 stack.enter_context(_broker(command(*_ours(folder, name, text)), folder / name))

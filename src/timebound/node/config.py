@@ -197,7 +197,7 @@ def _check_folder(reader: ConfigReader, at: KeyPath, folder: Path) -> None:
 def _check_readable(reader: ConfigReader, at: KeyPath, path: Path) -> None:
     """Note a file of TLS, or the password of a link, that is not there or not readable."""
     is_pem = at[-1] in ("certificate", "key", "ca")
-    if not is_pem and (at[0], at[-1]) != ("neighbour", "password_file"):
+    if not is_pem and (at[0], at[-1]) != ("neighbours", "password_file"):
         return
     is_file = os.path.isfile(path)
     if not is_file or not os.access(path, os.R_OK):

@@ -93,6 +93,7 @@ class Server:
             ConfigError, StorageError: what is configured cannot be used.
             OSError: an address cannot be listened on.
         """
+        self._log_notices()
         security = self.config.security
         access = load_access_list(security)
         if security.password_file is not None:
@@ -343,7 +344,13 @@ class Server:
             door.access = access
         if self._flight is not None:
             self._flight.access = access
+        self._log_notices()
         logger.info("reloaded access rules, passwords and certificates")
+
+    def _log_notices(self) -> None:
+        """Log what should be changed in the configuration file, though it can be used."""
+        for notice in self.config.notices:
+            logger.warning("%s", notice)
 
     async def _patrol(self) -> None:
         assert self.driver is not None

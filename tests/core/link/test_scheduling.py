@@ -27,17 +27,17 @@ def test_every_strategy_makes_a_queue_with_the_limits_given(name: str) -> None:
     assert (queue.messages_max, queue.bytes_max, len(queue)) == (7, 5_000, 0)
 
 
-def test_a_weight_reaches_its_strategy() -> None:
+def test_a_mix_reaches_its_strategy() -> None:
     strategy = Scheduling("ebpc", 0.7).make_queue(LINK, 10, 10_000, 0).strategy
 
-    assert strategy.weight == 0.7  # type: ignore[attr-defined]  # ebpc has one
+    assert strategy.mix == 0.7  # type: ignore[attr-defined]  # ebpc has one
 
 
 @pytest.mark.parametrize(
     ("name", "weight", "share", "words"),
     [
         ("best", -1.0, 0.05, "strategy 'best' is unknown"),
-        ("ebpc", 1.5, 0.05, "weight=1.5"),
+        ("ebpc", 1.5, 0.05, "mix=1.5"),
         ("worth", -1.0, 1.0, "untimed_share=1.0"),
         ("worth", -1.0, -0.1, "untimed_share=-0.1"),
     ],

@@ -89,7 +89,7 @@ def test_a_session_without_expiry_ends_with_its_connection() -> None:
 
 def test_a_session_may_never_expire() -> None:
     # MQTT 5, 3.1.2.11.2: 0xFFFFFFFF
-    node = Node()
+    node = Node(BrokerLimits(session_expiry_max_s=NEVER_S))
     node.disconnect(node.connect("c", expiry_s=NEVER_S))
 
     assert node.broker.next_wakeup_ns() is None

@@ -30,7 +30,7 @@ sys_interval = "100ms"
 [input]
 turn = "2ms"
 quantum_time = "100us"
-stop_allowance = "10ms"
+stall_allowance = "10ms"
 [[weights]]
 topic = "alarm/#"
 weight = 4

@@ -23,7 +23,7 @@ port = 0
 name = "office"
 host = "127.0.0.1"
 port = 0
-[[neighbour]]
+[[neighbours]]
 name = "hill"
 """
 RULES = """
@@ -59,6 +59,15 @@ def test_a_strategy_is_set_for_one_listener(field_and_office: BrokerProcess, pee
     field_and_office.wait_logged("listener office: strategy ebpc for 0 sessions")
 
 
+@pytest.mark.parametrize("payload", [b"ebpc 35", b"ebpc mix=35", b"ebpc weight=35"])
+def test_a_mix_may_be_named_also_by_its_old_name(peer: Peer, payload: bytes) -> None:
+    assert ask(peer, f"{TOPIC}/office", payload).reason_code == 0
+
+    answer = ask(peer, "$timebound/control/strategies", b"")
+
+    assert json.loads(answer.reason_string)["office"] == "ebpc 35"
+
+
 def test_a_strategy_is_set_for_the_link_to_a_broker(field_and_office: BrokerProcess, peer: Peer) -> None:
     answer = ask(peer, f"{TOPIC}/hill", b"mtep 15")
 
@@ -88,15 +97,22 @@ def test_a_request_with_qos_two_is_completed(peer: Peer) -> None:
 @pytest.mark.parametrize(
     ("topic", "payload", "reason_code", "words"),
     [
-        (f"{TOPIC}/attic", b"fifo", 0x90, "no listener 'attic'; there are 'field', 'office'"),
+        (f"{TOPIC}/attic", b"fifo", 0x90, "no listener 'attic'; listeners are 'field', 'office'"),
         (TOPIC, b"best", 0x83, "strategy 'best' is unknown; choose one of fifo"),
         (TOPIC, b"", 0x83, "0 words"),
         (TOPIC, b"ebpc 7 7", 0x83, "3 words"),
-        (TOPIC, b"ebpc 101", 0x83, "weight '101' is not a whole number of percent"),
-        (TOPIC, b"ebpc half", 0x83, "weight 'half'"),
-        (TOPIC, "ebpc ٣".encode(), 0x83, "weight '٣' is not a whole number of percent"),
+        (TOPIC, b"ebpc 101", 0x83, "mix '101' is not a whole number of percent"),
+        (TOPIC, b"ebpc share=7", 0x83, "mix 'share=7' is not a whole number of percent"),
+        (TOPIC, b"ebpc =7", 0x83, "mix '=7'"),
+        (TOPIC, b"ebpc half", 0x83, "mix 'half'"),
+        (TOPIC, "ebpc ٣".encode(), 0x83, "mix '٣' is not a whole number of percent"),
         (TOPIC, b"\xff\xfe", 0x83, "unknown"),
-        ("$timebound/control/colour", b"red", 0x90, "is no request"),
+        (
+            "$timebound/control/colour",
+            b"red",
+            0x90,
+            "unknown control topic '$timebound/control/colour'; expected one of $timebound/control/strategy",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_what_would_be_right(
@@ -138,9 +154,7 @@ def strategy(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_command_sets_a_strategy(field_and_office: BrokerProcess) -> None:
-    done = strategy(
-        "set", "ebpc", "--weight", "60", "--listener", "field", "--port", str(field_and_office.port)
-    )
+    done = strategy("set", "ebpc", "--mix", "60", "--listener", "field", "--port", str(field_and_office.port))
 
     assert (done.returncode, done.stdout) == (0, "field: ebpc 60\n"), done.stderr
     field_and_office.wait_logged("listener field: strategy ebpc for 1 sessions")
@@ -176,7 +190,7 @@ def test_the_command_lists_every_strategy_and_who_uses_it(
     assert [row["name"] for row in rows if row["default"]] == ["worth"]
     assert len(rows) == 8
     used = {row["name"]: row["used_by"] for row in rows if row["used_by"]}
-    assert used == {"ebpc": ["field (weight 60 %)"], "worth": ["office", "hill"]}
+    assert used == {"ebpc": ["field (mix 60 %)"], "worth": ["office", "hill"]}
     assert "office, hill" in shown.stdout
     assert done.stderr == shown.stderr == ""
 
@@ -185,5 +199,5 @@ def test_without_a_broker_the_command_lists_strategies_and_says_so() -> None:
     done = strategy("list", "--json", "--port", "1")
 
     assert done.returncode == 0
-    assert done.stderr.startswith("note: which one is in use is not known: 127.0.0.1:1 cannot be reached (")
+    assert done.stderr.startswith("note: the strategies in use are unknown: 127.0.0.1:1 cannot be reached (")
     assert {row["used_by"] for row in json.loads(done.stdout)} == {None}

@@ -149,7 +149,7 @@ class VirtualNodes:
         self.wires: dict[tuple[str, str], MemoryWire] = {}
         for name in sorted({source for source, _ in rates}):
             neighbours = tuple(
-                NeighbourConfig(name=target, rate=rate, strategy=options.strategy.name)
+                NeighbourConfig(name=target, link_bytes_per_second=rate, strategy=options.strategy.name)
                 for (source, target), rate in rates.items()
                 if source == name
             )

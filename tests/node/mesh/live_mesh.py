@@ -65,9 +65,9 @@ class Mesh:
         for (source, target), more in self._links.items():
             if source == name:
                 where = f'host = "127.0.0.1"\nport = {self._doors[target]}\n'
-                text += f'[[neighbour]]\nname = "{target}"\n{where}{more}'
+                text += f'[[neighbours]]\nname = "{target}"\n{where}{more}'
             elif target == name:
-                text += f'[[neighbour]]\nname = "{source}"\n{more}'
+                text += f'[[neighbours]]\nname = "{source}"\n{more}'
         folder = self._folder / f"{name}-{len(self._started)}"
         process = BrokerProcess(folder, text)
         self._started.append(process)

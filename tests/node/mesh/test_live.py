@@ -34,7 +34,7 @@ def start_mesh(tmp_path: Path) -> Iterator[Callable[[Links], Mesh]]:
 @pytest.fixture(scope="module")
 def slow_line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
     """A line a - b - c of links that carry 1 KB in 100 ms."""
-    rate = "rate = 10240\n"
+    rate = "link_bytes_per_second = 10240\n"
     mesh = Mesh(tmp_path_factory.mktemp("slow"), {("a", "b"): rate, ("b", "c"): rate})
     yield mesh
     mesh.end()
@@ -130,7 +130,7 @@ def test_the_age_of_a_message_counts_from_publication_across_brokers(slow_line: 
 
 def test_in_a_triangle_the_other_way_is_taken_while_a_broker_is_dead(start_mesh: StartMesh) -> None:
     # The direct link is slow, so b is the better way from a to c.
-    mesh = start_mesh({("a", "b"): "", ("b", "c"): "", ("a", "c"): "rate = 20480\n"})
+    mesh = start_mesh({("a", "b"): "", ("b", "c"): "", ("a", "c"): "link_bytes_per_second = 20480\n"})
     with mesh.join("a") as publisher, mesh.join("c") as subscriber:
         subscriber.subscribe("t", user_properties=[("deadline", "10s")])
         wait_wanted(publisher, "t")
@@ -164,11 +164,11 @@ def test_brokers_log_in_with_a_password_over_tls(
         f'node_name = "b"\n[security]\npassword_file = "{tmp_path}/users"\n'
         f"[[listeners]]\nport = {port}\nallow_anonymous = true\n[listeners.tls]\n"
         f'certificate = "{certificates.certificate}"\nkey = "{certificates.key}"\n'
-        '[[neighbour]]\nname = "a"\naccept_user = "link-a"\n'
+        '[[neighbours]]\nname = "a"\naccept_user = "link-a"\n'
     )
     neighbour = (
-        f'[[neighbour]]\nname = "b"\nhost = "127.0.0.1"\nport = {port}\nuser = "link-a"\n'
-        f'password_file = "{tmp_path}/password"\n[neighbour.tls]\nca = "{certificates.ca}"\n'
+        f'[[neighbours]]\nname = "b"\nhost = "127.0.0.1"\nport = {port}\nuser = "link-a"\n'
+        f'password_file = "{tmp_path}/password"\n[neighbours.tls]\nca = "{certificates.ca}"\n'
     )
 
     a = start_broker(f'node_name = "a"\n[[listeners]]\nport = 0\n{neighbour}')

@@ -23,7 +23,7 @@ SMALL = "[mesh]\nqueue_messages_max = 200\n"
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
     """A link that fills up at 200 messages and carries less than a client can publish."""
-    mesh = Mesh(tmp_path_factory.mktemp("pair"), {("a", "b"): "rate = 1_000_000\n"}, SMALL)
+    mesh = Mesh(tmp_path_factory.mktemp("pair"), {("a", "b"): "link_bytes_per_second = 1_000_000\n"}, SMALL)
     yield mesh
     mesh.end()
 
@@ -32,7 +32,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
 def slow_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
     """A slow link that fills up at 50 messages, and is exhausted at 400."""
     tiny = "[mesh]\nqueue_messages_max = 50\n"
-    mesh = Mesh(tmp_path_factory.mktemp("slow"), {("a", "b"): "rate = 100_000\n"}, tiny)
+    mesh = Mesh(tmp_path_factory.mktemp("slow"), {("a", "b"): "link_bytes_per_second = 100_000\n"}, tiny)
     yield mesh
     mesh.end()
 
@@ -82,7 +82,7 @@ def test_qos_0_is_slowed_and_not_dropped_where_its_socket_can_wait(pair: Mesh) -
 
 
 def test_links_that_are_full_in_a_circle_go_on(tmp_path: Path) -> None:
-    slow = "rate = 300_000\n"
+    slow = "link_bytes_per_second = 300_000\n"
     mesh = Mesh(tmp_path, {("a", "b"): slow, ("b", "c"): slow, ("a", "c"): slow}, SMALL)
     count = COUNT // 4
     with ExitStack() as stack:

@@ -19,7 +19,7 @@ def test_names_may_be_written_in_any_case() -> None:
             "startingoffsets": f'{{"{SERVER}": 5, "other:1": "latest"}}',
             "MaxRowsPerBatch": "10",
             "retryTimeout": "250ms",
-            "tlsCa": "ca.pem",
+            "CAFILE": "ca.pem",
             "checkpointLocation": "/somewhere",
         }
     )
@@ -27,6 +27,14 @@ def test_names_may_be_written_in_any_case() -> None:
     assert options.servers == (SERVER, "other:1")
     assert options.starting == {SERVER: 5, "other:1": "latest"}
     assert (options.rows_per_batch, options.retry_timeout_s, options.tls) == (10, 0.25, True)
+
+
+def test_the_old_name_of_the_certificates_is_still_read() -> None:
+    old = parse_options({"servers": SERVER, "tlsCa": "ca.pem"})
+
+    assert old == parse_options({"servers": SERVER, "caFile": "ca.pem"})
+    with pytest.raises(ConfigError, match="the old name of 'cafile', which is given too"):
+        parse_options({"servers": SERVER, "tlsCa": "ca.pem", "caFile": "ca.pem"})
 
 
 def test_a_password_is_not_shown() -> None:

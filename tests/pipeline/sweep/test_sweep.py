@@ -107,7 +107,7 @@ def test_progress_here_counts_runs() -> None:
         (["--vary", "rat=1"], "did you mean 'rate'"),
         (["--vary", "rate=9..1"], "empty range"),
         (["--seeds", "none"], "write 20, 5..10 or 1,2,5"),
-        (["--seeds", "0"], "names no seed"),
+        (["--seeds", "0"], "has no seeds"),
     ],
 )
 def test_a_wrong_call_is_explained_without_spark(arguments: list[str], message: str) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from tests.sim.mesh.naive_mesh import NaiveMesh
 
+from timebound.core.link.strategy.registry import STRATEGY_NAMES
 from timebound.sim.mesh.experiment import run
 from timebound.sim.mesh.setting import FaultSetting, Setting, TopologySetting
 from timebound.sim.papers.readings import READINGS, read_as
@@ -46,9 +47,7 @@ def test_the_same_seed_gives_the_same_trace(routing: str) -> None:
     assert first.digest() != other.digest()
 
 
-@pytest.mark.parametrize(
-    "strategy", ["fifo", "fixed", "remaining-lifetime", "eb", "pc", "ebpc", "mtep", "worth"]
-)
+@pytest.mark.parametrize("strategy", STRATEGY_NAMES)
 def test_every_matched_pair_ends_once(strategy: str) -> None:
     setting = replace(small(paper_001(3.0, strategy)), is_tracing=True)
 

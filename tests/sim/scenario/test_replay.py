@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from timebound.sim.scenario.replay import CHOICES, RESULTS, WEIGHTED, Load, open_runs, replay
+from timebound.sim.scenario.replay import CHOICES, MIXING, RESULTS, Load, open_runs, replay
 from timebound.units import MILLISECOND, SECOND
 
 KILOBYTE = 1_024
@@ -97,4 +97,4 @@ def test_every_choice_runs_and_every_pair_ends_once() -> None:
 
 def test_the_default_strategy_comes_first_and_weights_only_where_they_count() -> None:
     assert CHOICES[0] == ("worth", -1.0)
-    assert all((weight >= 0) == (strategy in WEIGHTED) for strategy, weight in CHOICES)
+    assert all((weight >= 0) == (strategy in MIXING) for strategy, weight in CHOICES)

@@ -216,3 +216,17 @@ def test_run_prints_a_table_for_people(tmp_path: Path) -> None:
 
     assert result.exit_code == 0, result.output
     assert "strategy worth" in result.stdout
+
+
+def test_the_old_name_of_the_mix_is_read_with_a_notice(tmp_path: Path) -> None:
+    path = write(tmp_path, 'strategy = "ebpc"\nweight = 0.25\n' + PLAIN)
+
+    scenario = load_scenario(path)
+
+    assert scenario.setting.mix == 0.25
+    assert scenario.notices == (f"{path}:2: weight: is now called 'mix'; the old name is still read",)
+
+
+def test_both_names_of_the_mix_are_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="weight: is the old name of 'mix', which is given too"):
+        load_scenario(write(tmp_path, "weight = 0.25\nmix = 0.5\n" + PLAIN))

@@ -113,3 +113,7 @@ def test_a_row_gives_what_the_simulator_gives(setting: Setting) -> None:
     assert set(found) == {name for name, _ in RESULTS}
     assert (found["matched"], found["earning"]) == (result.matched, result.earning)
     assert found["matched"] == found["in_time"] + found["late"] + found["dropped"]
+
+
+def test_the_old_name_of_the_mix_can_be_varied() -> None:
+    assert parse_variation("weight=0.2,0.4") == parse_variation("mix=0.2,0.4")

@@ -11,7 +11,7 @@ from typing import Final
 from timebound.core.link.lane import check_shares
 from timebound.core.link.queue import EPSILON, LinkQueue
 from timebound.core.link.strategy.base import Strategy
-from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, STRATEGY_NAMES, strategy_named
+from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, STRATEGY_NAMES, kind_named, strategy_named
 from timebound.core.values.delay import LinkDelay
 from timebound.topics import check_filter, matches
 
@@ -36,23 +36,23 @@ class Scheduling:
         "epsilon",
         "is_default",
         "margin_ns",
+        "mix",
         "name",
         "shares",
         "untimed_share",
         "uses_priority",
-        "weight",
     )
 
     def __init__(
         self,
         name: str = DEFAULT_STRATEGY,
-        weight: float = -1.0,
+        mix: float = -1.0,
         untimed_share: float = UNTIMED_SHARE,
         epsilon: float = EPSILON,
         shares: Sequence[tuple[str, float]] = (),
         margin_ns: int = 0,
     ) -> None:
-        strategy_named(name, weight=weight)  # raises ValueError for what does not exist
+        strategy_named(name, mix=mix)  # raises ValueError for what does not exist
         if not 0.0 <= untimed_share < 1.0:
             raise ValueError(f"untimed_share={untimed_share} is not between 0 and 1")
         if len(shares) > CLASSES_MAX:
@@ -63,12 +63,12 @@ class Scheduling:
         if margin_ns < 0:
             raise ValueError(f"margin_ns={margin_ns} is negative")
         self.name = name
-        self.weight = weight
+        self.mix = mix
         self.margin_ns = margin_ns
         self.untimed_share = untimed_share
         self.epsilon = epsilon
         self.is_default = name == DEFAULT_STRATEGY
-        self.uses_priority = name == "fixed"
+        self.uses_priority = kind_named(name).uses_priority
         self.shares: list[tuple[str, float]] = sorted(shares, key=_specificity)
         self._lanes: dict[str, int] = {}  # by topic
 
@@ -89,7 +89,7 @@ class Scheduling:
         return lane
 
     def strategy(self) -> Strategy:
-        return strategy_named(self.name, weight=self.weight)
+        return strategy_named(self.name, mix=self.mix)
 
     def lane_shares(self) -> list[float]:
         """What each lane of a queue keeps: what is in no class, each class, and what has no time limit."""

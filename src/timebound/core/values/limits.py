@@ -1,10 +1,26 @@
-"""The limits that the core itself keeps; the configuration sets them and gives their reasons."""
+"""The limits that the core itself keeps, and their defaults; the configuration gives the reasons."""
 
 from __future__ import annotations
 
 from typing import Final
 
 SESSION_NEVER_EXPIRES_S: Final = 0xFFFFFFFF  # MQTT 5, 3.1.2.11.2
+DAY_S: Final = 86_400
+MEBIBYTE: Final = 1024 * 1024
+
+# The defaults, of the configuration too.
+QUEUE_BYTES_PER_CLIENT_MAX: Final = 16 * MEBIBYTE
+QUEUE_MESSAGES_PER_CLIENT_MAX: Final = 100_000
+QUEUE_BYTES_TOTAL_MAX: Final = 512 * MEBIBYTE
+OUTGOING_INFLIGHT_MAX: Final = 1_024
+SUBSCRIPTIONS_PER_CLIENT_MAX: Final = 1_000
+RETAINED_MESSAGES_MAX: Final = 500_000
+RETAINED_BYTES_MAX: Final = 256 * MEBIBYTE
+SESSION_EXPIRY_MAX_S: Final = 30 * DAY_S
+WILL_DELAY_MAX_S: Final = DAY_S
+FILTER_COST_PER_CLIENT_MAX: Final = 20_000
+FILTER_COST_TOTAL_MAX: Final = 1_000_000
+TICKS_PER_SECOND_MAX: Final = 1_000
 
 
 class BrokerLimits:
@@ -27,18 +43,18 @@ class BrokerLimits:
 
     def __init__(
         self,
-        queue_bytes_per_client_max: int = 8 * 1024 * 1024,
-        queue_messages_per_client_max: int = 100_000,
-        queue_bytes_total_max: int = 512 * 1024 * 1024,
-        outgoing_inflight_max: int = 1024,
-        subscriptions_per_client_max: int = 100_000,
-        retained_messages_max: int = 1_000_000,
-        retained_bytes_max: int = 256 * 1024 * 1024,
-        session_expiry_max_s: int = SESSION_NEVER_EXPIRES_S,
-        will_delay_max_s: int = SESSION_NEVER_EXPIRES_S,
-        filter_cost_per_client_max: int = 1_000_000_000,
-        ticks_per_second_max: int = 1_000_000,
-        filter_cost_total_max: int = 1_000_000_000,
+        queue_bytes_per_client_max: int = QUEUE_BYTES_PER_CLIENT_MAX,
+        queue_messages_per_client_max: int = QUEUE_MESSAGES_PER_CLIENT_MAX,
+        queue_bytes_total_max: int = QUEUE_BYTES_TOTAL_MAX,
+        outgoing_inflight_max: int = OUTGOING_INFLIGHT_MAX,
+        subscriptions_per_client_max: int = SUBSCRIPTIONS_PER_CLIENT_MAX,
+        retained_messages_max: int = RETAINED_MESSAGES_MAX,
+        retained_bytes_max: int = RETAINED_BYTES_MAX,
+        session_expiry_max_s: int = SESSION_EXPIRY_MAX_S,
+        will_delay_max_s: int = WILL_DELAY_MAX_S,
+        filter_cost_per_client_max: int = FILTER_COST_PER_CLIENT_MAX,
+        ticks_per_second_max: int = TICKS_PER_SECOND_MAX,
+        filter_cost_total_max: int = FILTER_COST_TOTAL_MAX,
     ) -> None:
         self.queue_bytes_per_client_max = queue_bytes_per_client_max
         self.queue_messages_per_client_max = queue_messages_per_client_max

@@ -1,6 +1,6 @@
 """Requests of clients to the broker itself: what is published under `$timebound/`.
 
-    $timebound/control/strategy/<listener>     payload: the name of a strategy, and its weight in percent
+    $timebound/control/strategy/<listener>     payload: the name of a strategy, and its mix in percent
     $timebound/control/strategy                the same for all listeners
     $timebound/control/strategies              asks for the strategy of each listener, as JSON
     $timebound/link/<client>                   what its link is like: `link_models.py`
@@ -65,7 +65,9 @@ def handle(
         _set_strategy(driver, topic[len(STRATEGY_TOPIC) + 1 :], packet.payload, now_ns)
     else:
         raise ProtocolError(
-            ReasonCode.TOPIC_NAME_INVALID, f"{topic!r} is no request; {STRATEGY_TOPIC} is one"
+            ReasonCode.TOPIC_NAME_INVALID,
+            f"unknown control topic {topic!r}; expected one of {STRATEGY_TOPIC}, {STRATEGIES_TOPIC}, "
+            "$timebound/control/weight, $timebound/control/bounds",
         )
     if packet.qos:
         driver.broker.accept_request(session, packet.qos, packet.packet_id, answer or DONE)
@@ -88,14 +90,14 @@ def _set_strategy(driver: Driver, listener: str, payload: bytes, now_ns: int) ->
             known += mesh.neighbours
         raise ProtocolError(
             ReasonCode.TOPIC_NAME_INVALID,
-            f"there is no listener {listener!r}; there are {', '.join(map(repr, known))}",
+            f"no listener {listener!r}; listeners are {', '.join(map(repr, known))}",
         )
-    name, weight = _read_strategy(payload)
+    name, mix = _read_strategy(payload)
     for door in doors:
         try:
             scheduling = Scheduling(
                 name,
-                weight,
+                mix,
                 door.scheduling.untimed_share,
                 door.scheduling.epsilon,
                 door.scheduling.shares,
@@ -110,7 +112,7 @@ def _set_strategy(driver: Driver, listener: str, payload: bytes, now_ns: int) ->
     for link in links:
         assert mesh is not None, "links are those of a mesh"
         try:
-            mesh.set_strategy(link, name, weight, now_ns)
+            mesh.set_strategy(link, name, mix, now_ns)
         except ValueError as error:
             raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from error
         logger.info("link to %s: strategy %s", link, name)
@@ -119,29 +121,32 @@ def _set_strategy(driver: Driver, listener: str, payload: bytes, now_ns: int) ->
 def _strategies(driver: Driver) -> str:
     """The strategy of each listener and of each link to a broker, written as it is set: `ebpc 70`."""
     in_use = {
-        door.listener.label: _written(door.scheduling.name, door.scheduling.weight) for door in driver.doors
+        door.listener.label: _written(door.scheduling.name, door.scheduling.mix) for door in driver.doors
     }
     if driver.mesh is not None:
-        for link, (name, weight) in driver.mesh.strategies.items():
-            in_use[link] = _written(name, weight)
+        for link, (name, mix) in driver.mesh.strategies.items():
+            in_use[link] = _written(name, mix)
     return json.dumps(in_use)
 
 
-def _written(name: str, weight: float) -> str:
-    return name if weight < 0 else f"{name} {weight * 100:.0f}"
+def _written(name: str, mix: float) -> str:
+    return name if mix < 0 else f"{name} {mix * 100:.0f}"
 
 
 def _read_strategy(payload: bytes) -> tuple[str, float]:
-    """The name of a strategy and its weight, -1 for its default."""
+    """Read `ebpc 70`, `ebpc mix=70` or the old `ebpc weight=70`: the name and the mix, -1 for its default."""
     words = payload.decode("utf-8", "replace").split()
     if not 1 <= len(words) <= 2:
-        reason = f"the payload has {len(words)} words; write a strategy and perhaps its weight in percent"
+        reason = f"the payload has {len(words)} words; write a strategy and perhaps its mix in percent"
         raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, reason)
     if len(words) == 1:
         return words[0], -1.0
+    label, equals, number = words[1].rpartition("=")
     try:
-        percent = parse_count(words[1], 0, 100)
+        if label not in (("mix", "weight") if equals else ("",)):
+            raise UnitError(f"{label!r} is not mix")
+        percent = parse_count(number, 0, 100)
     except UnitError as error:
-        reason = f"weight {words[1][:20]!r} is not a whole number of percent from 0 to 100"
+        reason = f"mix {words[1][:20]!r} is not a whole number of percent from 0 to 100"
         raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, reason) from error
     return words[0], percent / 100

@@ -59,7 +59,7 @@ class Flows:
         self.generation = 0  # changes when messages of a topic may have to wait somewhere else
         self.broken: list[Contract] = []  # admitted before a measurement said that it was too much
         self.round_ns = ROUND_TURNS * int(config.turn_s * SECOND)
-        self._stop_ns_min = int(config.stop_allowance_s * SECOND)
+        self._stop_ns_min = int(config.stall_allowance_s * SECOND)
         self.stop_ns = self._stop_ns_min
         outside_ns = ROUNDS_OUTSIDE * self.round_ns + self.stop_ns
         self.admission = Admission(

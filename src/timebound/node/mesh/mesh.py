@@ -71,7 +71,7 @@ class Mesh:
         self.member = member
         self.neighbours = {neighbour.name: neighbour for neighbour in neighbours}
         self.links: dict[str, NeighbourLink] = {}
-        self.strategies: dict[str, tuple[str, float]] = {}  # of the links, with their weights
+        self.strategies: dict[str, tuple[str, float]] = {}  # of the links, with their mixes
         self._broker = broker
         self._clock = clock
         self._timers: dict[str, Timer] = {}
@@ -81,18 +81,18 @@ class Mesh:
         self._reported_ns = clock.now_ns()
         for neighbour in neighbours:
             scheduling = scheduling_of(neighbour)
-            self.strategies[neighbour.name] = scheduling.name, scheduling.weight
+            self.strategies[neighbour.name] = scheduling.name, scheduling.mix
             member.add_neighbour(neighbour.name, _start_delay(neighbour), scheduling)
         broker.join_mesh(member)
 
-    def set_strategy(self, name: str, strategy: str, weight: float, now_ns: int) -> None:
-        """Choose by another strategy what goes next to a neighbour; a negative weight is the strategy's own.
+    def set_strategy(self, name: str, strategy: str, mix: float, now_ns: int) -> None:
+        """Choose by another strategy what goes next to a neighbour; a negative mix is the strategy's own.
 
         Raises:
             ValueError: there is no such strategy.
         """
-        self.member.broker.set_strategy(name, strategy_named(strategy, weight=weight), now_ns)
-        self.strategies[name] = strategy, weight
+        self.member.broker.set_strategy(name, strategy_named(strategy, mix=mix), now_ns)
+        self.strategies[name] = strategy, mix
 
     # --- links ------------------------------------------------------------------------
 
@@ -100,7 +100,7 @@ class Mesh:
         """Why a broker that wants to link may not; empty if it may. The user has been authenticated."""
         neighbour = self.neighbours.get(name)
         if neighbour is None:
-            return f"broker {name!r} is no neighbour; add it as [[neighbour]]"
+            return f"broker {name!r} is no neighbour; add it as [[neighbours]]"
         if not is_anonymous and user != (neighbour.accept_user or name):
             return f"broker {name!r} must log in as user {neighbour.accept_user or name!r}"
         known = self.links.get(name)
@@ -127,7 +127,7 @@ class Mesh:
     ) -> NeighbourLink:
         """A link over a connection to a neighbour; `open` it when the handshake is complete."""
         delay = self.member.broker.delay_of(name)
-        is_paced = self.neighbours[name].rate > 0
+        is_paced = self.neighbours[name].link_bytes_per_second > 0
         return NeighbourLink(
             name,
             carrier,
@@ -392,4 +392,5 @@ def join_mesh(config: Config, broker: Broker, index: WatchedIndex, clock: Clock)
 
 
 def _start_delay(neighbour: NeighbourConfig) -> LinkDelay:
-    return link_of_rate(neighbour.rate) if neighbour.rate else START_DELAY
+    rate = neighbour.link_bytes_per_second
+    return link_of_rate(rate) if rate else START_DELAY

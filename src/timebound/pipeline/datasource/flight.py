@@ -63,8 +63,8 @@ class BrokerClient:
         self._options = options
         scheme = "grpc+tls" if options.tls else "grpc"
         certificates = {}
-        if options.tls_ca:
-            certificates["tls_root_certs"] = Path(options.tls_ca).read_bytes()
+        if options.ca_file:
+            certificates["tls_root_certs"] = Path(options.ca_file).read_bytes()
         self._client = fl.connect(f"{scheme}://{server}", **certificates)
 
     def __enter__(self) -> BrokerClient:

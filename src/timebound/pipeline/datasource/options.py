@@ -26,8 +26,10 @@ COUNT_MAX: Final = (1 << 53) - 1
 
 _NAMES: Final = (
     "servers", "topic", "where", "journal", "kind", "startingOffsets", "endingOffsets", "maxRowsPerBatch",
-    "rowsPerPartition", "gaps", "pushFilters", "user", "password", "tls", "tlsCa", "retryTimeout",
+    "rowsPerPartition", "gaps", "pushFilters", "user", "password", "tls", "caFile", "retryTimeout",
 )  # fmt: skip
+# Old spellings, still read.
+_RENAMED: Final = {"tlsca": "cafile"}
 # Options that Spark itself hands on.
 _OF_SPARK: Final = ("path", "checkpointlocation", "queryname")
 
@@ -53,7 +55,7 @@ class Options:
     user: str = ""
     password: str = field(default="", repr=False)
     tls: bool = False
-    tls_ca: str = ""
+    ca_file: str = ""
     retry_timeout_s: float = 30.0
 
 
@@ -63,7 +65,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
     Raises:
         ConfigError: one is wrong, unknown or missing.
     """
-    values = {name.lower(): value for name, value in given.items()}
+    values = _renamed({name.lower(): value for name, value in given.items()})
     known = {name.lower(): name for name in _NAMES}
     for name in values:
         if name not in known and name not in _OF_SPARK:
@@ -85,13 +87,24 @@ def parse_options(given: Mapping[str, str]) -> Options:
         push_filters=_switch(values.get("pushfilters"), "pushFilters"),
         user=values.get("user", ""),
         password=values.get("password", ""),
-        tls=_switch(values.get("tls"), "tls") or "tlsca" in values,
-        tls_ca=values.get("tlsca", ""),
+        tls=_switch(values.get("tls"), "tls") or "cafile" in values,
+        ca_file=values.get("cafile", ""),
         retry_timeout_s=_duration(values.get("retrytimeout", "30s"), "retryTimeout"),
     )
     if options.password and not options.user:
         raise ConfigError("is given without a user", key="option 'password'")
     return options
+
+
+def _renamed(values: dict[str, str]) -> dict[str, str]:
+    for old, new in _RENAMED.items():
+        if old in values and new in values:
+            raise ConfigError(
+                f"is the old name of {new!r}, which is given too; keep one", key=f"option {old!r}"
+            )
+        if old in values:
+            values[new] = values.pop(old)
+    return values
 
 
 def _servers(text: str) -> tuple[str, ...]:

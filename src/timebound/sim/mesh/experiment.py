@@ -11,7 +11,6 @@ from typing import Final
 
 from timebound.core.link.strategy.base import Strategy
 from timebound.core.link.strategy.registry import strategy_named
-from timebound.core.link.strategy.worth import LOOKAHEAD
 from timebound.core.mesh.account import MeshAccount, TraceRow
 from timebound.core.mesh.options import MeshOptions
 from timebound.core.mesh.readings import AliveLifetime
@@ -156,9 +155,10 @@ def _link(source: str, target: str, setting: LinkSetting, streams: Streams, mean
 def _options(setting: Setting) -> MeshOptions:
     reading = setting.reading
     # The other readings of early drop are about strategies that know nothing of chances.
-    is_plain = setting.strategy in ("fifo", "fixed", "remaining-lifetime")
+    strategy = make_strategy(setting)
+    is_plain = not strategy.weighs_worth
     return MeshOptions(
-        make_strategy(setting),
+        strategy,
         routing=ROUTINGS[reading.routing],
         epsilon=_EXPIRED_ONLY if is_plain and reading.drops == "expired" else setting.epsilon,
         preference=setting.preference,
@@ -176,8 +176,4 @@ def make_strategy(setting: Setting) -> Strategy:
     """The strategy of a setting, as the broker itself makes it."""
     if setting.strategy == "remaining-lifetime" and setting.reading.lifetime == "alive":
         return AliveLifetime()
-    return strategy_named(
-        setting.strategy,
-        weight=setting.weight,
-        lookahead=setting.lookahead if setting.lookahead else LOOKAHEAD,
-    )
+    return strategy_named(setting.strategy, mix=setting.mix)

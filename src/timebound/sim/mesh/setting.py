@@ -129,8 +129,7 @@ class Setting:
     publishers: tuple[PublisherSetting, ...]
     subscriptions: tuple[SubscriptionSetting, ...]
     strategy: str = "worth"
-    weight: float = -1.0
-    lookahead: float = 0.0  # 0 = the strategy's own
+    mix: float = -1.0  # the strategy's own
     epsilon: float = 0.0005
     duration_ns: int = 2 * HOUR
     processing_ns: int = 2 * MILLISECOND

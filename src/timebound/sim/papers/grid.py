@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+from timebound.core.link.strategy.registry import STRATEGY_NAMES, kind_named
 from timebound.sim.mesh.experiment import RunResult, run
 from timebound.sim.mesh.setting import Setting
 from timebound.sim.papers.readings import read_as
@@ -16,16 +17,11 @@ from timebound.sim.papers.settings import paper_001, paper_002, product
 # The papers' names of strategies beside ours; `timebound` is what the broker does by default: late
 # binding with `worth`. The names before it add its ideas one by one; `timebound-eb` has all but the strategy.
 STRATEGIES: Final = {
-    "fifo": "fifo",
+    **{name: name for name in STRATEGY_NAMES},
     "fcfs": "fifo",
     "rl": "remaining-lifetime",
     "lrt": "remaining-lifetime",
     "fix": "fixed",
-    "eb": "eb",
-    "pc": "pc",
-    "ebpc": "ebpc",
-    "mtep": "mtep",
-    "worth": "worth",
     "eb-late": "eb",
     "worth-late": "worth",
     "worth-late-epsilon": "worth",
@@ -187,7 +183,7 @@ _PLANS: Final = {
 
 
 def _weights(strategy: str, weights: tuple[float, ...]) -> tuple[float, ...]:
-    return weights if weights and strategy in ("ebpc", "mtep") else (-1.0,)
+    return weights if weights and kind_named(STRATEGIES[strategy]).takes_mix else (-1.0,)
 
 
 def run_job(job: Job) -> Row:

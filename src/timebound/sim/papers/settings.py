@@ -22,7 +22,7 @@ SIZE_BYTES: Final = 50 * 1_024
 PAPER_THRIFT: Final = 1.0
 
 
-def paper_002(scenario: str, rate: float, strategy: str, weight: float = -1.0) -> Setting:
+def paper_002(scenario: str, rate: float, strategy: str, mix: float = -1.0) -> Setting:
     """32 brokers in four layers, 4 publishers, 160 subscribers; `psd` or `ssd`."""
     is_psd = scenario == "psd"
     terms = (
@@ -48,7 +48,7 @@ def paper_002(scenario: str, rate: float, strategy: str, weight: float = -1.0) -
             ),
         ),
         strategy=strategy,
-        weight=weight,
+        mix=mix,
         epsilon=0.0005,
         duration_ns=2 * HOUR,
         processing_ns=2 * MILLISECOND,
@@ -56,7 +56,7 @@ def paper_002(scenario: str, rate: float, strategy: str, weight: float = -1.0) -
     )
 
 
-def paper_001(rate: float, strategy: str, weight: float = -1.0) -> Setting:
+def paper_001(rate: float, strategy: str, mix: float = -1.0) -> Setting:
     """128 brokers in six layers, 40 publishers, 640 subscribers."""
     names = ("a1", "a2", "a3", "a4")
     terms = tuple(
@@ -92,7 +92,7 @@ def paper_001(rate: float, strategy: str, weight: float = -1.0) -> Setting:
             ),
         ),
         strategy=strategy,
-        weight=weight,
+        mix=mix,
         epsilon=0.04,
         duration_ns=2 * HOUR,
         processing_ns=2 * MILLISECOND,

@@ -5,24 +5,25 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from timebound.errors import ConfigError, UnitError
 from timebound.sim.kernel.draws import KINDS, Draw
 from timebound.toml.lines import KeyPath, key_lines
+from timebound.toml.renames import Renamed, rename
 from timebound.units import parse_duration
 
 # Where the parser met its mistake; at the end of the document it names no line.
 _TOML_LINE: Final = re.compile(r"at line (\d+)")
 
 
-def read_document(path: Path) -> Table:
-    """Read a TOML file.
+def read_document(path: Path, renamed: Sequence[Renamed] = ()) -> Table:
+    """Read a TOML file; `notices` of the table says which old names of keys it has.
 
     Raises:
-        ConfigError: it cannot be read or is no TOML.
+        ConfigError: it cannot be read, is no TOML, or has both names of a key.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -34,7 +35,14 @@ def read_document(path: Path) -> Table:
         found = _TOML_LINE.search(str(error))
         line = int(found[1]) if found else text.count("\n") + 1
         raise ConfigError(f"not valid TOML: {error}", path=str(path), line=line) from error
-    return Table(values, path, key_lines(text), ())
+    lines = key_lines(text)
+    old_names = rename(values, lines, renamed)
+    table = Table(values, path, lines, ())
+    for one in old_names:
+        if one.is_double:
+            table.fail(str(one.at[-1]), one.message)
+        table.notices.append(f"{path}:{lines[one.at]}: {one.at[-1]}: {one.message}")
+    return table
 
 
 class Table:
@@ -46,6 +54,7 @@ class Table:
         self._lines = lines
         self._at = at
         self._known: list[str] = []
+        self.notices: list[str] = []
 
     def fail(self, key: str, message: str) -> NoReturn:
         """Raise ConfigError about one key of this table; an empty one means the table itself."""

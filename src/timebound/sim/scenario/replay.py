@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from timebound.core.link.queue import EPSILON
-from timebound.core.link.strategy.registry import STRATEGY_NAMES, strategy_named
+from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, STRATEGIES, strategy_named
 from timebound.core.mesh.account import MeshAccount
 from timebound.core.mesh.message import MeshMessage
 from timebound.core.mesh.options import MeshOptions
@@ -29,13 +29,13 @@ from timebound.sim.mesh.network import SimLink
 
 BROKER: Final = "broker"
 # Of the strategies that mix two aims, the shares to try.
-WEIGHTS: Final = (0.25, 0.5, 0.75)
-WEIGHTED: Final = ("ebpc", "mtep")
+MIXES: Final = (0.25, 0.5, 0.75)
+MIXING: Final = tuple(name for name, kind in STRATEGIES.items() if kind.takes_mix)
 # The first of equals is recommended, so the broker's own default comes first.
 CHOICES: Final = (
-    ("worth", -1.0),
-    *((name, -1.0) for name in STRATEGY_NAMES if name != "worth" and name not in WEIGHTED),
-    *((name, weight) for name in WEIGHTED for weight in WEIGHTS),
+    (DEFAULT_STRATEGY, -1.0),
+    *((name, -1.0) for name in STRATEGIES if name != DEFAULT_STRATEGY and name not in MIXING),
+    *((name, mix) for name in MIXING for mix in MIXES),
 )
 RESULTS: Final = (
     ("matched", "int64"),
@@ -84,9 +84,9 @@ def open_runs(context: bytes) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     return run_row
 
 
-def replay(load: Load, strategy: str, weight: float, seed: int) -> dict[str, Any]:
+def replay(load: Load, strategy: str, mix: float, seed: int) -> dict[str, Any]:
     """Let a load arrive under a strategy; gives what RESULTS lists."""
-    options = MeshOptions(strategy_named(strategy, weight=weight), epsilon=EPSILON, thrift=0.0)
+    options = MeshOptions(strategy_named(strategy, mix=mix), epsilon=EPSILON, thrift=0.0)
     account = MeshAccount()
     cluster = Cluster(options, account, load.until_ns)
     streams = Streams(seed)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from timebound.core.link.queue import EPSILON
-from timebound.core.link.strategy.registry import STRATEGY_NAMES
+from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, STRATEGY_NAMES
 from timebound.core.mesh.options import MESH_EPSILON, PREFERENCE, THRIFT, WAITING_SHARE
 from timebound.core.predicate.predicate import parse
 from timebound.errors import FilterError
@@ -33,10 +33,13 @@ from timebound.sim.mesh.setting import (
 from timebound.sim.mesh.topology import Topology
 from timebound.sim.papers.readings import read_as
 from timebound.sim.scenario.reader import Table, read_document
+from timebound.toml.renames import Renamed
 from timebound.topics import check_filter
 
 _KINDS: Final = ("layered", "tree", "ring", "transit-stub", "file")
 _FAULTS: Final = ("crash", "cut", "slow")
+# Old names of keys, still read.
+RENAMED: Final = (Renamed("", "weight", "mix"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ class Scenario:
     name: str
     setting: Setting
     seeds: tuple[int, ...]
+    notices: tuple[str, ...] = ()  # of old names of keys
 
 
 def load_scenario(path: Path) -> Scenario:
@@ -54,7 +58,7 @@ def load_scenario(path: Path) -> Scenario:
     Raises:
         ConfigError: something in it is wrong or impossible; says where.
     """
-    document = read_document(path)
+    document = read_document(path, RENAMED)
     name = document.text("name", path.stem)
     seeds = document.whole_list("seeds", (1,))
     table = document.table("topology")
@@ -70,7 +74,7 @@ def load_scenario(path: Path) -> Scenario:
     _check_places(document, setting, shape)
     _check_faults(fault_tables, faults, shape)
     _check_reach(document, setting, seeds[0])
-    return Scenario(name, setting, seeds)
+    return Scenario(name, setting, seeds, tuple(document.notices))
 
 
 def _setting(
@@ -92,8 +96,8 @@ def _setting(
         links=links,
         publishers=publishers,
         subscriptions=subscriptions,
-        strategy=document.text("strategy", "worth", STRATEGY_NAMES),
-        weight=document.number("weight", -1.0, least=0.0, most=1.0) if document.has("weight") else -1.0,
+        strategy=document.text("strategy", DEFAULT_STRATEGY, STRATEGY_NAMES),
+        mix=document.number("mix", -1.0, least=0.0, most=1.0) if document.has("mix") else -1.0,
         epsilon=document.number("epsilon", MESH_EPSILON if is_late else EPSILON, least=1e-12, most=0.99),
         duration_ns=duration_ns,
         processing_ns=document.duration("processing", "0"),

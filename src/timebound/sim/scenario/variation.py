@@ -59,6 +59,10 @@ class Key:
     words: tuple[str, ...] = ()
 
 
+# Old names of keys, still read.
+_RENAMED: Final = {"weight": "mix"}
+
+
 @dataclass(frozen=True, slots=True)
 class Variation:
     """A key and the values it takes, in order."""
@@ -74,7 +78,7 @@ def parse_variation(text: str) -> Variation:
         ConfigError: the key is unknown, or a value is none that it can take.
     """
     name, equals, listed = text.partition("=")
-    name = name.strip()
+    name = _RENAMED.get(name.strip(), name.strip())
     if not equals or not name:
         raise ConfigError(f"{text!r} varies nothing; write it like rate=1..15 or strategy=eb,fifo")
     key = KEYS.get(name)
@@ -283,7 +287,7 @@ KEYS: Final[dict[str, Key]] = {
     ),
     "loss": Key("share of transmissions to be repeated", _with_link("loss"), most=0.99),
     "strategy": Key("how a queue is ordered", _with("strategy"), words=STRATEGY_NAMES),
-    "weight": Key("r of ebpc, w of mtep", _with("weight"), most=1.0),
+    "mix": Key("part of the first aim, of a strategy that mixes two", _with("mix"), most=1.0),
     "epsilon": Key("chance below which a message is dropped", _with("epsilon"), least=1e-12, most=0.99),
     "preference": Key("of late binding, for the own path", _with("preference"), most=1.0),
     "waiting_share": Key(

@@ -9,6 +9,7 @@ import pytest
 from timebound.core.link.strategy.audience import Audience, Link, Term
 from timebound.core.link.strategy.entry import Entry
 from timebound.core.link.strategy.registry import strategy_named
+from timebound.core.link.strategy.worth import Worth
 from timebound.core.values.delay import LinkDelay, Path, normal_cdf
 
 from . import naive
@@ -59,7 +60,7 @@ def test_ebpc_weighs_benefit_and_cost() -> None:
     entry = entry_of(link, Term(10 * SECOND, 3.0))
     benefit, cost = 3 * PHI_1, 3 * (PHI_1 - (1 - PHI_2))
 
-    value = strategy_named("ebpc", weight=0.25).value(entry, 6 * SECOND, link)
+    value = strategy_named("ebpc", mix=0.25).value(entry, 6 * SECOND, link)
 
     assert value == pytest.approx(0.25 * benefit + 0.75 * cost, abs=1e-7)
 
@@ -71,7 +72,7 @@ def test_mtep_weighs_earning_against_postponing_and_penalty() -> None:
     earning_second, penalty_second = 3 * (1 - PHI_2), 0.3 * PHI_2
     postponing = (earning - penalty) - (earning_second - penalty_second)
 
-    value = strategy_named("mtep", weight=0.4).value(entry, 6 * SECOND, link)
+    value = strategy_named("mtep", mix=0.4).value(entry, 6 * SECOND, link)
 
     assert value == pytest.approx(0.4 * earning + 0.6 * (postponing + penalty), abs=1e-7)
 
@@ -81,7 +82,7 @@ def test_mtep_counts_a_subscription_only_from_epsilon_on() -> None:
     link = published_link(epsilon=0.04)
     entry = entry_of(link, Term(10 * SECOND, 3.0, 0.3))
 
-    value = strategy_named("mtep", weight=0.4).value(entry, 6 * SECOND, link)
+    value = strategy_named("mtep", mix=0.4).value(entry, 6 * SECOND, link)
 
     assert value == pytest.approx(3 * PHI_1, abs=1e-7)
 
@@ -130,7 +131,7 @@ def test_path_beyond_the_link_adds_mean_and_variance() -> None:
 
 def test_worth_is_stake_per_byte_discounted_by_the_time_left() -> None:
     link = published_link()
-    strategy = strategy_named("worth", lookahead=1.0)
+    strategy = Worth(lookahead=1.0)
     urgent = entry_of(link, Term(10 * SECOND, 1.0))
     patient = entry_of(link, Term(16 * SECOND, 1.0))
     small = entry_of(link, Term(10 * SECOND, 1.0), size_kb=25)
@@ -159,7 +160,7 @@ def test_worth_counts_a_penalty_like_a_price() -> None:
 
 def test_worth_is_urgent_by_the_first_noticeable_loss() -> None:
     link = published_link()
-    strategy = strategy_named("worth", lookahead=1.0)
+    strategy = Worth(lookahead=1.0)
     # Losing 5 of 100 at 10 s is not noticed, losing 50 of 100 is.
     minor = entry_of(link, Term(10 * SECOND, 5.0), Term(40 * SECOND, 95.0))
     major = entry_of(link, Term(10 * SECOND, 50.0), Term(40 * SECOND, 50.0))
@@ -169,7 +170,7 @@ def test_worth_is_urgent_by_the_first_noticeable_loss() -> None:
 
 def test_worth_gives_messages_without_limit_their_patience() -> None:
     link = published_link()
-    strategy = strategy_named("worth", lookahead=1.0, patience_ns=7 * SECOND)
+    strategy = Worth(lookahead=1.0, patience_ns=7 * SECOND)
     # The timed one has to start at 10 - 3 = 7 s as well.
     assert strategy.value(entry_of(link, Term()), 0, link) == pytest.approx(
         strategy.value(entry_of(link, Term(10 * SECOND)), 0, link)
@@ -179,7 +180,7 @@ def test_worth_gives_messages_without_limit_their_patience() -> None:
 def test_worth_does_not_grow_when_a_minor_loss_leaves_only_the_patient() -> None:
     # Seen once: with the first term gone the second is no longer noticed, and patience is shorter.
     link = published_link()
-    strategy = strategy_named("worth", lookahead=1.0, patience_ns=7 * SECOND)
+    strategy = Worth(lookahead=1.0, patience_ns=7 * SECOND)
     entry = entry_of(link, Term(5 * SECOND, 5.0), Term(30 * SECOND, 6.0), Term(0, 95.0))
 
     values = [strategy.value(entry, second * SECOND, link) for second in range(40)]
@@ -245,7 +246,7 @@ def test_values_agree_with_the_model_written_out(name: str) -> None:
         entry.fit(link)
         now_ns = source.randint(0, 2_000) * MS
 
-        found = strategy_named(name, weight=0.5).value(entry, now_ns, link)
+        found = strategy_named(name, mix=0.5).value(entry, now_ns, link)
 
         expected = naive.value(
             name, entry, single, now_ns, delay, first_s=0.025, epsilon=0.04, processing_ns=2 * MS
@@ -261,7 +262,7 @@ def test_values_agree_with_the_model_written_out(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("ebpc", {"weight": 1.5}), ("mtep", {"weight": -0.5}), ("worth", {"lookahead": 0.0}), ("best", {})],
+    [("ebpc", {"mix": 1.5}), ("mtep", {"mix": -0.5}), ("best", {})],
 )
 def test_wrong_names_and_options_are_refused(name: str, options: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"is not|is unknown; choose one of fifo"):

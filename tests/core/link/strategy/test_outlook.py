@@ -25,7 +25,7 @@ every_windowed = pytest.mark.parametrize("name", ["pc", "ebpc", "mtep", "least-w
 def windowed(name: str, weight: float) -> Strategy:
     if name == "least-worth":
         return LeastWorth(strategy_named("eb"))
-    return strategy_named(name, weight=-1.0 if name == "pc" else weight)
+    return strategy_named(name, mix=-1.0 if name == "pc" else weight)
 
 
 def random_link(source: random.Random) -> Link:

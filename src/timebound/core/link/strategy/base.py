@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Final
 
 from timebound.core.link.strategy.audience import Link, Term
@@ -21,6 +22,8 @@ from timebound.core.values.delay import phi
 STATIC: Final = 0  # never changes
 DECAYING: Final = 1  # never grows: an old value is a bound for ever
 WINDOWED: Final = 2  # may grow: a bound holds for a stretch of time only
+# The place in lists of a strategy that does not name one.
+ORDER_LAST: Final = 1_000
 # How far ahead, in times of one message, what loses its worth is looked at.
 _SOON: Final = 2.0
 
@@ -57,6 +60,39 @@ class Strategy:
         if self.weighs_worth:
             return stake(entry, float(now_ns - entry.published_ns)) / entry.size
         return self.value(entry, now_ns, link)
+
+
+class StrategyKind:
+    """What a strategy's own file says about it; the registry finds it there as `KIND`.
+
+    `meaning` says which message goes next. `mix_default` is the part of the first of two aims, for a
+    strategy that mixes two; -1 for others. `make` is called with the mix. `order` is the place in lists:
+    from the simplest on; equal ones by name.
+    """
+
+    __slots__ = ("make", "meaning", "mix_default", "name", "order", "uses_priority")
+
+    def __init__(
+        self,
+        name: str,
+        meaning: str,
+        make: Callable[[float], Strategy],
+        *,
+        mix_default: float = -1.0,
+        order: int = ORDER_LAST,
+        uses_priority: bool = False,
+    ) -> None:
+        self.name = name
+        self.meaning = meaning
+        self.make = make
+        self.mix_default = mix_default
+        self.order = order
+        # Whether priorities of messages matter to it.
+        self.uses_priority = uses_priority
+
+    @property
+    def takes_mix(self) -> bool:
+        return self.mix_default >= 0.0
 
 
 class LeastWorth(Strategy):

@@ -5,8 +5,10 @@ It never grows while a message waits, so an old value is a bound for ever.
 
 from __future__ import annotations
 
+from typing import Final
+
 from timebound.core.link.strategy.audience import Link
-from timebound.core.link.strategy.base import DECAYING, Strategy, benefit
+from timebound.core.link.strategy.base import DECAYING, Strategy, StrategyKind, benefit
 from timebound.core.link.strategy.entry import Entry
 
 
@@ -20,3 +22,11 @@ class ExpectedBenefit(Strategy):
 
     def value(self, entry: Entry, now_ns: int, link: Link) -> float:
         return benefit(entry, float(now_ns - entry.published_ns))
+
+
+KIND: Final = StrategyKind(
+    "eb",
+    "the largest expected benefit: price times chance of being in time",
+    lambda mix: ExpectedBenefit(),
+    order=40,
+)

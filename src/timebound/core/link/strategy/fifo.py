@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from timebound.core.link.strategy.audience import Link
-from timebound.core.link.strategy.base import STATIC, Strategy
+from timebound.core.link.strategy.base import STATIC, Strategy, StrategyKind
 from timebound.core.link.strategy.entry import Entry
 
 
@@ -18,3 +20,6 @@ class Fifo(Strategy):
     def value(self, entry: Entry, now_ns: int, link: Link) -> float:
         # All alike: ties are broken by arrival.
         return 0.0
+
+
+KIND: Final = StrategyKind("fifo", "the one that came first", lambda mix: Fifo(), order=10)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from timebound.core.link.strategy.audience import Link
-from timebound.core.link.strategy.base import STATIC, Strategy
+from timebound.core.link.strategy.base import STATIC, Strategy, StrategyKind
 from timebound.core.link.strategy.entry import Entry
 
 
@@ -17,3 +19,8 @@ class Fixed(Strategy):
 
     def value(self, entry: Entry, now_ns: int, link: Link) -> float:
         return float(entry.priority)
+
+
+KIND: Final = StrategyKind(
+    "fixed", "the highest priority, then the first", lambda mix: Fixed(), order=20, uses_priority=True
+)

@@ -10,26 +10,26 @@ from __future__ import annotations
 from typing import Final
 
 from timebound.core.link.strategy.audience import Link
-from timebound.core.link.strategy.base import WINDOWED, Strategy
+from timebound.core.link.strategy.base import WINDOWED, Strategy, StrategyKind
 from timebound.core.link.strategy.entry import Entry
 from timebound.core.link.strategy.outlook import Shape, outlook
 from timebound.core.values.delay import phi
 
 # The published earnings are largest at 0.15 and the arrivals at 0.8; their own comparison uses 0.4.
-WEIGHT_DEFAULT: Final = 0.4
+MIX_DEFAULT: Final = 0.4
 
 
 class TotalEarning(Strategy):
-    """`weight` is w, the part of the expected earning."""
+    """`mix` is w, the part of the expected earning."""
 
-    __slots__ = ("shape", "weight")
+    __slots__ = ("mix", "shape")
 
-    def __init__(self, weight: float = WEIGHT_DEFAULT) -> None:
-        if not 0.0 <= weight <= 1.0:
-            raise ValueError(f"weight={weight} is not between 0 and 1")
+    def __init__(self, mix: float = MIX_DEFAULT) -> None:
+        if not 0.0 <= mix <= 1.0:
+            raise ValueError(f"mix={mix} is not between 0 and 1")
         super().__init__("mtep", WINDOWED, True)
-        self.weight = weight
-        self.shape = Shape(weight, True)
+        self.mix = mix
+        self.shape = Shape(mix, True)
 
     def value(self, entry: Entry, now_ns: int, link: Link) -> float:
         epsilon = link.epsilon
@@ -57,7 +57,16 @@ class TotalEarning(Strategy):
             if chance >= epsilon:
                 earning_second += term.price * chance
                 penalty_second += term.penalty * (1.0 - chance)
-        return self.weight * earning + (1.0 - self.weight) * ((earning - earning_second) + penalty_second)
+        return self.mix * earning + (1.0 - self.mix) * ((earning - earning_second) + penalty_second)
 
     def outlook(self, entry: Entry, now_ns: int, level: float, link: Link) -> tuple[float, float, bool]:
         return outlook(entry, float(now_ns - entry.published_ns), level, link, self.shape)
+
+
+KIND: Final = StrategyKind(
+    "mtep",
+    "the largest earning and penalty together; the mix is the part of earning",
+    TotalEarning,
+    order=70,
+    mix_default=MIX_DEFAULT,
+)

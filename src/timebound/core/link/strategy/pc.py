@@ -5,8 +5,10 @@ It rises as a deadline comes near and falls once it is lost.
 
 from __future__ import annotations
 
+from typing import Final
+
 from timebound.core.link.strategy.audience import Link
-from timebound.core.link.strategy.base import WINDOWED, Strategy, benefit_and_cost
+from timebound.core.link.strategy.base import WINDOWED, Strategy, StrategyKind, benefit_and_cost
 from timebound.core.link.strategy.entry import Entry
 from timebound.core.link.strategy.outlook import Shape, outlook
 
@@ -26,3 +28,8 @@ class PostponingCost(Strategy):
 
     def outlook(self, entry: Entry, now_ns: int, level: float, link: Link) -> tuple[float, float, bool]:
         return outlook(entry, float(now_ns - entry.published_ns), level, link, self.shape)
+
+
+KIND: Final = StrategyKind(
+    "pc", "the largest cost of sending another one first", lambda mix: PostponingCost(), order=50
+)

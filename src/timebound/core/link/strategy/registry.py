@@ -1,51 +1,58 @@
-"""Strategies by the names that configuration uses."""
+"""Strategies by the names that configuration uses.
+
+A strategy is one file of this package that has a `KIND`; nothing else names it. A new file is found without a
+change elsewhere, and its place in lists depends on what it says, not on the order of imports.
+"""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from typing import Final
 
-from timebound.core.link.strategy.base import Strategy
-from timebound.core.link.strategy.eb import ExpectedBenefit
-from timebound.core.link.strategy.ebpc import WEIGHT_DEFAULT as EBPC_WEIGHT
-from timebound.core.link.strategy.ebpc import BenefitAndCost
-from timebound.core.link.strategy.fifo import Fifo
-from timebound.core.link.strategy.fixed import Fixed
-from timebound.core.link.strategy.mtep import WEIGHT_DEFAULT as MTEP_WEIGHT
-from timebound.core.link.strategy.mtep import TotalEarning
-from timebound.core.link.strategy.pc import PostponingCost
-from timebound.core.link.strategy.remaining_lifetime import RemainingLifetime
-from timebound.core.link.strategy.worth import LOOKAHEAD, PATIENCE_NS, Worth
+import timebound.core.link.strategy as package
+from timebound.core.link.strategy.base import Strategy, StrategyKind
 
 DEFAULT_STRATEGY: Final = "worth"
-STRATEGY_NAMES: Final = ("fifo", "fixed", "remaining-lifetime", "eb", "pc", "ebpc", "mtep", "worth")
 
 
-def strategy_named(
-    name: str,
-    *,
-    weight: float = -1.0,
-    lookahead: float = LOOKAHEAD,
-    patience_ns: int = PATIENCE_NS,
-) -> Strategy:
-    """Make a strategy; `weight` is r of ebpc and w of mtep (-1: its default), the rest is for worth.
+def _find_kinds() -> dict[str, StrategyKind]:
+    """Read the `KIND` of every module beside this one; raises ValueError if two have the same name."""
+    found: list[StrategyKind] = []
+    for name in sorted([module.name for module in pkgutil.iter_modules(package.__path__)]):
+        if name == "registry":
+            continue
+        kind = getattr(importlib.import_module(f"{package.__name__}.{name}"), "KIND", None)
+        if isinstance(kind, StrategyKind):
+            found.append(kind)
+    found.sort(key=_place)
+    kinds = {kind.name: kind for kind in found}
+    if len(kinds) < len(found):
+        raise ValueError(f"two strategies have one name: {', '.join([kind.name for kind in found])}")
+    return kinds
+
+
+def _place(kind: StrategyKind) -> tuple[int, str]:
+    return kind.order, kind.name
+
+
+STRATEGIES: Final = _find_kinds()
+STRATEGY_NAMES: Final = tuple(STRATEGIES)
+
+
+def kind_named(name: str) -> StrategyKind:
+    """Return what is known about a strategy; raises ValueError if there is none of this name."""
+    kind = STRATEGIES.get(name)
+    if kind is None:
+        raise ValueError(f"strategy {name!r} is unknown; choose one of {', '.join(STRATEGY_NAMES)}")
+    return kind
+
+
+def strategy_named(name: str, *, mix: float = -1.0) -> Strategy:
+    """Make a strategy; `mix` is for those that mix two aims, -1 its default.
 
     Raises:
-        ValueError: there is no such strategy, or an option is out of range.
+        ValueError: there is no such strategy, or the mix is out of range.
     """
-    if name == "fifo":
-        return Fifo()
-    if name == "fixed":
-        return Fixed()
-    if name == "remaining-lifetime":
-        return RemainingLifetime()
-    if name == "eb":
-        return ExpectedBenefit()
-    if name == "pc":
-        return PostponingCost()
-    if name == "ebpc":
-        return BenefitAndCost(EBPC_WEIGHT if weight == -1.0 else weight)
-    if name == "mtep":
-        return TotalEarning(MTEP_WEIGHT if weight == -1.0 else weight)
-    if name == "worth":
-        return Worth(lookahead, patience_ns)
-    raise ValueError(f"strategy {name!r} is unknown; choose one of {', '.join(STRATEGY_NAMES)}")
+    kind = kind_named(name)
+    return kind.make(kind.mix_default if mix == -1.0 else mix)

@@ -6,8 +6,10 @@ average lifetime ends. A message that some subscription would take for ever come
 
 from __future__ import annotations
 
+from typing import Final
+
 from timebound.core.link.strategy.audience import Link
-from timebound.core.link.strategy.base import STATIC, Strategy
+from timebound.core.link.strategy.base import STATIC, Strategy, StrategyKind
 from timebound.core.link.strategy.entry import Entry
 
 
@@ -27,3 +29,11 @@ class RemainingLifetime(Strategy):
         average = total / float(entry.audience.subscriptions)
         # Exact to the nanosecond for 104 days after the queue's origin, to two for a year.
         return -(float(entry.published_ns - link.origin_ns) + average)
+
+
+KIND: Final = StrategyKind(
+    "remaining-lifetime",
+    "the shortest remaining lifetime, averaged over its subscriptions",
+    lambda mix: RemainingLifetime(),
+    order=30,
+)

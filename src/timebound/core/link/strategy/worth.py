@@ -24,7 +24,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from timebound.core.link.strategy.audience import Link
-from timebound.core.link.strategy.base import DECAYING, Strategy, stake
+from timebound.core.link.strategy.base import DECAYING, Strategy, StrategyKind, stake
 from timebound.core.link.strategy.entry import Entry
 
 # In times of one message. Measured: 3 is too short-sighted under overload, 50 and more no longer see
@@ -99,3 +99,11 @@ class Worth(Strategy):
                 step += step
             return start_by
         return start_by if start_by > age else age
+
+
+KIND: Final = StrategyKind(
+    "worth",
+    "the most at stake for its sending time, sooner the less it can wait",
+    lambda mix: Worth(),
+    order=80,
+)

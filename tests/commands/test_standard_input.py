@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from timebound.standard_input import read_all, read_lines
+from timebound.commands._standard_input import read_all, read_lines
 
 
 def piped(*pieces: bytes) -> int:

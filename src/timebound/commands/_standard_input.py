@@ -19,7 +19,7 @@ _CHUNKS_AHEAD_MAX: Final = 16  # a fast file waits for a slow network
 
 
 async def read_chunks(descriptor: int = 0) -> AsyncIterator[bytes]:
-    """Give the input piece by piece until its end."""
+    """Yield the input in chunks until its end."""
     loop = asyncio.get_running_loop()
     chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
     room = threading.Semaphore(_CHUNKS_AHEAD_MAX)
@@ -58,7 +58,7 @@ async def read_all(descriptor: int = 0) -> bytes:
 
 
 async def read_lines(descriptor: int = 0) -> AsyncIterator[bytes]:
-    """Give the lines without their ends; the last one may lack its end."""
+    """Yield the lines without their line ends; the last one may lack it."""
     # A bytearray grows in place, so a long line in many pieces costs linear time.
     rest = bytearray()
     async for chunk in read_chunks(descriptor):

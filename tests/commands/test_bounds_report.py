@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from timebound.bounds_report import describe_inline, describe_toml, report
+from timebound.commands._bounds_report import describe_inline, describe_toml, report
 from timebound.errors import ConfigError
 
 PLANT = """

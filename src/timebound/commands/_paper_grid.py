@@ -1,4 +1,4 @@
-"""The grid of a paper carried out as a sweep on Spark, or in processes where there is no Spark."""
+"""Run the grid of a paper as a sweep on Spark, or in processes where Spark is not installed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
-
-from timebound.commands.sweep import progress_bar, run_plan, show_errors
+from timebound.commands._screen import progress_bar, screen
+from timebound.commands._spark import run_plan, show_errors
 from timebound.errors import TimeboundError
 from timebound.packages import missing
 
@@ -25,13 +24,11 @@ TASKS_MAX: Final = 256
 # What both papers simulate in each run.
 MINUTES: Final = 120.0
 
-screen = Console(stderr=True, highlight=False)
-
 
 def run_grid(
     wanted: list[Job], title: str, workers: int | None, master: str | None, remote: str | None
 ) -> tuple[list[Row], float, int]:
-    """Carry out runs; gives their rows in order, the seconds and the cores.
+    """Carry out runs; return their rows in order, the seconds and the cores.
 
     Raises:
         TimeboundError: no run succeeded, or a master was named and pyspark is missing.
@@ -55,7 +52,7 @@ def run_grid(
 def write_paper(
     folder: Path, number: str, rows: list[Row], minutes: float, wall_s: float, cores: int
 ) -> None:
-    """Keep the rows with their figures and the printed values, for a report."""
+    """Write the rows with their figures and the printed values, for a report."""
     import pyarrow as pa
 
     from timebound.pipeline.sweep.results import SweepInfo, write_results
@@ -103,7 +100,7 @@ def _run_on_spark(
 
 
 def _figures(number: str, rows: list[Row]) -> tuple[tuple[Figure, ...], tuple[Printed, ...]]:
-    """A picture for each figure there are runs of, and what the paper prints about it."""
+    """Return a figure for each one that was run, and the values that the paper prints."""
     from timebound.pipeline.sweep.results import Figure, Printed
     from timebound.sim.papers.grid import MEASURES_OF_FIGURE
     from timebound.sim.papers.published import compare, summarise

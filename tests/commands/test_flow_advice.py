@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timebound.commands.flow_advice import NOT_A_FLOW, advise
+from timebound.commands._flow_advice import NOT_A_FLOW, advise
 
 
 def flow(topic: str, rate: float, burst: int = 1, node: str = "n", size: int = 100) -> dict[str, Any]:

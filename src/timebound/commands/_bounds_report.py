@@ -1,4 +1,4 @@
-"""The question behind `timebound bounds`: how long can each flow wait, and why.
+"""Delay bounds of described flows, for `timebound bounds`: how long each can wait, and why.
 
 The rotation is described by a TOML file, or inline by a few options; the answer is a list of
 rows that a table or JSON can be made of. Example of a file:
@@ -37,7 +37,7 @@ from timebound.core.input.scheduler import QUANTUM_BYTES
 from timebound.errors import ConfigError, UnitError
 from timebound.units import MILLISECOND, SECOND, parse_duration
 
-# More is a slip of the pen: nobody waits for a cell of that many quanta.
+# More is a typing mistake: nobody waits for a cell of that many quanta.
 CLIENTS_MAX: Final = 100_000
 NO_PUBLISHER: Final = "no publisher"
 
@@ -46,7 +46,7 @@ NO_PUBLISHER: Final = "no publisher"
 class Row:
     """One flow, or one topic without a flow: then the bound is that of a lone message.
 
-    Bounds are None where there is none: the flow asks for more than its share.
+    A bound is None where the flow asks for more than its share.
     """
 
     topic: int | str
@@ -117,7 +117,7 @@ def describe_toml(text: str, path: str = "") -> Description:
     """Read a description from the text of a TOML file.
 
     Raises:
-        ConfigError: the text is no TOML, or a value cannot be used.
+        ConfigError: the text is not TOML, or a value cannot be used.
     """
     try:
         return _described(tomllib.loads(text))

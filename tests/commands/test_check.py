@@ -1,0 +1,43 @@
+"""`timebound check`: mistakes and notices, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner, Result
+
+from timebound.cli import app
+
+OLD = '[input]\nstop_allowance = "5ms"\n'
+
+
+def check(path: Path, text: str, *words: str) -> Result:
+    path.write_text(text)
+    return CliRunner().invoke(app, ["check", str(path), *words])
+
+
+def test_a_file_without_mistakes_is_ok(tmp_path: Path) -> None:
+    done = check(tmp_path / "t.toml", 'node_name = "a"\n')
+
+    assert (done.exit_code, done.stdout, done.stderr) == (0, f"{tmp_path}/t.toml: ok\n", "")
+
+
+def test_an_old_name_is_noticed_and_no_mistake(tmp_path: Path) -> None:
+    done = check(tmp_path / "t.toml", OLD)
+
+    assert (done.exit_code, done.stdout) == (0, f"{tmp_path}/t.toml: ok\n")
+    assert done.stderr == (
+        f"note: {tmp_path}/t.toml:2: input.stop_allowance: is now called 'stall_allowance'; "
+        "the old name is still read\n"
+    )
+
+
+def test_programs_get_mistakes_and_notices(tmp_path: Path) -> None:
+    done = check(tmp_path / "t.toml", OLD + "colour = 1\n", "--json")
+
+    found = json.loads(done.stdout)
+    assert done.exit_code == 2
+    assert found["ok"] is False
+    assert [row["key"] for row in found["mistakes"]] == ["input.colour"]
+    assert [(row["key"], row["line"]) for row in found["notices"]] == [("input.stop_allowance", 2)]
