@@ -193,9 +193,9 @@ def test_taking_those_that_are_alike_together_is_as_taking_each(
 
 def open_pairs(session: Session) -> int:
     """Pairs of a session whose outcome is not known yet."""
-    waiting = list(session.queue) + list(session.waiting)
-    if session.link is not None:
-        waiting += [entry.item for entry in session.link.entries()]  # type: ignore[misc]  # of this type
+    waiting = list(session.queue) + list(session.blocked)
+    if session.scheduled is not None:
+        waiting += [entry.item for entry in session.scheduled.entries()]  # type: ignore[misc]  # of this type
     waiting += [delivery for delivery in session.inflight.values() if not delivery.is_settled]
     return sum(len(pairs(delivery)) for delivery in waiting)
 

@@ -105,7 +105,7 @@ class Attachment(Publisher):
         is_free = True
         if self._held_turns > 0:
             self._held_turns -= 1
-        elif session.link is None:
+        elif session.scheduled is None:
             if self._meter is not None:
                 self._end_pacing(self._meter)
             self._flush_parts(session, frames, now_ns)
