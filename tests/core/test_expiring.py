@@ -40,7 +40,7 @@ class Scene:
 
     def ranked(self) -> int:
         """How many copies were ever ranked."""
-        return sum(reader.link.pushed for reader in self.readers if reader.link is not None)
+        return sum(reader.scheduled.pushed for reader in self.readers if reader.scheduled is not None)
 
     def waiting(self) -> int:
         return sum(reader.queued_messages() for reader in self.readers)
@@ -127,14 +127,16 @@ def test_an_error_with_one_reader_does_not_keep_the_others_waiting() -> None:
     scene = Scene(3)
     scene.publish(10)
     struck = scene.readers[0]
-    assert struck.link is not None
-    struck.link.lanes.clear()  # so that the second copy finds no place
+    assert struck.scheduled is not None
+    struck.scheduled.lanes.clear()  # so that the second copy finds no place
 
     scene.broker.expire(scene.now_ns)
     finish(scene)
 
     assert [fault.client_id for fault in scene.broker.take_faults()] == [struck.client_id]
-    assert [reader.link is None or reader.link.pushed == 10 for reader in scene.readers] == [True] * 3
+    assert [reader.scheduled is None or reader.scheduled.pushed == 10 for reader in scene.readers] == [
+        True
+    ] * 3
 
 
 def test_a_new_round_waits_for_the_last_one() -> None:

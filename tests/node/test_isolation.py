@@ -29,7 +29,7 @@ from timebound.core.link.queue import LinkQueue
 from timebound.core.link.strategy.entry import Entry
 from timebound.core.matching.index import SubscriptionIndex
 from timebound.core.predicate.index.index import ContentIndex
-from timebound.core.sessions.correlations import Waits
+from timebound.core.sessions.correlations import Correlations
 from timebound.core.sessions.durability import Durability
 from timebound.core.sessions.lifecycle import Lifecycle
 from timebound.core.sessions.outbound import Outbound
@@ -69,6 +69,7 @@ TARGETS: list[type[Any]] = [
     Broker,
     Connection,
     ContentIndex,
+    Correlations,
     Distribution,
     Durability,
     Flows,
@@ -80,7 +81,6 @@ TARGETS: list[type[Any]] = [
     Outgoing,
     Owed,
     SubscriptionIndex,
-    Waits,
 ]
 # Functions that hold a guard themselves: what they guard is thrown at instead.
 GUARDS = {
@@ -100,7 +100,7 @@ ENDING = {
     "_charge",
     "_described",
     "_disconnect",
-    "_forget_routes",
+    "_forget_matches",
     "_leave",
     "_path",
     "_prune",

@@ -18,7 +18,7 @@ from timebound.core.matching.retained import WALK_STEPS_MAX, RetainedStore
 from timebound.core.matching.tap import Tap
 from timebound.core.mesh.member import Member
 from timebound.core.mesh.message import Copy
-from timebound.core.sessions.correlations import TIMERS_MAX, Waits
+from timebound.core.sessions.correlations import TIMERS_MAX, Correlations
 from timebound.core.sessions.durability import Batch, Durability
 from timebound.core.sessions.faults import Fault, Faults
 from timebound.core.sessions.lifecycle import Lifecycle
@@ -83,6 +83,7 @@ class Broker:
 
     __slots__ = (
         "_closes",
+        "_correlations",
         "_distribution",
         "_durability",
         "_faults",
@@ -95,7 +96,6 @@ class Broker:
         "_reconciled",
         "_retained",
         "_sessions",
-        "_waits",
         "account",
         "counters",
     )
@@ -118,9 +118,9 @@ class Broker:
         self._outbound = Outbound(
             limits, self._ready, self._durability, self.counters, self.account, self._faults
         )
-        self._waits = Waits()
+        self._correlations = Correlations()
         self._lifecycle = Lifecycle(
-            limits, access, self._index, self._outbound, self._durability, self._waits, self._faults
+            limits, access, self._index, self._outbound, self._durability, self._correlations, self._faults
         )
         self._sessions = self._lifecycle.sessions
         self._retained = RetainedStore(limits.retained_messages_max, limits.retained_bytes_max)
@@ -130,7 +130,7 @@ class Broker:
             self._retained,
             self._outbound,
             self._durability,
-            self._waits,
+            self._correlations,
             self.counters,
             self._faults,
         )
@@ -231,8 +231,8 @@ class Broker:
         old = session.subscriptions.get(topic_filter)
         if self.limit_reached(session, subscription):
             return QUOTA_EXCEEDED, None
-        is_waiting = self._waits.start(subscription, now_ns)
-        assert is_waiting, "the limits leave timers for it"
+        is_started = self._correlations.start(subscription, now_ns)
+        assert is_started, "the limits leave timers for it"
         try:
             if old is not None:
                 self._withdraw(session, old)
@@ -279,7 +279,7 @@ class Broker:
                 return "filter_cost_total_max"
             if ticks > limits.ticks_per_second_max * SECONDS_PER_HOUR:
                 return "ticks_per_second_max"
-            if not self._waits.has_timers(subscription):
+            if not self._correlations.has_timers(subscription):
                 return f"the broker's number of timers ({TIMERS_MAX})"
         return ""
 
@@ -301,7 +301,7 @@ class Broker:
         """Take a subscription out of wherever it is."""
         topic_filter = subscription.topic_filter
         self._index.remove(subscription)
-        self._waits.stop(subscription)
+        self._correlations.stop(subscription)
         if session.subscriptions.get(topic_filter) is subscription:
             session.remove_subscription(topic_filter)
         session.audiences.pop(topic_filter, None)
@@ -581,7 +581,7 @@ class Broker:
 
     def next_wakeup_ns(self) -> int | None:
         first = self._lifecycle.next_wakeup_ns()
-        second = self._waits.next_wakeup_ns()
+        second = self._correlations.next_wakeup_ns()
         if first is None or second is None:
             return second if first is None else first
         return min(first, second)

@@ -1,7 +1,7 @@
 """Who gets a message: everybody whose subscriptions select it, once each.
 
-From the index comes a route; where that is simple, each of its subscriptions gets a copy. Else
-content filters, shared groups, waits and several subscriptions of one session are sorted out
+The index returns a match; where that is simple, each of its subscriptions gets a copy. Else
+content filters, shared groups, correlations and several subscriptions of one session are sorted out
 here. Retained messages and notices about what was missed are given out here too.
 """
 
@@ -12,12 +12,12 @@ from typing import Final, cast
 
 from timebound.core.account.account import Missed
 from timebound.core.account.counters import Counters
-from timebound.core.matching.index import Route, SharedGroup, SubscriptionIndex
+from timebound.core.matching.index import Match, SharedGroup, SubscriptionIndex
 from timebound.core.matching.retained import RetainedStore, RetainedWalk
 from timebound.core.matching.tap import Tap
 from timebound.core.mesh.member import Member
 from timebound.core.predicate.predicate import Attributes
-from timebound.core.sessions.correlations import Waits
+from timebound.core.sessions.correlations import Correlations
 from timebound.core.sessions.durability import Durability
 from timebound.core.sessions.faults import Faults
 from timebound.core.sessions.outbound import NO_OTHERS, Outbound
@@ -63,6 +63,7 @@ class Distribution:
 
     __slots__ = (
         "_account",
+        "_correlations",
         "_counters",
         "_durability",
         "_faults",
@@ -72,7 +73,6 @@ class Distribution:
         "_replays",
         "_retained",
         "_sessions",
-        "_waits",
         "is_telling",
         "mesh",
         "sequence",
@@ -86,7 +86,7 @@ class Distribution:
         retained: RetainedStore,
         outbound: Outbound,
         durability: Durability,
-        waits: Waits,
+        correlations: Correlations,
         counters: Counters,
         faults: Faults,
     ) -> None:
@@ -97,7 +97,7 @@ class Distribution:
         self._outbound = outbound
         self._account = outbound.account
         self._durability = durability
-        self._waits = waits
+        self._correlations = correlations
         self._counters = counters
         self._groups = 0  # correlations completed
         self._replays: dict[Replay, bool] = {}  # those under way
@@ -132,12 +132,12 @@ class Distribution:
             self._retain(message)
         if self._replays:
             self._replay_before(message.topic, now_ns)
-        route = self._index.match(message.topic)
-        message.trace_hint = route.trace_hint
-        if not route.is_simple:
-            return self._route_selectively(route, message, now_ns)
+        match = self._index.match(message.topic)
+        message.trace_hint = match.trace_hint
+        if not match.is_simple:
+            return self._route_selectively(match, message, now_ns)
         count = 0
-        for subscription in route.plain:
+        for subscription in match.plain:
             if subscription.no_local and subscription.client_id == message.publisher:
                 continue
             qos = subscription.qos if subscription.qos < message.qos else message.qos
@@ -150,12 +150,12 @@ class Distribution:
             self._counters.long_messages += 1
         return count
 
-    def _route_selectively(self, route: Route, message: Message, now_ns: int) -> int:
+    def _route_selectively(self, match: Match, message: Message, now_ns: int) -> int:
         """As `route`, with content filters, shared groups, or several subscriptions of one session."""
-        attributes = _attributes(message) if route.needs_attributes else None
+        attributes = _attributes(message) if match.needs_attributes else None
         by_session: dict[str, list[Subscription]] = {}
         waiting = 0
-        for subscription in self._selected(route, attributes):
+        for subscription in self._selected(match, attributes):
             if subscription.no_local and subscription.client_id == message.publisher:
                 continue
             if subscription.correlator is not None:
@@ -176,18 +176,18 @@ class Distribution:
         count = len(by_session) + waiting
         if attributes is not None or count > LONG_COPIES:
             self._counters.long_messages += 1
-        for group in route.groups:
+        for group in match.groups:
             count += self._route_shared(self._candidates(group, attributes), message, now_ns)
         return count
 
-    def _selected(self, route: Route, attributes: Attributes | None) -> list[Subscription]:
+    def _selected(self, match: Match, attributes: Attributes | None) -> list[Subscription]:
         """All unshared subscriptions that want the message; a filter that fails keeps it from nobody else."""
         try:
-            return route.select(attributes)
+            return match.select(attributes)
         except Exception:  # some filter's: each is asked by itself, to find out whose
             assert attributes is not None, "only content filters are evaluated"
-            found = list(route.plain)
-            for content in route.contents:
+            found = list(match.plain)
+            for content in match.contents:
                 found += self._wanting(cast(list[Subscription], content.keys()), attributes)
             return found
 
@@ -211,7 +211,7 @@ class Distribution:
     def _arrive(self, subscription: Subscription, message: Message, now_ns: int) -> None:
         """Let a subscription that waits have a message, and deliver what that completes."""
         try:
-            together = self._waits.arrive(subscription, message, now_ns)
+            together = self._correlations.arrive(subscription, message, now_ns)
         except Exception as error:
             self._note(subscription, error)
             return
@@ -256,7 +256,7 @@ class Distribution:
 
     def wake(self, now_ns: int) -> None:
         """Deliver what the timers of subscriptions have to say."""
-        for due in self._waits.wake(now_ns):
+        for due in self._correlations.wake(now_ns):
             if due.error is not None:
                 self._note(due.subscription, due.error)
             self.deliver_together(due.subscription, due.messages, now_ns)
@@ -405,7 +405,7 @@ class Distribution:
         self._account.missed = []
         if not self.is_telling:
             return
-        # Asked first: a route for the drops of each topic would be made in the moment memory is short.
+        # Asked first: a match for the drops of each topic would be made in the moment memory is short.
         is_watched = self._index.has_below(NOTICE_PREFIX[:-1])
         for miss in missed:
             topic = miss.message.topic

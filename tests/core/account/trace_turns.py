@@ -89,7 +89,7 @@ steps = st.one_of(
         st.sampled_from((Reason.HOPELESS, Reason.TOO_LARGE)),
     ),
     st.tuples(st.just("retract"), st.integers(0, 9)),
-    st.tuples(st.just("forget_routes")),
+    st.tuples(st.just("forget_matches")),
     st.tuples(st.just("take")),
 )
 
@@ -152,7 +152,7 @@ class Turns:
                 if one[10] or (one[5], one[15]) != (client_id, copy.message.sequence) or one[6] not in filters
             ]
 
-    def forget_routes(self) -> None:
+    def forget_matches(self) -> None:
         self.hints.clear()
 
     def take(self) -> None:

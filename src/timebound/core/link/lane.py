@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.audience import LinkModel
 from timebound.core.link.strategy.base import Strategy
 from timebound.core.link.strategy.entry import NEVER_NS, Entry, Node
 from timebound.core.link.strategy.heap import Heap
@@ -25,7 +25,7 @@ class Lane:
 
     __slots__ = ("claim", "elder_claim", "is_elders_turn", "patient", "ranking", "share", "size_max")
 
-    def __init__(self, share: float, strategy: Strategy, link: Link) -> None:
+    def __init__(self, share: float, strategy: Strategy, link: LinkModel) -> None:
         self.share = share
         self.ranking = Ranking(strategy, link)
         self.patient = Heap()  # entries without any time limit, oldest first

@@ -17,7 +17,7 @@ from collections.abc import Hashable, Sequence
 from typing import Final
 
 from timebound.core.link.lane import Lane, charge, check_shares, choose
-from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.audience import LinkModel
 from timebound.core.link.strategy.base import LeastWorth, Strategy, stake
 from timebound.core.link.strategy.entry import (
     DROPPED,
@@ -121,7 +121,7 @@ class LinkQueue:
             )
         check_shares(shares)
         self.strategy = strategy
-        self.link = Link(delay, epsilon, processing_ns, origin_ns)
+        self.link = LinkModel(delay, epsilon, processing_ns, origin_ns)
         self.messages_max = messages_max
         self.bytes_max = bytes_max
         self.lanes: list[Lane] = [Lane(share, strategy, self.link) for share in shares]

@@ -24,7 +24,7 @@ _NS_PER_BYTE: Final = NS_PER_S / KILOBYTE
 DIRECT: Final = Path()
 
 
-class Link:
+class LinkModel:
     """What the strategies know of one link: its delay, ε, and how long one message takes.
 
     It belongs to one queue. `version` counts changes of the delay; `first_ns` (FT) is the mean
@@ -157,7 +157,7 @@ class Term:
     def copied(self) -> Term:
         return Term(self.deadline_ns, self.price, self.penalty, self.path, self.count)
 
-    def fit(self, link: Link) -> None:
+    def fit(self, link: LinkModel) -> None:
         """Work out the path's delay with the link as it is now."""
         path = self.path
         self.fixed = float(path.brokers * link.processing_ns + path.last_mile_ns) + link.margin
@@ -211,7 +211,7 @@ class Audience:
                 self.limited = term.allowed
         self._deadlines: tuple[float, ...] = ()
         self._crowd_width = -1.0
-        self.link: Link | None = None
+        self.link: LinkModel | None = None
         self.version = -1
         self.fixed_max = 0.0
         self.fixed_min = 0.0
@@ -219,7 +219,7 @@ class Audience:
         self.doubt_max = 0.0  # with more than this per byte to spare every term is sure
         self.doubt_min = 0.0  # with less than this per byte to spare every term is lost
 
-    def fit(self, link: Link) -> None:
+    def fit(self, link: LinkModel) -> None:
         """Bring the terms up to date with the link; cheap when they are."""
         if self.link is link and self.version == link.version:
             return

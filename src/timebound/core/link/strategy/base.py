@@ -13,7 +13,7 @@ import math
 from abc import abstractmethod
 from typing import Final
 
-from timebound.core.link.strategy.audience import Link, Term
+from timebound.core.link.strategy.audience import LinkModel, Term
 from timebound.core.link.strategy.entry import Entry
 from timebound.core.values.delay import phi
 
@@ -40,10 +40,10 @@ class Strategy:
         self.knows_levels = knows_levels
 
     @abstractmethod
-    def value(self, entry: Entry, now_ns: int, link: Link) -> float:
+    def value(self, entry: Entry, now_ns: int, link: LinkModel) -> float:
         """The value of an entry now; the largest goes first."""
 
-    def outlook(self, entry: Entry, now_ns: int, level: float, link: Link) -> tuple[float, float, bool]:
+    def outlook(self, entry: Entry, now_ns: int, level: float, link: LinkModel) -> tuple[float, float, bool]:
         """The age up to which `value` stays at or below a bound, that bound, and whether the value stands
         still there.
 
@@ -52,7 +52,7 @@ class Strategy:
         """
         return math.inf, self.value(entry, now_ns, link), self.kind == STATIC
 
-    def worth(self, entry: Entry, now_ns: int, link: Link) -> float:
+    def worth(self, entry: Entry, now_ns: int, link: LinkModel) -> float:
         """What a full queue would lose with this entry; never grows with time. The least goes."""
         if self.weighs_worth:
             return stake(entry, float(now_ns - entry.published_ns)) / entry.size
@@ -68,10 +68,10 @@ class LeastWorth(Strategy):
         super().__init__("least-worth", WINDOWED if strategy.weighs_worth else STATIC, strategy.weighs_worth)
         self.strategy = strategy
 
-    def value(self, entry: Entry, now_ns: int, link: Link) -> float:
+    def value(self, entry: Entry, now_ns: int, link: LinkModel) -> float:
         return -self.strategy.worth(entry, now_ns, link)
 
-    def outlook(self, entry: Entry, now_ns: int, level: float, link: Link) -> tuple[float, float, bool]:
+    def outlook(self, entry: Entry, now_ns: int, level: float, link: LinkModel) -> tuple[float, float, bool]:
         # Worth only falls, and is never less than that of the terms that are sure.
         age = float(now_ns - entry.published_ns)
         lost = entry.lost_below(age)

@@ -5,7 +5,7 @@ It never grows while a message waits, so an old value is a bound for ever.
 
 from __future__ import annotations
 
-from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.audience import LinkModel
 from timebound.core.link.strategy.base import DECAYING, Strategy, benefit
 from timebound.core.link.strategy.entry import Entry
 
@@ -18,5 +18,5 @@ class ExpectedBenefit(Strategy):
     def __init__(self) -> None:
         super().__init__("eb", DECAYING, True)
 
-    def value(self, entry: Entry, now_ns: int, link: Link) -> float:
+    def value(self, entry: Entry, now_ns: int, link: LinkModel) -> float:
         return benefit(entry, float(now_ns - entry.published_ns))

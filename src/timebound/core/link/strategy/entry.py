@@ -15,7 +15,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from timebound.core.link.strategy.audience import DOUBT, SCALE_FLOOR_NS, Audience, Link, Term
+from timebound.core.link.strategy.audience import DOUBT, SCALE_FLOOR_NS, Audience, LinkModel, Term
 from timebound.records import Reason
 
 # A time that never comes; far beyond any clock, and still inside 62 bits.
@@ -147,7 +147,7 @@ class Entry:
         self.kind_next: Entry | None = None
         self.kind_previous: Entry | None = None
 
-    def fit(self, link: Link) -> None:
+    def fit(self, link: LinkModel) -> None:
         """Work out all that follows from the link's delay: margins, drop time and its reason."""
         audience = self.audience
         audience.fit(link)
@@ -195,7 +195,7 @@ class Entry:
             index -= 1
         return index
 
-    def _set_drop_time(self, link: Link) -> None:
+    def _set_drop_time(self, link: LinkModel) -> None:
         """Set when this entry is to be dropped, and why (docs/model.md, early drop).
 
         A term is lost when its time allowed has passed, or before, once its success is down to ε:
@@ -360,14 +360,14 @@ class Backlog:
         entry.kind_next = None
         self.size -= entry.size
 
-    def sent(self, size: float, link: Link, is_free: bool) -> None:
+    def sent(self, size: float, link: LinkModel, is_free: bool) -> None:
         """Count what the link sent: free for these, or for others that come before them."""
         weight = size * link.mean_ns_per_byte / (MEMORY * self.allowed)
         if weight > 1.0:
             weight = 1.0
         self.part += weight * ((1.0 if is_free else 0.0) - self.part)
 
-    def room(self, entry: Entry, link: Link, now_ns: int) -> float:
+    def room(self, entry: Entry, link: LinkModel, now_ns: int) -> float:
         """How many bytes can wait up to the newest entry, this one, and all be sent in time."""
         part = self.part if self.part > PART_MIN else PART_MIN
         if self.is_giving_up(now_ns) and float(now_ns - self._since_ns) > LASTING * self.allowed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.audience import LinkModel
 from timebound.core.link.strategy.base import STATIC, Strategy
 from timebound.core.link.strategy.entry import Entry
 
@@ -15,6 +15,6 @@ class Fifo(Strategy):
     def __init__(self) -> None:
         super().__init__("fifo", STATIC, False)
 
-    def value(self, entry: Entry, now_ns: int, link: Link) -> float:
+    def value(self, entry: Entry, now_ns: int, link: LinkModel) -> float:
         # All alike: ties are broken by arrival.
         return 0.0

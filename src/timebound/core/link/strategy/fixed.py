@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.audience import LinkModel
 from timebound.core.link.strategy.base import STATIC, Strategy
 from timebound.core.link.strategy.entry import Entry
 
@@ -15,5 +15,5 @@ class Fixed(Strategy):
     def __init__(self) -> None:
         super().__init__("fixed", STATIC, False)
 
-    def value(self, entry: Entry, now_ns: int, link: Link) -> float:
+    def value(self, entry: Entry, now_ns: int, link: LinkModel) -> float:
         return float(entry.priority)

@@ -21,7 +21,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.audience import LinkModel
 from timebound.core.link.strategy.entry import Entry
 
 # "Around" is within so many deviations; 2·Φ(-3) of the normal distribution lies beyond.
@@ -54,7 +54,9 @@ class Shape:
         self.has_penalty = has_penalty
 
 
-def outlook(entry: Entry, age: float, level: float, link: Link, shape: Shape) -> tuple[float, float, bool]:
+def outlook(
+    entry: Entry, age: float, level: float, link: LinkModel, shape: Shape
+) -> tuple[float, float, bool]:
     """The age up to which the value surely stays at or below a bound, that bound, and whether it is exact.
 
     The bound is at most `level`, or, where the value may be higher already, what it may be now. It is
@@ -143,7 +145,7 @@ def _weights(entry: Entry, index: i64, end: i64, shape: Shape) -> float:
 
 
 def _first_above(
-    entry: Entry, start: float, end: float, level: float, low: i64, high: i64, link: Link, shape: Shape
+    entry: Entry, start: float, end: float, level: float, low: i64, high: i64, link: LinkModel, shape: Shape
 ) -> tuple[float, float]:
     """The first age from start to end at which the value may exceed the level, infinity if there is none,
     and what it does not exceed before; terms before `low` are lost, from `high` on sure.
@@ -198,7 +200,9 @@ def _first_above(
     return until, most
 
 
-def _sharp(entry: Entry, age: float, least: float, low: i64, high: i64, link: Link, shape: Shape) -> float:
+def _sharp(
+    entry: Entry, age: float, least: float, low: i64, high: i64, link: LinkModel, shape: Shape
+) -> float:
     """The value at this age without deviations; terms before `low` are lost, from `high` on sure.
 
     A term that deviates by more than the least does so beyond what is "around": it counts for so much

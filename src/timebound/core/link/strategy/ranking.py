@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.audience import LinkModel
 from timebound.core.link.strategy.base import STATIC, WINDOWED, Strategy
 from timebound.core.link.strategy.entry import NEVER_NS, Entry, Node
 from timebound.core.link.strategy.heap import Heap
@@ -47,7 +47,7 @@ class Ranking:
         "windows",
     )
 
-    def __init__(self, strategy: Strategy, link: Link, newest_first: bool = False) -> None:
+    def __init__(self, strategy: Strategy, link: LinkModel, newest_first: bool = False) -> None:
         self.strategy = strategy
         self.link = link
         self.newest_first = newest_first

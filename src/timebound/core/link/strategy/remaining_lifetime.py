@@ -6,7 +6,7 @@ average lifetime ends. A message that some subscription would take for ever come
 
 from __future__ import annotations
 
-from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.audience import LinkModel
 from timebound.core.link.strategy.base import STATIC, Strategy
 from timebound.core.link.strategy.entry import Entry
 
@@ -19,7 +19,7 @@ class RemainingLifetime(Strategy):
     def __init__(self) -> None:
         super().__init__("remaining-lifetime", STATIC, False)
 
-    def value(self, entry: Entry, now_ns: int, link: Link) -> float:
+    def value(self, entry: Entry, now_ns: int, link: LinkModel) -> float:
         total = 0.0
         for term in entry.audience.terms:
             allowed = term.allowed if term.allowed < entry.timeout else entry.timeout

@@ -23,7 +23,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.audience import LinkModel
 from timebound.core.link.strategy.base import DECAYING, Strategy, stake
 from timebound.core.link.strategy.entry import Entry
 
@@ -57,7 +57,7 @@ class Worth(Strategy):
         self.patience = float(patience_ns)
         self.loss = loss
 
-    def value(self, entry: Entry, now_ns: int, link: Link) -> float:
+    def value(self, entry: Entry, now_ns: int, link: LinkModel) -> float:
         age = float(now_ns - entry.published_ns)
         gain = stake(entry, age) / entry.size
         if gain <= 0.0:
