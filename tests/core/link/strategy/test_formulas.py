@@ -146,7 +146,7 @@ def test_worth_is_stake_per_byte_discounted_by_the_time_left() -> None:
     assert at(small, 0) - at(urgent, 0) == pytest.approx(0.693147 - 0.5, abs=1e-6)
     # Later both keep their places: what is stored never grows, here it stays.
     assert at(urgent, SECOND) == at(urgent, 0)
-    # At the last moment half of the stake is left.
+    # At the last moment half of the gain is left.
     assert at(urgent, 7 * SECOND) - at(urgent, 0) == pytest.approx(-0.693147, abs=1e-6)
 
 

@@ -55,7 +55,7 @@ class Strategy:
     def worth(self, entry: Entry, now_ns: int, link: LinkModel) -> float:
         """What a full queue would lose with this entry; never grows with time. The least goes."""
         if self.weighs_worth:
-            return stake(entry, float(now_ns - entry.published_ns)) / entry.size
+            return expected_gain(entry, float(now_ns - entry.published_ns)) / entry.size
         return self.value(entry, now_ns, link)
 
 
@@ -79,15 +79,15 @@ class LeastWorth(Strategy):
         terms = entry.audience.terms
         soon = age + _SOON * link.first_ns
         if index == len(terms) or min(terms[index].allowed, entry.timeout) - entry.sure_margin < soon:
-            return soon, -stake(entry, soon) / entry.size, False
-        if -terms[index].stakes_from / entry.size >= level:
+            return soon, -expected_gain(entry, soon) / entry.size, False
+        if -terms[index].gains_from / entry.size >= level:
             until = min(terms[index].allowed, entry.timeout) - entry.sure_margin
             # Nothing is in doubt yet, so it stands still.
-            return until, -terms[index].stakes_from / entry.size, index == lost
-        while index + 1 < len(terms) and -terms[index + 1].stakes_from / entry.size <= level:
+            return until, -terms[index].gains_from / entry.size, index == lost
+        while index + 1 < len(terms) and -terms[index + 1].gains_from / entry.size <= level:
             index += 1
         until = min(terms[index].allowed, entry.timeout) - entry.sure_margin
-        return until, -terms[index].stakes_from / entry.size, False
+        return until, -terms[index].gains_from / entry.size, False
 
 
 def success(entry: Entry, term: Term, age: float) -> float:
@@ -110,16 +110,16 @@ def benefit(entry: Entry, age: float) -> float:
     return total
 
 
-def stake(entry: Entry, age: float) -> float:
+def expected_gain(entry: Entry, age: float) -> float:
     """Σ (price + penalty)·success: what sending now gains over not sending. Never grows with age."""
     lost = entry.lost_below(age)
     index = entry.sure_from(age)
     terms = entry.audience.terms
-    total = entry.audience.stakes_from(index)
+    total = entry.audience.gains_from(index)
     while index > lost:
         index -= 1
         term = terms[index]
-        total += term.stake * success(entry, term, age)
+        total += term.gain * success(entry, term, age)
     return total
 
 

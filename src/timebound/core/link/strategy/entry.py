@@ -1,7 +1,7 @@
 """What waits in an outgoing queue: one entry for each message, and the lists it stands in.
 
 An `Entry` is one message in one queue; it is linked into the `Chain` of its flow and the `Backlog` of its
-kind, and has a `Node` in each heap. Times are integer nanoseconds outside; inside a formula they are floats
+kind, and has a `HeapNode` in each heap. Times are integer nanoseconds outside; inside a formula they are floats
 counted from the message's publication, so that nothing is lost to rounding however large the clock is.
 
 These classes know each other, and what a choice reads stands side by side: hence one file.
@@ -73,7 +73,6 @@ class Entry:
         "level",
         "lost_margin",
         "ordered",
-        "patience",
         "priority",
         "published_ns",
         "pushed_ns",
@@ -88,6 +87,7 @@ class Entry:
         "timeout",
         "timeout_ns",
         "timer",
+        "untimed",
         "victim",
     )
 
@@ -135,10 +135,10 @@ class Entry:
         self.pushed_ns = 0
         self.drop_ns = NEVER_NS
         self.drop_reason = Reason.HOPELESS
-        self.rank: Node | None = None
-        self.victim: Node | None = None
-        self.timer: Node | None = None
-        self.patience: Node | None = None
+        self.rank: HeapNode | None = None
+        self.victim: HeapNode | None = None
+        self.timer: HeapNode | None = None
+        self.untimed: HeapNode | None = None
         self.chain: Chain | None = None
         self.flow_next: Entry | None = None
         self.flow_previous: Entry | None = None
@@ -260,7 +260,7 @@ class Chain:
         entry.flow_next = None
 
 
-class Node:
+class HeapNode:
     """An entry's place in one heap: a key to order by, a tie-break, and where it stands.
 
     The fields after `position` belong to a ranking: the value at `valued_ns`, where the end of the
@@ -410,8 +410,8 @@ def kind_of(entry: Entry) -> int:
 
 
 def level_of(entry: Entry) -> int:
-    """What is at stake for each byte of an entry, in half octaves from the smallest."""
-    worth = entry.audience.stakes_from(0) / entry.size
+    """Return the gain per byte of an entry, in half octaves from the smallest."""
+    worth = entry.audience.gains_from(0) / entry.size
     if worth <= _WORTH_MIN:
         return 0
     return min(int(_PER_OCTAVE * math.log2(worth / _WORTH_MIN)), _LEVELS - 1)
