@@ -12,7 +12,7 @@ from typing import Final, cast
 from timebound.core.predicate.index.index import ContentIndex
 from timebound.core.predicate.predicate import Attributes
 from timebound.core.values.subscription import Subscription
-from timebound.core.values.trace_kind import TraceHint
+from timebound.core.values.trace_columns import TraceHint
 from timebound.topics import has_wildcard, split_share
 
 # Matches kept at most; a publisher that invents topics must not fill the memory. At about

@@ -1,8 +1,8 @@
 """What waits in an outgoing queue: one entry for each message, and the lists it stands in.
 
 An `Entry` is one message in one queue; it is linked into the `Chain` of its flow and the `Backlog` of its
-kind, and has a `HeapNode` in each heap. Times are integer nanoseconds outside; inside a formula they are floats
-counted from the message's publication, so that nothing is lost to rounding however large the clock is.
+kind, and has a `HeapNode` in each heap. Times are integer nanoseconds outside; inside a formula they are
+floats counted from the message's publication, so that nothing is lost to rounding however large the clock is.
 
 These classes know each other, and what a choice reads stands side by side: hence one file.
 """
