@@ -36,7 +36,7 @@ COMPILED = {
     "core.sessions": (
         "correlations durability entries faults lifecycle orphan outbound owed pressure session transit"
     ),
-    "core.values": "access delay filter_costs limits message store_orders subscription trace_kind",
+    "core.values": "access delay filter_costs limits message store_orders subscription trace_columns",
     "node": "driver",
     "node.clients": "adapter attachment connection outgoing tls",
     "node.input": "flows input meter publisher",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from timebound.core.broker import Broker
-from timebound.core.distribution import Replay
+from timebound.core.distribution import RetainedReplay
 from timebound.core.predicate.predicate import parse
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
@@ -22,7 +22,7 @@ def retain(node: Node, *topics: str) -> None:
         node.publish(publisher, topic, f"old {topic}".encode(), retain=True)
 
 
-def begin(node: Node, peer: Peer, topic_filter: str = "#", **terms: object) -> Replay:
+def begin(node: Node, peer: Peer, topic_filter: str = "#", **terms: object) -> RetainedReplay:
     wanted = Subscription(peer.client_id, topic_filter, **terms)  # type: ignore[arg-type]  # as they are
     code, replay = node.broker.begin_subscribe(peer.session, wanted, node.now_ns)
     assert code == 0
@@ -30,7 +30,7 @@ def begin(node: Node, peer: Peer, topic_filter: str = "#", **terms: object) -> R
     return replay
 
 
-def finish(node: Node, replay: Replay) -> None:
+def finish(node: Node, replay: RetainedReplay) -> None:
     for _ in range(1_000):
         if node.broker.go_on(replay, 1, node.now_ns):
             break

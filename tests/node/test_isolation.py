@@ -39,11 +39,11 @@ from timebound.core.values.message import Delivery, Message
 from timebound.core.values.subscription import Subscription
 from timebound.node.clients.attachment import Attachment
 from timebound.node.clients.connection import Connection
-from timebound.node.clients.outgoing import Outgoing
+from timebound.node.clients.outgoing import OutgoingEncoder
 from timebound.node.driver import FAULTS_LOGGED_MAX
 from timebound.node.input.flows import Flows
 from timebound.node.input.input import Input
-from timebound.node.input.publisher import Arrival
+from timebound.node.input.publisher import InputMessage
 from timebound.units import SECOND
 from timebound.version import is_compiled
 from timebound.wire.packets import (
@@ -78,7 +78,7 @@ TARGETS: list[type[Any]] = [
     Lifecycle,
     LinkQueue,
     Outbound,
-    Outgoing,
+    OutgoingEncoder,
     Owed,
     SubscriptionIndex,
 ]
@@ -180,7 +180,7 @@ def concerns(value: object, depth: int = 0) -> bool:
         return value.subscription is not None and concerns(value.subscription)
     if isinstance(value, Entry):
         return concerns(value.item)
-    if isinstance(value, Arrival):
+    if isinstance(value, InputMessage):
         return concerns(value.session)
     if isinstance(value, Timer):
         return concerns(value.owner)

@@ -11,7 +11,7 @@ from typing import Final
 
 from timebound.core.account.account import Account
 from timebound.core.account.counters import Counters, Statistics
-from timebound.core.distribution import Distribution, Replay
+from timebound.core.distribution import Distribution, RetainedReplay
 from timebound.core.link.scheduling import Scheduling
 from timebound.core.matching.index import SubscriptionIndex
 from timebound.core.matching.retained import WALK_STEPS_MAX, RetainedStore
@@ -222,7 +222,7 @@ class Broker:
 
     def begin_subscribe(
         self, session: Session, subscription: Subscription, now_ns: int
-    ) -> tuple[int, Replay | None]:
+    ) -> tuple[int, RetainedReplay | None]:
         """As `subscribe`, but what is retained is given out by `go_on`, a part at a time."""
         topic_filter = subscription.topic_filter
         group, _ = split_share(topic_filter)
@@ -256,11 +256,11 @@ class Broker:
             return subscription.qos, None
         return subscription.qos, self._distribution.start_replay(session, subscription)
 
-    def go_on(self, replay: Replay, steps_max: int, now_ns: int) -> bool:
+    def go_on(self, replay: RetainedReplay, steps_max: int, now_ns: int) -> bool:
         """Give a new subscription a part of what is retained; True if that was all."""
         return self._distribution.go_on(replay, steps_max, now_ns)
 
-    def stop_replay(self, replay: Replay) -> None:
+    def stop_replay(self, replay: RetainedReplay) -> None:
         """The rest of what is retained need not be given out: the client has gone."""
         self._distribution.stop_replay(replay)
 

@@ -40,7 +40,7 @@ MISSED_MAX: Final = 1_000
 LONG_COPIES: Final = 64
 
 
-class Replay:
+class RetainedReplay:
     """A new subscription that is being given the retained messages it selects, a part at a time.
 
     It is in the index already: what is published after `sequence` reaches it as any other message.
@@ -100,7 +100,7 @@ class Distribution:
         self._correlations = correlations
         self._counters = counters
         self._groups = 0  # correlations completed
-        self._replays: dict[Replay, bool] = {}  # those under way
+        self._replays: dict[RetainedReplay, bool] = {}  # those under way
         self.sequence = 0  # of the last message
         self.is_telling = True  # who asks about what was missed
         self.mesh: Member | None = None  # for messages that other brokers' clients want
@@ -342,13 +342,15 @@ class Distribution:
         if self._retained.remove(topic) and not topic.startswith("$SYS/"):
             self._durability.add(DropRetained(topic))
 
-    def start_replay(self, session: Session, subscription: Subscription) -> Replay:
+    def start_replay(self, session: Session, subscription: Subscription) -> RetainedReplay:
         """Begin to give a new subscription the retained messages it selects."""
-        replay = Replay(session, subscription, self._retained.walk(subscription.topic_filter), self.sequence)
+        replay = RetainedReplay(
+            session, subscription, self._retained.walk(subscription.topic_filter), self.sequence
+        )
         self._replays[replay] = True
         return replay
 
-    def go_on(self, replay: Replay, steps_max: int, now_ns: int) -> bool:
+    def go_on(self, replay: RetainedReplay, steps_max: int, now_ns: int) -> bool:
         """Give out a part of the retained messages; True if that was all."""
         if not _stands(replay):
             self.stop_replay(replay)
@@ -360,7 +362,7 @@ class Distribution:
             return True
         return False
 
-    def stop_replay(self, replay: Replay) -> None:
+    def stop_replay(self, replay: RetainedReplay) -> None:
         """Nobody waits for the rest of it."""
         self._replays.pop(replay, None)
 
@@ -379,7 +381,7 @@ class Distribution:
                     self._note(replay.subscription, error)
                     self.stop_replay(replay)
 
-    def _replay(self, replay: Replay, message: Message, now_ns: int) -> None:
+    def _replay(self, replay: RetainedReplay, message: Message, now_ns: int) -> None:
         """Give a new subscription a retained message, unless it had it or gets it as a new one."""
         subscription = replay.subscription
         if message.sequence > replay.sequence or message.topic in replay.given:
@@ -442,6 +444,6 @@ def _notice(prefix: str, missed: Missed, now_ns: int) -> Message:
     return Message(prefix + message.topic, json.dumps(fields).encode(), 0, False, now_ns)
 
 
-def _stands(replay: Replay) -> bool:
+def _stands(replay: RetainedReplay) -> bool:
     """Whether the subscription of a replay is still its session's; else nothing is owed to it."""
     return replay.session.subscriptions.get(replay.subscription.topic_filter) is replay.subscription

@@ -344,10 +344,10 @@ TestLogMachine.settings = settings(max_examples=25, stateful_step_count=15)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.data())
 @settings(max_examples=30)
 def test_frames_are_found_by_offset(counts: list[int], data: st.DataObject) -> None:
-    frames: list[journal_files.Frame] = []
+    frames: list[journal_files.LogFrame] = []
     for count in counts:
         first = frames[-1].end if frames else 0
-        frames.append(journal_files.Frame(first, first + count, 0, 0, 0))
+        frames.append(journal_files.LogFrame(first, first + count, 0, 0, 0))
     start = data.draw(st.integers(0, frames[-1].end))
     end = data.draw(st.integers(start, frames[-1].end))
 

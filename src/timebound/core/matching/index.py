@@ -48,7 +48,7 @@ class SharedGroup:
         return any(subscription.predicate is not None for subscription in self.members.values())
 
 
-class Leaf:
+class TrieLeaf:
     """Everything subscribed under one topic filter."""
 
     __slots__ = ("content", "groups", "plain")
@@ -76,8 +76,8 @@ class TrieNode:
     def __init__(self) -> None:
         self.children: dict[str, TrieNode] = {}
         self.any_level: TrieNode | None = None
-        self.leaf: Leaf | None = None
-        self.rest: Leaf | None = None
+        self.leaf: TrieLeaf | None = None
+        self.rest: TrieLeaf | None = None
 
     def is_empty(self) -> bool:
         return not self.children and self.any_level is None and self.leaf is None and self.rest is None
@@ -91,7 +91,7 @@ class Match:
 
     __slots__ = ("contents", "groups", "is_simple", "needs_attributes", "plain", "trace_hint")
 
-    def __init__(self, leaves: list[Leaf]) -> None:
+    def __init__(self, leaves: list[TrieLeaf]) -> None:
         self.plain: list[Subscription] = []
         self.contents: list[ContentIndex] = []
         self.groups: list[SharedGroup] = []
@@ -177,7 +177,7 @@ class SubscriptionIndex:
             self._settle(topic_filter, leaf, before)
         return True
 
-    def _settle(self, topic_filter: str, leaf: Leaf, before: int) -> None:
+    def _settle(self, topic_filter: str, leaf: TrieLeaf, before: int) -> None:
         """Bring count, matches and trie in line with a leaf that has changed; also where an error struck."""
         self._count += leaf.size() - before
         self._forget_matches(topic_filter)
@@ -238,8 +238,8 @@ class SubscriptionIndex:
         else:
             self._matches.pop(topic_filter, None)
 
-    def _find_leaves(self, topic: str) -> list[Leaf]:
-        leaves: list[Leaf] = []
+    def _find_leaves(self, topic: str) -> list[TrieLeaf]:
+        leaves: list[TrieLeaf] = []
         nodes = [self._root]
         levels = topic.split("/")
         # MQTT 5, 4.7.2: a leading wildcard never selects a topic that starts with $.
@@ -263,12 +263,12 @@ class SubscriptionIndex:
                 leaves.append(node.rest)
         return leaves
 
-    def _make_leaf(self, topic_filter: str) -> Leaf:
+    def _make_leaf(self, topic_filter: str) -> TrieLeaf:
         node = self._root
         for level in topic_filter.split("/"):
             if level == "#":
                 if node.rest is None:
-                    node.rest = Leaf()
+                    node.rest = TrieLeaf()
                 return node.rest
             if level == "+":
                 if node.any_level is None:
@@ -280,7 +280,7 @@ class SubscriptionIndex:
                     child = node.children[level] = TrieNode()
                 node = child
         if node.leaf is None:
-            node.leaf = Leaf()
+            node.leaf = TrieLeaf()
         return node.leaf
 
     def _path(self, topic_filter: str) -> list[TrieNode]:

@@ -48,7 +48,7 @@ MEAN_STEP: Final = 0.125
 DEVIATION_STEP: Final = 0.25
 
 
-class Sent:
+class SentDelivery:
     """One delivery that will be acknowledged: where it ends in all that was sent, and when it was."""
 
     __slots__ = ("end_bytes", "sent_ns", "start_ns")
@@ -96,7 +96,7 @@ class Transit:
     )
 
     def __init__(self) -> None:
-        self._sent: dict[int, Sent] = {}  # by packet id, in order
+        self._sent: dict[int, SentDelivery] = {}  # by packet id, in order
         self._sent_bytes = 0
         self._asking_bytes = 0  # where the last one ends that will be answered
         self._answered_bytes = 0  # where the last one ends that was answered
@@ -140,7 +140,7 @@ class Transit:
                 self._arrived_bytes += self._carried_bytes(self._sent_bytes - size_bytes, now_ns)
                 self._answered_ns = now_ns
             self._asking_bytes = self._sent_bytes
-            self._sent[packet_id] = Sent(self._sent_bytes, now_ns, start_ns)
+            self._sent[packet_id] = SentDelivery(self._sent_bytes, now_ns, start_ns)
 
     def forget(self, packet_id: int) -> None:
         """A delivery was not sent after all."""

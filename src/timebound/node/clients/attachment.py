@@ -14,7 +14,7 @@ from timebound.core.sessions.session import Session
 from timebound.errors import ProtocolError
 from timebound.linking.link import NeighbourLink
 from timebound.node.clients.handshake import Door, Refused, address_of
-from timebound.node.clients.outgoing import Outgoing
+from timebound.node.clients.outgoing import OutgoingEncoder
 from timebound.node.control.link_models import told_delay
 from timebound.node.driver import Driver
 from timebound.node.input.publisher import Publisher
@@ -66,7 +66,7 @@ class Attachment(Publisher):
         self.peer = ""
         self.version = 5
         self.session: Session | None = None
-        self.outgoing = Outgoing(5, 0, 0, True)
+        self.outgoing = OutgoingEncoder(5, 0, 0, True)
         self.request_problem_information = True
         self.connect_expiry_s = 0
         self.state = NEW

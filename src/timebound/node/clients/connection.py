@@ -35,10 +35,10 @@ from timebound.node.clients.attachment import (
     Attachment,
 )
 from timebound.node.clients.handshake import Accepted, Door, Refused, decide, decide_with_password
-from timebound.node.clients.outgoing import Outgoing
+from timebound.node.clients.outgoing import OutgoingEncoder
 from timebound.node.control import requests as control
 from timebound.node.driver import Driver
-from timebound.node.input.publisher import Arrival
+from timebound.node.input.publisher import InputMessage
 from timebound.records import Reason
 from timebound.topics import topic_fault
 from timebound.translate import to_message
@@ -417,11 +417,11 @@ class Connection(Attachment):
             queue = self.queues.get(topic)
             if queue is None:
                 queue = input_.flows.queue_for(self, topic)
-            arrival = Arrival(self, session, message, packet.packet_id)
+            arrival = InputMessage(self, session, message, packet.packet_id)
             input_.scheduler.push(queue, arrival, len(message.payload), is_excess)
         return True
 
-    def publish_arrival(self, arrival: Arrival, now_ns: int) -> None:
+    def publish_arrival(self, arrival: InputMessage, now_ns: int) -> None:
         try:
             self._publish(arrival.session, arrival.message, arrival.packet_id, now_ns)
         except Exception as error:
@@ -586,7 +586,7 @@ class Connection(Attachment):
 
     def _open(self, packet: Connect, now_ns: int) -> None:
         self.version = packet.protocol_version
-        self.outgoing = Outgoing(self.version, packet.properties.maximum_packet_size or 0, 0, True)
+        self.outgoing = OutgoingEncoder(self.version, packet.properties.maximum_packet_size or 0, 0, True)
         decision = decide(packet, self.door, self._transport)
         if decision is None:
             self.state = DECIDING
@@ -644,7 +644,7 @@ class Connection(Attachment):
         self.connect_expiry_s = accepted.expiry_interval_s
         self.request_problem_information = accepted.wants_reasons
         self._silence_max_ns = accepted.keep_alive_s * SECOND * 3 // 2
-        self.outgoing = Outgoing(
+        self.outgoing = OutgoingEncoder(
             self.version, accepted.packet_size_max, accepted.topic_alias_maximum, accepted.wants_reasons
         )
         self._connack = accepted.connack(is_present, self.version)

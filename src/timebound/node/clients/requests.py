@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from timebound.core.distribution import Replay
+from timebound.core.distribution import RetainedReplay
 from timebound.core.sessions.durability import ALL_SO_FAR
 from timebound.core.sessions.session import Session
 from timebound.core.values.subscription import Subscription
@@ -65,7 +65,7 @@ class Request:
         self._packet = packet
         self._broker = connection.broker
         self._mark = connection.broker.mark()
-        self._replay: Replay | None = None  # of the last filter that was subscribed to
+        self._replay: RetainedReplay | None = None  # of the last filter that was subscribed to
         self._codes: list[int] = []
         self._reasons: list[str] = []
 

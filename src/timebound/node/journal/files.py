@@ -36,7 +36,7 @@ SEALED_BATCH_ROWS: Final = 16_384
 READ_ROWS: Final = 8_192
 
 
-class Frame:
+class LogFrame:
     """Where the rows [first, end) stand in a log."""
 
     __slots__ = ("end", "first", "length", "newest_ns", "position")
@@ -96,10 +96,10 @@ class LogPart:
         found = _LOG.fullmatch(path.name)
         assert found is not None
         self.first = int(found[1])
-        self.frames: list[Frame] = []  # those on disk for good; only ever appended to
+        self.frames: list[LogFrame] = []  # those on disk for good; only ever appended to
         self.schema = schema
         self._fsync = fsync
-        self._appended: list[Frame] = []
+        self._appended: list[LogFrame] = []
         self._file: BinaryIO = path.open("a+b")
         self._position = 0
         self._rows_from = 0  # where the first frame begins, behind the schema
@@ -132,7 +132,7 @@ class LogPart:
         first = self._appended[-1].end if self._appended else self.end
         position = self._position + _HEADER.size
         length = self._write(batch.serialize(), batch.num_rows, first, newest_ns)
-        self._appended.append(Frame(first, first + batch.num_rows, position, length, newest_ns))
+        self._appended.append(LogFrame(first, first + batch.num_rows, position, length, newest_ns))
 
     def commit(self) -> None:
         """Make what was appended last."""
@@ -306,7 +306,7 @@ def sync_folder(folder: Path) -> None:
         os.close(opened)
 
 
-def _whole_frames(file: BinaryIO) -> Iterator[tuple[Frame, bytes]]:
+def _whole_frames(file: BinaryIO) -> Iterator[tuple[LogFrame, bytes]]:
     while len(header := file.read(_HEADER.size)) == _HEADER.size:
         magic, checksum, length, rows, first, newest_ns = _HEADER.unpack(header)
         if magic != _MAGIC:
@@ -315,10 +315,10 @@ def _whole_frames(file: BinaryIO) -> Iterator[tuple[Frame, bytes]]:
         body = file.read(length)
         if len(body) != length or zlib.crc32(body, zlib.crc32(header[_CHECKED_FROM:])) != checksum:
             return
-        yield Frame(first, first + rows, position, length, newest_ns), body
+        yield LogFrame(first, first + rows, position, length, newest_ns), body
 
 
-def _between(frames: list[Frame], start: int, end: int) -> Iterator[Frame]:
+def _between(frames: list[LogFrame], start: int, end: int) -> Iterator[LogFrame]:
     """The frames with rows of [start, end); the list may grow meanwhile."""
     low, high = 0, len(frames)
     while low < high:

@@ -62,7 +62,7 @@ class Journal:
         )
 
 
-class _Load:
+class _WriteLoad:
     """What was handed over and is to be written next."""
 
     def __init__(self, journals: list[Journal]) -> None:
@@ -85,7 +85,7 @@ class Journals:
         offsets = [journal.log.next_offset for journal in self._of_messages]
         self._intake = Intake(self.topic_filters(), offsets)
         self._lock = threading.Lock()  # over which load is being filled
-        self._load = _Load(self._of_messages)
+        self._load = _WriteLoad(self._of_messages)
         self._records = TracePacks()
         self._rows_out = self._bytes_out = 0  # the intake has what came in; each is counted by one thread
         self._records_in = self._records_out = 0
@@ -213,14 +213,14 @@ class Journals:
             self._hurried.clear()
             self._is_awake = False  # after the events: what is handed over from here on wakes again
             with self._lock:
-                load, self._load = self._load, _Load(self._of_messages)
+                load, self._load = self._load, _WriteLoad(self._of_messages)
                 load.records = self._records.take()
             if not self._write_until_done(load):
                 return
             for done in load.waiting:
                 done()
 
-    def _write_until_done(self, load: _Load) -> bool:
+    def _write_until_done(self, load: _WriteLoad) -> bool:
         """Try until the disk takes it; False when it does not and the broker stops."""
         failures = 0
         while True:
@@ -240,7 +240,7 @@ class Journals:
                     self._is_failing = False
                 return True
 
-    def _write(self, load: _Load) -> None:
+    def _write(self, load: _WriteLoad) -> None:
         """Write and commit; what is committed is taken off the load, so that it is not written again."""
         for journal, packed in zip(self._of_messages, load.packed, strict=True):
             try:
