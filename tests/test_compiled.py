@@ -38,7 +38,7 @@ COMPILED = {
     ),
     "core.values": "access delay filter_costs limits message store_orders subscription trace_columns",
     "node": "driver",
-    "node.clients": "adapter attachment connection outgoing tls",
+    "node.clients": "adapter connection outgoing output tls",
     "node.input": "flows input meter publisher",
     "node.journal": "columns",
     "node.links": "meter pacing tcp_info",

@@ -166,7 +166,7 @@ class World:
         existed = self.model.unsubscribe(client.name, topic_filter, promise)
         assert self.node.unsubscribe(peer, topic_filter) == (0x00 if existed else 0x11)
         client.expected.append(("UNSUBACK", 0, promise))
-        self.model.pass_on()
+        self.model.reassign_orphans()
         self.observe()
 
     def publish(self, client: Client, sent: Sent) -> None:

@@ -51,7 +51,7 @@ def finish(scene: Scene) -> int:
     steps = 0
     while scene.broker.is_expiring():
         before = scene.ranked() + scene.waiting()
-        scene.broker.expire_on(scene.now_ns)
+        scene.broker.continue_expiry(scene.now_ns)
         assert abs(scene.ranked() + scene.waiting() - before) <= 2 * STEP_COPIES_MAX
         steps += 1
         assert steps < 1_000

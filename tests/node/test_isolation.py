@@ -37,9 +37,9 @@ from timebound.core.sessions.owed import Owed
 from timebound.core.sessions.session import Session
 from timebound.core.values.message import Delivery, Message
 from timebound.core.values.subscription import Subscription
-from timebound.node.clients.attachment import Attachment
 from timebound.node.clients.connection import Connection
 from timebound.node.clients.outgoing import OutgoingEncoder
+from timebound.node.clients.output import ConnectionOutput
 from timebound.node.driver import FAULTS_LOGGED_MAX
 from timebound.node.input.flows import Flows
 from timebound.node.input.input import Input
@@ -65,9 +65,9 @@ VICTIM = "victim"
 # could not be ended in order: they are the last resort, and nothing stands behind them.
 TARGETS: list[type[Any]] = [
     Account,
-    Attachment,
     Broker,
     Connection,
+    ConnectionOutput,
     ContentIndex,
     Correlations,
     Distribution,
@@ -87,7 +87,8 @@ GUARDS = {
     "connection_lost",
     "connection_made",
     "data_received",
-    "go_on",
+    "continue_replay",
+    "continue_request",
     "offer",
     "pass_through",
     "pause_writing",
@@ -184,7 +185,7 @@ def concerns(value: object, depth: int = 0) -> bool:
         return concerns(value.session)
     if isinstance(value, Timer):
         return concerns(value.owner)
-    if isinstance(value, Attachment):
+    if isinstance(value, ConnectionOutput):
         return value.session is not None and concerns(value.session)
     if isinstance(value, (list, tuple)) and depth < 2:
         return any(concerns(item, depth + 1) for item in value)

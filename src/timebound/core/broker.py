@@ -161,7 +161,7 @@ class Broker:
             opened = self._lifecycle.connect(
                 client_id, user, clean_start, expiry_interval_s, receive_maximum, will, connection, now_ns
             )
-            self._distribution.pass_on(now_ns)
+            self._distribution.reassign_orphans(now_ns)
             self._publish_due_wills(now_ns)
             self._distribution.deliver_ticks(opened[0], now_ns)
         except BaseException:
@@ -185,9 +185,9 @@ class Broker:
         if session.connection == connection:
             self._lifecycle.disconnect(session, keep_will, now_ns)
             self._pressure.forget(session)
-            self._distribution.pass_on(now_ns)
+            self._distribution.reassign_orphans(now_ns)
             self._publish_due_wills(now_ns)
-            self._distribution.tell_missed(now_ns)
+            self._distribution.publish_notices(now_ns)
 
     def restore(self, snapshot: Snapshot, now_ns: int) -> None:
         """Take up what an earlier run stored; once, before the first client."""
@@ -217,13 +217,13 @@ class Broker:
         """Add or replace a subscription, and give it what is retained; gives the reason code for SUBACK."""
         code, replay = self.begin_subscribe(session, subscription, now_ns)
         if replay is not None:
-            self.go_on(replay, WALK_STEPS_MAX, now_ns)
+            self.continue_replay(replay, WALK_STEPS_MAX, now_ns)
         return code
 
     def begin_subscribe(
         self, session: Session, subscription: Subscription, now_ns: int
     ) -> tuple[int, RetainedReplay | None]:
-        """As `subscribe`, but what is retained is given out by `go_on`, a part at a time."""
+        """As `subscribe`, but what is retained is given out by `continue_replay`, a part at a time."""
         topic_filter = subscription.topic_filter
         group, _ = split_share(topic_filter)
         if not session.access.may_subscribe(topic_filter):
@@ -256,9 +256,9 @@ class Broker:
             return subscription.qos, None
         return subscription.qos, self._distribution.start_replay(session, subscription)
 
-    def go_on(self, replay: RetainedReplay, steps_max: int, now_ns: int) -> bool:
+    def continue_replay(self, replay: RetainedReplay, steps_max: int, now_ns: int) -> bool:
         """Give a new subscription a part of what is retained; True if that was all."""
-        return self._distribution.go_on(replay, steps_max, now_ns)
+        return self._distribution.continue_replay(replay, steps_max, now_ns)
 
     def stop_replay(self, replay: RetainedReplay) -> None:
         """The rest of what is retained need not be given out: the client has gone."""
@@ -374,7 +374,7 @@ class Broker:
         message = copy.what.message
         self._distribution.number(message)
         if mesh.receive(copy, now_ns):
-            self._distribution.give_out(message, now_ns)
+            self._distribution.distribute(message, now_ns)
 
     def accept_request(self, session: Session, qos: int, packet_id: int, answer: str = "") -> None:
         """Acknowledge a QoS 1 or 2 message that was a request to the broker itself, with an answer in words.
@@ -486,7 +486,7 @@ class Broker:
         """Deliveries to write now; `ahead_ns` is how long the link is busy with what it was given before."""
         deliveries = self._outbound.take(session, bytes_max, now_ns, ahead_ns)
         if self.account.missed:
-            self._distribution.tell_missed(now_ns)
+            self._distribution.publish_notices(now_ns)
         return deliveries
 
     def abandon(self, session: Session, delivery: Delivery, reason: Reason, now_ns: int) -> None:
@@ -512,13 +512,13 @@ class Broker:
     def wake(self, now_ns: int) -> None:
         """The moment of `next_wakeup_ns` has come."""
         self._lifecycle.wake(now_ns)
-        self._distribution.pass_on(now_ns)
+        self._distribution.reassign_orphans(now_ns)
         self._distribution.wake(now_ns)
         self._publish_due_wills(now_ns)
 
-    def stop_telling(self) -> None:
+    def stop_notices(self) -> None:
         """Publish no notices about what was missed any more: the broker is stopping."""
-        self._distribution.is_telling = False
+        self._distribution.sends_notices = False
 
     def take_faults(self) -> list[Fault]:
         """Errors that struck single clients; the shell logs them and ends their connections."""
@@ -540,16 +540,16 @@ class Broker:
     def expire(self, now_ns: int) -> None:
         """Begin to drop what waits in vain, also for links that take nothing; about once a second."""
         self._outbound.expire(now_ns)
-        self._distribution.pass_on(now_ns)  # what an error may have left
-        self._distribution.tell_missed(now_ns)
+        self._distribution.reassign_orphans(now_ns)  # what an error may have left
+        self._distribution.publish_notices(now_ns)
 
     def is_expiring(self) -> bool:
         return len(self._outbound.expiring) > 0
 
-    def expire_on(self, now_ns: int) -> None:
+    def continue_expiry(self, now_ns: int) -> None:
         """Take the next step of what `expire` began, while there `is_expiring` any."""
-        self._outbound.expire_on(now_ns)
-        self._distribution.tell_missed(now_ns)
+        self._outbound.continue_expiry(now_ns)
+        self._distribution.publish_notices(now_ns)
 
     # --- scheduling -----------------------------------------------------------------
 
@@ -558,7 +558,7 @@ class Broker:
         message = self._retained.get(topic)
         return b"" if message is None else message.payload
 
-    def forget_own(self, topic: str) -> None:
+    def forget_own_retained(self, topic: str) -> None:
         """No longer retain a message of the broker's own; nobody is told."""
         self._retained.remove(topic)
 

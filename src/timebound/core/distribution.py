@@ -73,8 +73,8 @@ class Distribution:
         "_replays",
         "_retained",
         "_sessions",
-        "is_telling",
         "mesh",
+        "sends_notices",
         "sequence",
         "tap",
     )
@@ -102,7 +102,7 @@ class Distribution:
         self._groups = 0  # correlations completed
         self._replays: dict[RetainedReplay, bool] = {}  # those under way
         self.sequence = 0  # of the last message
-        self.is_telling = True  # who asks about what was missed
+        self.sends_notices = True  # who asks about what was missed
         self.mesh: Member | None = None  # for messages that other brokers' clients want
         self.tap: Tap | None = None  # for messages that are kept in journals
 
@@ -111,9 +111,9 @@ class Distribution:
         self.number(message)
         if self.tap is not None and self.tap.offer(message) and message.qos:
             self._durability.expect_journal()
-        count = self.give_out(message, now_ns)
+        count = self.distribute(message, now_ns)
         if len(self._account.missed) > MISSED_MAX:
-            self.tell_missed(now_ns)
+            self.publish_notices(now_ns)
         if self.mesh is not None:
             try:
                 count += self.mesh.publish(message, now_ns)
@@ -126,7 +126,7 @@ class Distribution:
         self.sequence += 1
         message.sequence = self.sequence
 
-    def give_out(self, message: Message, now_ns: int) -> int:
+    def distribute(self, message: Message, now_ns: int) -> int:
         """Give a message to the clients of this broker that want it; the count of them."""
         if message.retain:
             self._retain(message)
@@ -265,7 +265,7 @@ class Distribution:
         """Give the message to one member of the group."""
         if not candidates:
             return 0
-        chosen = self._able_member(candidates, message)
+        chosen = self._choose_member(candidates, message)
         identifiers = (chosen.identifier,) if chosen.identifier else ()
         retain = message.retain and chosen.retain_as_published
         session = self._sessions[chosen.client_id]
@@ -273,7 +273,7 @@ class Distribution:
         self._outbound.offer(session, message, qos, retain, identifiers, chosen, NO_OTHERS, now_ns)
         return 1
 
-    def pass_on(self, now_ns: int) -> None:
+    def reassign_orphans(self, now_ns: int) -> None:
         """Give what members of shared groups have left behind to others; drop what nobody wants."""
         orphans = self._outbound.orphans
         if not orphans:
@@ -282,14 +282,14 @@ class Distribution:
         for orphan in orphans:
             try:
                 # The new copy first: storage then keeps the message that both refer to.
-                is_taken = self._pass_to_another(orphan.delivery, now_ns)
-                self._outbound.bury(orphan, is_taken, now_ns)
+                is_taken = self._reassign(orphan.delivery, now_ns)
+                self._outbound.end_orphan(orphan, is_taken, now_ns)
             except Exception as error:  # the others are passed on all the same
                 self._faults.note(orphan.session.client_id, 0, error)
-                self._outbound.lose(orphan)
+                self._outbound.forget_orphan(orphan)
 
-    def _pass_to_another(self, delivery: Delivery, now_ns: int) -> bool:
-        return self._route_shared(self._takers(delivery), delivery.message, now_ns) > 0
+    def _reassign(self, delivery: Delivery, now_ns: int) -> bool:
+        return self._route_shared(self._candidates_for(delivery), delivery.message, now_ns) > 0
 
     def leave_group(self, session: Session, subscription: Subscription, now_ns: int) -> None:
         """A session has unsubscribed from a shared filter: others get what it was not sent yet.
@@ -297,11 +297,11 @@ class Distribution:
         What nobody else wants stays owed to it, as after any UNSUBSCRIBE.
         """
         unsent = self._outbound.unsent(session, subscription)
-        wanted = [delivery for delivery in unsent if self._takers(delivery)]
+        wanted = [delivery for delivery in unsent if self._candidates_for(delivery)]
         self._outbound.withdraw(session, wanted, Reason.DISCONNECTED, now_ns)
-        self.pass_on(now_ns)
+        self.reassign_orphans(now_ns)
 
-    def _takers(self, delivery: Delivery) -> list[Subscription]:
+    def _candidates_for(self, delivery: Delivery) -> list[Subscription]:
         """The members of the group that could get a copy, which another member leaves."""
         assert delivery.subscription is not None
         group = self._index.shared_group(delivery.subscription.topic_filter)
@@ -309,7 +309,7 @@ class Distribution:
             return []
         return self._candidates(group, _attributes(delivery.message) if group.has_predicate() else None)
 
-    def _able_member(self, candidates: list[Subscription], message: Message) -> Subscription:
+    def _choose_member(self, candidates: list[Subscription], message: Message) -> Subscription:
         """The first that is connected and has room; then the first that can keep it until it is back."""
         keeper: Subscription | None = None
         connected: Subscription | None = None
@@ -350,9 +350,9 @@ class Distribution:
         self._replays[replay] = True
         return replay
 
-    def go_on(self, replay: RetainedReplay, steps_max: int, now_ns: int) -> bool:
+    def continue_replay(self, replay: RetainedReplay, steps_max: int, now_ns: int) -> bool:
         """Give out a part of the retained messages; True if that was all."""
-        if not _stands(replay):
+        if not _is_current(replay):
             self.stop_replay(replay)
             return True
         for message in replay.walk.take(steps_max):
@@ -372,7 +372,7 @@ class Distribution:
         if message is None:
             return
         for replay in list(self._replays):
-            if not _stands(replay):
+            if not _is_current(replay):
                 self.stop_replay(replay)
             elif matches(replay.subscription.topic_filter, topic):
                 try:
@@ -399,13 +399,13 @@ class Distribution:
         qos = min(message.qos, subscription.qos)
         self._outbound.offer(replay.session, message, qos, True, identifiers, subscription, NO_OTHERS, now_ns)
 
-    def tell_missed(self, now_ns: int) -> None:
+    def publish_notices(self, now_ns: int) -> None:
         """Send the notices that were asked for about pairs that were not delivered."""
         missed = self._account.missed
         if not missed:
             return
         self._account.missed = []
-        if not self.is_telling:
+        if not self.sends_notices:
             return
         # Asked first: a match for the drops of each topic would be made in the moment memory is short.
         is_watched = self._index.has_below(NOTICE_PREFIX[:-1])
@@ -444,6 +444,6 @@ def _notice(prefix: str, missed: Missed, now_ns: int) -> Message:
     return Message(prefix + message.topic, json.dumps(fields).encode(), 0, False, now_ns)
 
 
-def _stands(replay: RetainedReplay) -> bool:
+def _is_current(replay: RetainedReplay) -> bool:
     """Whether the subscription of a replay is still its session's; else nothing is owed to it."""
     return replay.session.subscriptions.get(replay.subscription.topic_filter) is replay.subscription

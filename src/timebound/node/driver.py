@@ -241,7 +241,7 @@ class Driver:
         """See to it that there is another turn when there is something to do."""
         if self.broker.is_expiring():
             try:
-                self.broker.expire_on(self.now_ns())
+                self.broker.continue_expiry(self.now_ns())
             except Exception as error:
                 self.fault("the patrol", error)
             self.schedule()

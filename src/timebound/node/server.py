@@ -264,7 +264,7 @@ class Server:
 
     async def _close_connections(self, driver: Driver) -> None:
         # Every message that waits for a session which ends now would be a notice to whoever watches.
-        driver.broker.stop_telling()
+        driver.broker.stop_notices()
         until_ns = driver.now_ns() + STOP_CLOSING_NS_MAX
         for connection in list(driver.connections.values()):
             if driver.now_ns() > until_ns:

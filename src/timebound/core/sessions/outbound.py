@@ -175,7 +175,7 @@ class Outbound(Owed):
         if transit is not None:
             for delivery in taken:
                 size = delivery.message.size()
-                transit.give(delivery.packet_id, size, now_ns, max(delivery.sent_ns, now_ns))
+                transit.record_sent(delivery.packet_id, size, now_ns, max(delivery.sent_ns, now_ns))
             if not session.queue_bytes:
                 transit.run_dry()
         return taken
@@ -267,9 +267,9 @@ class Outbound(Owed):
         """Begin to drop what has timed out or become hopeless in any queue; called about once a second."""
         if not self.expiring:
             self.expiring.extend(self._scheduled.values())
-        self.expire_on(now_ns)
+        self.continue_expiry(now_ns)
 
-    def expire_on(self, now_ns: int) -> None:
+    def continue_expiry(self, now_ns: int) -> None:
         """Take the next step of what `expire` began: while `expiring` holds any, there is another."""
         left = STEP_COPIES_MAX
         while self.expiring and left > 0:
@@ -542,7 +542,7 @@ class Outbound(Owed):
         transit = session.transit
         if transit is None:
             return
-        delay = transit.take_delay()
+        delay = transit.changed_delay()
         if delay is not None:
             session.path_delay = delay
             scheduled.set_link(session.link_delay(), now_ns)

@@ -173,7 +173,7 @@ class Owed:
         session.is_relaxing = False
         self._recount(session)
 
-    def bury(self, orphan: Orphan, is_taken: bool, now_ns: int) -> None:
+    def end_orphan(self, orphan: Orphan, is_taken: bool, now_ns: int) -> None:
         """Another member has got its own copy of an orphan, or there is none: this one ends."""
         if is_taken:
             # The pair is counted where the message went.
@@ -182,7 +182,7 @@ class Owed:
         else:
             self._drop(orphan.session, orphan.delivery, orphan.reason, now_ns)
 
-    def lose(self, orphan: Orphan) -> None:
+    def forget_orphan(self, orphan: Orphan) -> None:
         """An error struck while an orphan was passed on: nobody gets it, and storage forgets it."""
         self._forget(orphan.session, orphan.delivery)
 

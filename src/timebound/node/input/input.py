@@ -145,7 +145,7 @@ class Input:
         until_ns = self.now_ns() + self.turn_ns // REQUEST_TURNS
         while self._deferred:
             publisher = self._deferred.popleft()
-            if publisher.go_on(until_ns):
+            if publisher.continue_request(until_ns):
                 publisher.is_deferred = False
                 publisher.is_arrived = False
                 self.arrive(publisher)

@@ -55,7 +55,7 @@ class Publisher:
         """Put what was read into the input queues; False if some of it has to wait outside."""
 
     @abstractmethod
-    def go_on(self, until_ns: int) -> bool:
+    def continue_request(self, until_ns: int) -> bool:
         """Do a part of the request under way; True if it is done, and the packets after it may follow."""
 
     @abstractmethod

@@ -262,7 +262,7 @@ class Journals:
         for pack in load.records:
             self._records_out += pack.count
             with self._lock:
-                self._records.give_back(pack)
+                self._records.recycle(pack)
 
     def _write_packs(self, journal: Journal, packed: Packs) -> None:
         """Write some packs: until rows are lost, or a part of the log is full, as parts stay small."""

@@ -91,7 +91,7 @@ class TracePacks:
         self.packs = []
         return packs
 
-    def give_back(self, pack: TracePack) -> None:
+    def recycle(self, pack: TracePack) -> None:
         """A pack that was written; nothing that was made of it may need its memory any more."""
         if len(self._spare) < SPARE_MAX:
             self._spare.append(pack)

@@ -53,7 +53,7 @@ STOP_INPUT: Final = 8  # its input queues are full, or it waits for them
 STOP_LINK: Final = 16  # links to other brokers have no room for what it publishes
 
 
-class Attachment(Publisher):
+class ConnectionOutput(Publisher):
     """A client as this side writes to it, from accept to close."""
 
     def __init__(self, driver: Driver, door: Door) -> None:
@@ -156,7 +156,7 @@ class Attachment(Publisher):
         if session.transit is not None:
             meter.limit_pace(session.transit.pace(), now_ns)
         allowed = meter.allow(session.queue_bytes, now_ns)
-        delay = meter.take_delay()
+        delay = meter.changed_delay()
         if delay is not None:
             self.broker.set_delay(session, delay, now_ns)
         if allowed:
