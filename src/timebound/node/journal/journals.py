@@ -33,7 +33,7 @@ logger = logging.getLogger("timebound.journal")
 # Rows collect for so long before they are written, unless somebody waits for an answer: a write
 # costs a millisecond and more, and the threads take turns with the event loop.
 COLLECT_S: Final = 0.02
-# How often parts are sealed and removed, and journals looked at that nobody writes to.
+# How often segments are sealed and removed, and journals looked at that nobody writes to.
 TIDY_S: Final = 1.0
 # What may wait for the disk before publishers have to; the second bounds memory for large messages.
 PENDING_MESSAGES_MAX: Final = 100_000
@@ -66,7 +66,7 @@ class _WriteLoad:
     """What was handed over and is to be written next."""
 
     def __init__(self, journals: list[Journal]) -> None:
-        self.packed = [Packs(journal.log.part_bytes_max) for journal in journals]  # for those of messages
+        self.packed = [Packs(journal.log.segment_bytes_max) for journal in journals]  # for those of messages
         self.records: list[TracePack] = []  # for those of the trace, when it is being written
         self.traced = 0  # so many of these have them
         self.waiting: list[Done] = []
@@ -246,7 +246,7 @@ class Journals:
             try:
                 while packed.packs:
                     self._write_packs(journal, packed)
-                # Also where nothing came: a part may have become old enough to be closed.
+                # Also where nothing came: a segment may have become old enough to be closed.
                 journal.log.commit(time.time_ns())
             except OSError:
                 journal.log.roll_back()
@@ -265,7 +265,7 @@ class Journals:
                 self._records.recycle(pack)
 
     def _write_packs(self, journal: Journal, packed: Packs) -> None:
-        """Write some packs: until rows are lost, or a part of the log is full, as parts stay small."""
+        """Write some packs: until rows are lost, or a segment of the log is full, as segments stay small."""
         from timebound.node.journal.rows import encode_pack
 
         count = 0
