@@ -46,7 +46,7 @@ from timebound.core.account.account import Account
 from timebound.core.link.scheduling import DEFAULT_SCHEDULING
 from timebound.core.values.message import Delivery, Message
 from timebound.core.values.subscription import Subscription
-from timebound.core.values.trace_kind import TraceHint
+from timebound.core.values.trace_columns import TraceHint
 from timebound.demo.brokers import Contender, running
 from timebound.node.trace.pack import TracePacks
 from timebound.node.trace.writer import COLLECT_S

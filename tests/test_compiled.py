@@ -36,11 +36,11 @@ COMPILED = {
     "core.predicate": "attributes cost lexer like parser predicate search terms values",
     "core.predicate.index": "attribute index lookup tables",
     "core.sessions": (
-        "competing correlations durability faults lifecycle orphan outbound owed pressure session transit"
+        "correlations durability entries faults lifecycle orphan outbound owed pressure session transit"
     ),
-    "core.values": "access delay filter_costs limits message store_orders subscription trace_kind",
+    "core.values": "access delay filter_costs limits message store_orders subscription trace_columns",
     "node": "driver",
-    "node.clients": "adapter attachment connection outgoing tls",
+    "node.clients": "adapter connection outgoing output tls",
     "node.input": "flows input meter publisher",
     "node.journal": "columns",
     "node.links": "meter pacing tcp_info",

@@ -111,7 +111,7 @@ class BrokerModel:
         old = self.sessions.get(client_id)
         if old is not None and old.is_connected:
             due += self._lose(old, True, now_ns)
-            self.pass_on()
+            self.reassign_orphans()
             self.publish_wills(due, now_ns)
             due = []
             old = self.sessions.get(client_id)
@@ -128,7 +128,7 @@ class BrokerModel:
         if will is not None:
             self.wills[client_id] = PendingWill(will, session.promise)
         self._resume(session, now_ns)
-        self.pass_on()
+        self.reassign_orphans()
         self.publish_wills(due, now_ns)
         return old is not None
 
@@ -149,7 +149,7 @@ class BrokerModel:
         if expiry_s is not None:
             session.expiry_s = expiry_s
         due = self._lose(session, keep_will, now_ns)
-        self.pass_on()
+        self.reassign_orphans()
         self.publish_wills(due, now_ns)
 
     def _lose(self, session: ModelSession, keep_will: bool, now_ns: int) -> list[Will]:
@@ -192,7 +192,7 @@ class BrokerModel:
         if copy.group:
             self.orphans.append(copy)
 
-    def pass_on(self) -> None:
+    def reassign_orphans(self) -> None:
         """What a member of a group left behind goes to another, if there is one (4.8.2)."""
         orphans, self.orphans = self.orphans, []
         for copy in orphans:
@@ -232,7 +232,7 @@ class BrokerModel:
             session = self.sessions.get(name)
             if session is not None and 0 < session.expires_ns <= now_ns:
                 due += self._end(session)
-        self.pass_on()
+        self.reassign_orphans()
         self.publish_wills(due, now_ns)
 
     def publish_wills(self, wills: list[Will], now_ns: int) -> None:

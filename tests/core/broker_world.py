@@ -166,7 +166,7 @@ class World:
         existed = self.model.unsubscribe(client.name, topic_filter, promise)
         assert self.node.unsubscribe(peer, topic_filter) == (0x00 if existed else 0x11)
         client.expected.append(("UNSUBACK", 0, promise))
-        self.model.pass_on()
+        self.model.reassign_orphans()
         self.observe()
 
     def publish(self, client: Client, sent: Sent) -> None:
@@ -342,7 +342,7 @@ class World:
         session = self.node.broker.session(known.client_id)
         if session is None:
             return []
-        deliveries = [*session.waiting, *session.queue]
+        deliveries = [*session.blocked, *session.queue]
         return [delivery for delivery in deliveries if delivery.sequence not in known.copies]
 
     def observe(self, in_order: bool = True) -> None:
@@ -365,7 +365,7 @@ class World:
     def sync(self, known: ModelSession, packets: list[Packet]) -> None:
         """After a flush: what left the queue was sent, begun, or had expired; and in order."""
         session = self.broker_session(known.client_id)
-        waiting = {delivery.sequence for delivery in [*session.waiting, *session.queue]}
+        waiting = {delivery.sequence for delivery in [*session.blocked, *session.queue]}
         begun = {delivery.sequence: delivery.packet_id for delivery in session.inflight.values()}
         written = {packet.sequence for packet in packets if packet.kind == "PUBLISH" and packet.qos == 0}
         was_passed_over = {0: False, 1: False}
@@ -389,7 +389,7 @@ class World:
         for known in self.model.sessions.values():
             session = self.broker_session(known.client_id)
             assert (session.connection != 0) == known.is_connected
-            queued = {delivery.sequence for delivery in [*session.waiting, *session.queue]}
+            queued = {delivery.sequence for delivery in [*session.blocked, *session.queue]}
             assert queued == {copy.sequence for copy in known.in_state(QUEUED)}
             in_flight = {
                 delivery.sequence: (delivery.packet_id, delivery.state == DELIVERY_RELEASED)
@@ -402,7 +402,7 @@ class World:
             assert set(session.subscriptions) == set(known.subscriptions)
             assert set(session.inbound) == known.inbound
             unsettled = [one for one in session.inflight.values() if not one.is_settled]
-            open_pairs += sum(1 + len(one.others) for one in [*session.waiting, *session.queue, *unsettled])
+            open_pairs += sum(1 + len(one.others) for one in [*session.blocked, *session.queue, *unsettled])
         self.check_account(open_pairs)
         retained = {topic: message.properties for topic, message in self.model.retained.items()}
         assert retained == {

@@ -276,7 +276,7 @@ def test_what_was_acknowledged_before_an_error_is_not_handed_on() -> None:
     assert_account_is_even(node)
 
 
-def test_drops_that_nobody_watches_leave_no_routes_behind() -> None:
+def test_drops_that_nobody_watches_leave_no_matches_behind() -> None:
     node = Node(durable=False)
     publisher, absent = node.connect("publisher"), node.connect("absent")
     node.subscribe(absent, "#", 0)
@@ -288,4 +288,4 @@ def test_drops_that_nobody_watches_leave_no_routes_behind() -> None:
     # As many wait for the end of the turn at most; their messages would stay as long.
     assert len(node.broker.account.missed) <= MISSED_MAX + 1
     node.broker.expire(node.now_ns)
-    assert not [topic for topic in node.broker._index._routes if topic.startswith("$")]
+    assert not [topic for topic in node.broker._index._matches if topic.startswith("$")]

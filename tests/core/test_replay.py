@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from timebound.core.broker import Broker
-from timebound.core.distribution import Replay
+from timebound.core.distribution import RetainedReplay
 from timebound.core.predicate.predicate import parse
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
@@ -22,7 +22,7 @@ def retain(node: Node, *topics: str) -> None:
         node.publish(publisher, topic, f"old {topic}".encode(), retain=True)
 
 
-def begin(node: Node, peer: Peer, topic_filter: str = "#", **terms: object) -> Replay:
+def begin(node: Node, peer: Peer, topic_filter: str = "#", **terms: object) -> RetainedReplay:
     wanted = Subscription(peer.client_id, topic_filter, **terms)  # type: ignore[arg-type]  # as they are
     code, replay = node.broker.begin_subscribe(peer.session, wanted, node.now_ns)
     assert code == 0
@@ -30,9 +30,9 @@ def begin(node: Node, peer: Peer, topic_filter: str = "#", **terms: object) -> R
     return replay
 
 
-def finish(node: Node, replay: Replay) -> None:
+def finish(node: Node, replay: RetainedReplay) -> None:
     for _ in range(1_000):
-        if node.broker.go_on(replay, 1, node.now_ns):
+        if node.broker.continue_replay(replay, 1, node.now_ns):
             break
     else:
         raise AssertionError("the walk does not end")
@@ -55,7 +55,7 @@ def test_all_is_given_once_in_parts() -> None:
     peer = node.connect("c")
     replay = begin(node, peer)
 
-    assert not node.broker.go_on(replay, 2, node.now_ns)
+    assert not node.broker.continue_replay(replay, 2, node.now_ns)
     assert payloads(node, peer) == ["old a"]
     finish(node, replay)
 
@@ -94,7 +94,7 @@ def test_what_was_given_is_not_given_again_before_a_new_message() -> None:
     retain(node, "a", "b")
     peer = node.connect("c")
     replay = begin(node, peer)
-    assert not node.broker.go_on(replay, 2, node.now_ns)
+    assert not node.broker.continue_replay(replay, 2, node.now_ns)
 
     node.publish(node.connect("other"), "a", b"new a")
     finish(node, replay)
@@ -107,7 +107,7 @@ def test_what_is_forgotten_meanwhile_is_not_given() -> None:
     retain(node, "a", "b", "b/c", "d")
     peer = node.connect("c")
     replay = begin(node, peer)
-    assert not node.broker.go_on(replay, 2, node.now_ns)
+    assert not node.broker.continue_replay(replay, 2, node.now_ns)
 
     for topic in ("b", "b/c"):
         node.publish(node.connect("other"), topic, b"", retain=True)
@@ -124,7 +124,7 @@ def test_unsubscribing_ends_it() -> None:
 
     node.unsubscribe(peer, "#")
 
-    assert node.broker.go_on(replay, 1, node.now_ns)
+    assert node.broker.continue_replay(replay, 1, node.now_ns)
     assert under_way(node.broker) == 0
     assert payloads(node, peer) == []
 
@@ -134,10 +134,10 @@ def test_subscribing_again_begins_anew() -> None:
     retain(node, "a", "b")
     peer = node.connect("c")
     first = begin(node, peer)
-    assert not node.broker.go_on(first, 2, node.now_ns)
+    assert not node.broker.continue_replay(first, 2, node.now_ns)
 
     second = begin(node, peer)
-    assert node.broker.go_on(first, 1, node.now_ns)
+    assert node.broker.continue_replay(first, 1, node.now_ns)
     finish(node, second)
 
     assert payloads(node, peer) == ["old a", "old a", "old b"]
@@ -151,7 +151,7 @@ def test_a_session_that_ends_ends_it() -> None:
 
     node.disconnect(peer)
 
-    assert node.broker.go_on(replay, 1, node.now_ns)
+    assert node.broker.continue_replay(replay, 1, node.now_ns)
     assert under_way(node.broker) == 0
     node.check()
 
@@ -164,7 +164,7 @@ def test_an_ended_subscription_is_given_nothing_before_a_new_message() -> None:
         begin(node, peer)
     node.unsubscribe(unsubscribed, "#")
     node.disconnect(gone)
-    assert node.broker.go_on(begin(node, back), 100, node.now_ns)
+    assert node.broker.continue_replay(begin(node, back), 100, node.now_ns)
 
     node.publish(node.connect("other"), "a", b"new a")
 

@@ -29,7 +29,7 @@ from timebound.core.link.queue import LinkQueue
 from timebound.core.link.strategy.entry import Entry
 from timebound.core.matching.index import SubscriptionIndex
 from timebound.core.predicate.index.index import ContentIndex
-from timebound.core.sessions.correlations import Waits
+from timebound.core.sessions.correlations import Correlations
 from timebound.core.sessions.durability import Durability
 from timebound.core.sessions.lifecycle import Lifecycle
 from timebound.core.sessions.outbound import Outbound
@@ -37,13 +37,13 @@ from timebound.core.sessions.owed import Owed
 from timebound.core.sessions.session import Session
 from timebound.core.values.message import Delivery, Message
 from timebound.core.values.subscription import Subscription
-from timebound.node.clients.attachment import Attachment
 from timebound.node.clients.connection import Connection
-from timebound.node.clients.outgoing import Outgoing
+from timebound.node.clients.outgoing import OutgoingEncoder
+from timebound.node.clients.output import ConnectionOutput
 from timebound.node.driver import FAULTS_LOGGED_MAX
 from timebound.node.input.flows import Flows
 from timebound.node.input.input import Input
-from timebound.node.input.publisher import Arrival
+from timebound.node.input.publisher import InputMessage
 from timebound.units import SECOND
 from timebound.version import is_compiled
 from timebound.wire.packets import (
@@ -65,10 +65,11 @@ VICTIM = "victim"
 # could not be ended in order: they are the last resort, and nothing stands behind them.
 TARGETS: list[type[Any]] = [
     Account,
-    Attachment,
     Broker,
     Connection,
+    ConnectionOutput,
     ContentIndex,
+    Correlations,
     Distribution,
     Durability,
     Flows,
@@ -77,17 +78,17 @@ TARGETS: list[type[Any]] = [
     Lifecycle,
     LinkQueue,
     Outbound,
-    Outgoing,
+    OutgoingEncoder,
     Owed,
     SubscriptionIndex,
-    Waits,
 ]
 # Functions that hold a guard themselves: what they guard is thrown at instead.
 GUARDS = {
     "connection_lost",
     "connection_made",
     "data_received",
-    "go_on",
+    "continue_replay",
+    "continue_request",
     "offer",
     "pass_through",
     "pause_writing",
@@ -100,7 +101,7 @@ ENDING = {
     "_charge",
     "_described",
     "_disconnect",
-    "_forget_routes",
+    "_forget_matches",
     "_leave",
     "_path",
     "_prune",
@@ -180,11 +181,11 @@ def concerns(value: object, depth: int = 0) -> bool:
         return value.subscription is not None and concerns(value.subscription)
     if isinstance(value, Entry):
         return concerns(value.item)
-    if isinstance(value, Arrival):
+    if isinstance(value, InputMessage):
         return concerns(value.session)
     if isinstance(value, Timer):
         return concerns(value.owner)
-    if isinstance(value, Attachment):
+    if isinstance(value, ConnectionOutput):
         return value.session is not None and concerns(value.session)
     if isinstance(value, (list, tuple)) and depth < 2:
         return any(concerns(item, depth + 1) for item in value)

@@ -43,7 +43,7 @@ NO_PUBLISHER: Final = "no publisher"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BoundsRow:
     """One flow, or one topic without a flow: then the bound is that of a lone message.
 
     A bound is None where the flow asks for more than its share.
@@ -62,10 +62,10 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class BoundsReport:
     """Rows for flows first, then for topics without one; and the share of each client."""
 
-    rows: list[Row]
+    rows: list[BoundsRow]
     clients: dict[str, float]
 
     def as_json(self) -> dict[str, object]:
@@ -156,7 +156,7 @@ def _described(table: dict[str, object]) -> Description:
     )
 
 
-def report(described: Description) -> Report:
+def report(described: Description) -> BoundsReport:
     """Compute the rows: the paper's bound, the corrected one, and the one with real cell lengths."""
     topics = list(described.weights)
     weights = list(described.weights.values())
@@ -181,7 +181,7 @@ def report(described: Description) -> Report:
             interval_ns=contract.interval_ns,
         )
         rows.append(
-            Row(
+            BoundsRow(
                 topic=topic,
                 client=contract.client,
                 weight=weights[index],
@@ -194,7 +194,7 @@ def report(described: Description) -> Report:
                 dominating=close.dominating,
             )
         )
-    return Report(rows, described.client_shares)
+    return BoundsReport(rows, described.client_shares)
 
 
 def _bound(described: Description, rotation: Rotation, index: int, contract: Contract, clients: int) -> Bound:

@@ -18,7 +18,7 @@ from timebound.core.input.contract import BURST_MAX, Contract, Decision
 from timebound.core.input.scheduler import InputScheduler
 from timebound.node.input.flows import Flows
 from timebound.node.input.input import QUANTUM_NS_DEFAULT
-from timebound.node.input.publisher import Arrival
+from timebound.node.input.publisher import InputMessage
 from timebound.units import MILLISECOND, SECOND
 
 Row = dict[str, Any]
@@ -45,7 +45,7 @@ def _advise_node(rows: list[Row], quantum_ns: int) -> list[Row]:
 
 def _new_admission(quantum_ns: int) -> Admission:
     """That of a broker as it starts without any configuration."""
-    scheduler: InputScheduler[Arrival] = InputScheduler()
+    scheduler: InputScheduler[InputMessage] = InputScheduler()
     return Flows(scheduler, InputConfig(), quantum_ns).admission
 
 

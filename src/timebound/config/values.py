@@ -366,9 +366,11 @@ class JournalConfig:
         "it keeps the records of the trace instead: what became of each matched (message, subscription)",
     )
     bytes_max: int = setting(
-        "size", GIBIBYTE, "on disk; beyond it the oldest part is removed", minimum=MEBIBYTE
+        "size", GIBIBYTE, "on disk; beyond it the oldest segment is removed", minimum=MEBIBYTE
     )
-    age_max_s: float = setting("duration", 7.0 * DAY_S, "what is older is removed, part by part", minimum=1)
+    age_max_s: float = setting(
+        "duration", 7.0 * DAY_S, "what is older is removed, segment by segment", minimum=1
+    )
 
 
 @dataclass(frozen=True, slots=True)

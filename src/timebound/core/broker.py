@@ -11,14 +11,14 @@ from typing import Final
 
 from timebound.core.account.account import Account
 from timebound.core.account.counters import Counters, Statistics
-from timebound.core.distribution import Distribution, Replay
+from timebound.core.distribution import Distribution, RetainedReplay
 from timebound.core.link.scheduling import Scheduling
 from timebound.core.matching.index import SubscriptionIndex
 from timebound.core.matching.retained import WALK_STEPS_MAX, RetainedStore
 from timebound.core.matching.tap import Tap
 from timebound.core.mesh.member import Member
 from timebound.core.mesh.message import Copy
-from timebound.core.sessions.correlations import TIMERS_MAX, Waits
+from timebound.core.sessions.correlations import TIMERS_MAX, Correlations
 from timebound.core.sessions.durability import Batch, Durability
 from timebound.core.sessions.faults import Fault, Faults
 from timebound.core.sessions.lifecycle import Lifecycle
@@ -83,6 +83,7 @@ class Broker:
 
     __slots__ = (
         "_closes",
+        "_correlations",
         "_distribution",
         "_durability",
         "_faults",
@@ -95,7 +96,6 @@ class Broker:
         "_reconciled",
         "_retained",
         "_sessions",
-        "_waits",
         "account",
         "counters",
     )
@@ -118,9 +118,9 @@ class Broker:
         self._outbound = Outbound(
             limits, self._ready, self._durability, self.counters, self.account, self._faults
         )
-        self._waits = Waits()
+        self._correlations = Correlations()
         self._lifecycle = Lifecycle(
-            limits, access, self._index, self._outbound, self._durability, self._waits, self._faults
+            limits, access, self._index, self._outbound, self._durability, self._correlations, self._faults
         )
         self._sessions = self._lifecycle.sessions
         self._retained = RetainedStore(limits.retained_messages_max, limits.retained_bytes_max)
@@ -130,7 +130,7 @@ class Broker:
             self._retained,
             self._outbound,
             self._durability,
-            self._waits,
+            self._correlations,
             self.counters,
             self._faults,
         )
@@ -161,7 +161,7 @@ class Broker:
             opened = self._lifecycle.connect(
                 client_id, user, clean_start, expiry_interval_s, receive_maximum, will, connection, now_ns
             )
-            self._distribution.pass_on(now_ns)
+            self._distribution.reassign_orphans(now_ns)
             self._publish_due_wills(now_ns)
             self._distribution.deliver_ticks(opened[0], now_ns)
         except BaseException:
@@ -185,9 +185,9 @@ class Broker:
         if session.connection == connection:
             self._lifecycle.disconnect(session, keep_will, now_ns)
             self._pressure.forget(session)
-            self._distribution.pass_on(now_ns)
+            self._distribution.reassign_orphans(now_ns)
             self._publish_due_wills(now_ns)
-            self._distribution.tell_missed(now_ns)
+            self._distribution.publish_notices(now_ns)
 
     def restore(self, snapshot: Snapshot, now_ns: int) -> None:
         """Take up what an earlier run stored; once, before the first client."""
@@ -217,13 +217,13 @@ class Broker:
         """Add or replace a subscription, and give it what is retained; gives the reason code for SUBACK."""
         code, replay = self.begin_subscribe(session, subscription, now_ns)
         if replay is not None:
-            self.go_on(replay, WALK_STEPS_MAX, now_ns)
+            self.continue_replay(replay, WALK_STEPS_MAX, now_ns)
         return code
 
     def begin_subscribe(
         self, session: Session, subscription: Subscription, now_ns: int
-    ) -> tuple[int, Replay | None]:
-        """As `subscribe`, but what is retained is given out by `go_on`, a part at a time."""
+    ) -> tuple[int, RetainedReplay | None]:
+        """As `subscribe`, but what is retained is given out by `continue_replay`, a part at a time."""
         topic_filter = subscription.topic_filter
         group, _ = split_share(topic_filter)
         if not session.access.may_subscribe(topic_filter):
@@ -231,8 +231,8 @@ class Broker:
         old = session.subscriptions.get(topic_filter)
         if self.limit_reached(session, subscription):
             return QUOTA_EXCEEDED, None
-        is_waiting = self._waits.start(subscription, now_ns)
-        assert is_waiting, "the limits leave timers for it"
+        is_started = self._correlations.start(subscription, now_ns)
+        assert is_started, "the limits leave timers for it"
         try:
             if old is not None:
                 self._withdraw(session, old)
@@ -256,11 +256,11 @@ class Broker:
             return subscription.qos, None
         return subscription.qos, self._distribution.start_replay(session, subscription)
 
-    def go_on(self, replay: Replay, steps_max: int, now_ns: int) -> bool:
+    def continue_replay(self, replay: RetainedReplay, steps_max: int, now_ns: int) -> bool:
         """Give a new subscription a part of what is retained; True if that was all."""
-        return self._distribution.go_on(replay, steps_max, now_ns)
+        return self._distribution.continue_replay(replay, steps_max, now_ns)
 
-    def stop_replay(self, replay: Replay) -> None:
+    def stop_replay(self, replay: RetainedReplay) -> None:
         """The rest of what is retained need not be given out: the client has gone."""
         self._distribution.stop_replay(replay)
 
@@ -279,7 +279,7 @@ class Broker:
                 return "filter_cost_total_max"
             if ticks > limits.ticks_per_second_max * SECONDS_PER_HOUR:
                 return "ticks_per_second_max"
-            if not self._waits.has_timers(subscription):
+            if not self._correlations.has_timers(subscription):
                 return f"the broker's number of timers ({TIMERS_MAX})"
         return ""
 
@@ -301,7 +301,7 @@ class Broker:
         """Take a subscription out of wherever it is."""
         topic_filter = subscription.topic_filter
         self._index.remove(subscription)
-        self._waits.stop(subscription)
+        self._correlations.stop(subscription)
         if session.subscriptions.get(topic_filter) is subscription:
             session.remove_subscription(topic_filter)
         session.audiences.pop(topic_filter, None)
@@ -374,7 +374,7 @@ class Broker:
         message = copy.what.message
         self._distribution.number(message)
         if mesh.receive(copy, now_ns):
-            self._distribution.give_out(message, now_ns)
+            self._distribution.distribute(message, now_ns)
 
     def accept_request(self, session: Session, qos: int, packet_id: int, answer: str = "") -> None:
         """Acknowledge a QoS 1 or 2 message that was a request to the broker itself, with an answer in words.
@@ -486,7 +486,7 @@ class Broker:
         """Deliveries to write now; `ahead_ns` is how long the link is busy with what it was given before."""
         deliveries = self._outbound.take(session, bytes_max, now_ns, ahead_ns)
         if self.account.missed:
-            self._distribution.tell_missed(now_ns)
+            self._distribution.publish_notices(now_ns)
         return deliveries
 
     def abandon(self, session: Session, delivery: Delivery, reason: Reason, now_ns: int) -> None:
@@ -512,13 +512,13 @@ class Broker:
     def wake(self, now_ns: int) -> None:
         """The moment of `next_wakeup_ns` has come."""
         self._lifecycle.wake(now_ns)
-        self._distribution.pass_on(now_ns)
+        self._distribution.reassign_orphans(now_ns)
         self._distribution.wake(now_ns)
         self._publish_due_wills(now_ns)
 
-    def stop_telling(self) -> None:
+    def stop_notices(self) -> None:
         """Publish no notices about what was missed any more: the broker is stopping."""
-        self._distribution.is_telling = False
+        self._distribution.sends_notices = False
 
     def take_faults(self) -> list[Fault]:
         """Errors that struck single clients; the shell logs them and ends their connections."""
@@ -540,16 +540,16 @@ class Broker:
     def expire(self, now_ns: int) -> None:
         """Begin to drop what waits in vain, also for links that take nothing; about once a second."""
         self._outbound.expire(now_ns)
-        self._distribution.pass_on(now_ns)  # what an error may have left
-        self._distribution.tell_missed(now_ns)
+        self._distribution.reassign_orphans(now_ns)  # what an error may have left
+        self._distribution.publish_notices(now_ns)
 
     def is_expiring(self) -> bool:
         return len(self._outbound.expiring) > 0
 
-    def expire_on(self, now_ns: int) -> None:
+    def continue_expiry(self, now_ns: int) -> None:
         """Take the next step of what `expire` began, while there `is_expiring` any."""
-        self._outbound.expire_on(now_ns)
-        self._distribution.tell_missed(now_ns)
+        self._outbound.continue_expiry(now_ns)
+        self._distribution.publish_notices(now_ns)
 
     # --- scheduling -----------------------------------------------------------------
 
@@ -558,7 +558,7 @@ class Broker:
         message = self._retained.get(topic)
         return b"" if message is None else message.payload
 
-    def forget_own(self, topic: str) -> None:
+    def forget_own_retained(self, topic: str) -> None:
         """No longer retain a message of the broker's own; nobody is told."""
         self._retained.remove(topic)
 
@@ -581,7 +581,7 @@ class Broker:
 
     def next_wakeup_ns(self) -> int | None:
         first = self._lifecycle.next_wakeup_ns()
-        second = self._waits.next_wakeup_ns()
+        second = self._correlations.next_wakeup_ns()
         if first is None or second is None:
             return second if first is None else first
         return min(first, second)

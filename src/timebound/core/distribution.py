@@ -1,7 +1,7 @@
 """Who gets a message: everybody whose subscriptions select it, once each.
 
-From the index comes a route; where that is simple, each of its subscriptions gets a copy. Else
-content filters, shared groups, waits and several subscriptions of one session are sorted out
+The index returns a match; where that is simple, each of its subscriptions gets a copy. Else
+content filters, shared groups, correlations and several subscriptions of one session are sorted out
 here. Retained messages and notices about what was missed are given out here too.
 """
 
@@ -12,12 +12,12 @@ from typing import Final, cast
 
 from timebound.core.account.account import Missed
 from timebound.core.account.counters import Counters
-from timebound.core.matching.index import Route, SharedGroup, SubscriptionIndex
+from timebound.core.matching.index import Match, SharedGroup, SubscriptionIndex
 from timebound.core.matching.retained import RetainedStore, RetainedWalk
 from timebound.core.matching.tap import Tap
 from timebound.core.mesh.member import Member
 from timebound.core.predicate.predicate import Attributes
-from timebound.core.sessions.correlations import Waits
+from timebound.core.sessions.correlations import Correlations
 from timebound.core.sessions.durability import Durability
 from timebound.core.sessions.faults import Faults
 from timebound.core.sessions.outbound import NO_OTHERS, Outbound
@@ -40,7 +40,7 @@ MISSED_MAX: Final = 1_000
 LONG_COPIES: Final = 64
 
 
-class Replay:
+class RetainedReplay:
     """A new subscription that is being given the retained messages it selects, a part at a time.
 
     It is in the index already: what is published after `sequence` reaches it as any other message.
@@ -63,6 +63,7 @@ class Distribution:
 
     __slots__ = (
         "_account",
+        "_correlations",
         "_counters",
         "_durability",
         "_faults",
@@ -72,9 +73,8 @@ class Distribution:
         "_replays",
         "_retained",
         "_sessions",
-        "_waits",
-        "is_telling",
         "mesh",
+        "sends_notices",
         "sequence",
         "tap",
     )
@@ -86,7 +86,7 @@ class Distribution:
         retained: RetainedStore,
         outbound: Outbound,
         durability: Durability,
-        waits: Waits,
+        correlations: Correlations,
         counters: Counters,
         faults: Faults,
     ) -> None:
@@ -97,12 +97,12 @@ class Distribution:
         self._outbound = outbound
         self._account = outbound.account
         self._durability = durability
-        self._waits = waits
+        self._correlations = correlations
         self._counters = counters
         self._groups = 0  # correlations completed
-        self._replays: dict[Replay, bool] = {}  # those under way
+        self._replays: dict[RetainedReplay, bool] = {}  # those under way
         self.sequence = 0  # of the last message
-        self.is_telling = True  # who asks about what was missed
+        self.sends_notices = True  # who asks about what was missed
         self.mesh: Member | None = None  # for messages that other brokers' clients want
         self.tap: Tap | None = None  # for messages that are kept in journals
 
@@ -111,9 +111,9 @@ class Distribution:
         self.number(message)
         if self.tap is not None and self.tap.offer(message) and message.qos:
             self._durability.expect_journal()
-        count = self.give_out(message, now_ns)
+        count = self.distribute(message, now_ns)
         if len(self._account.missed) > MISSED_MAX:
-            self.tell_missed(now_ns)
+            self.publish_notices(now_ns)
         if self.mesh is not None:
             try:
                 count += self.mesh.publish(message, now_ns)
@@ -126,18 +126,18 @@ class Distribution:
         self.sequence += 1
         message.sequence = self.sequence
 
-    def give_out(self, message: Message, now_ns: int) -> int:
+    def distribute(self, message: Message, now_ns: int) -> int:
         """Give a message to the clients of this broker that want it; the count of them."""
         if message.retain:
             self._retain(message)
         if self._replays:
             self._replay_before(message.topic, now_ns)
-        route = self._index.match(message.topic)
-        message.trace_hint = route.trace_hint
-        if not route.is_simple:
-            return self._route_selectively(route, message, now_ns)
+        match = self._index.match(message.topic)
+        message.trace_hint = match.trace_hint
+        if not match.is_simple:
+            return self._route_selectively(match, message, now_ns)
         count = 0
-        for subscription in route.plain:
+        for subscription in match.plain:
             if subscription.no_local and subscription.client_id == message.publisher:
                 continue
             qos = subscription.qos if subscription.qos < message.qos else message.qos
@@ -150,12 +150,12 @@ class Distribution:
             self._counters.long_messages += 1
         return count
 
-    def _route_selectively(self, route: Route, message: Message, now_ns: int) -> int:
+    def _route_selectively(self, match: Match, message: Message, now_ns: int) -> int:
         """As `route`, with content filters, shared groups, or several subscriptions of one session."""
-        attributes = _attributes(message) if route.needs_attributes else None
+        attributes = _attributes(message) if match.needs_attributes else None
         by_session: dict[str, list[Subscription]] = {}
         waiting = 0
-        for subscription in self._selected(route, attributes):
+        for subscription in self._selected(match, attributes):
             if subscription.no_local and subscription.client_id == message.publisher:
                 continue
             if subscription.correlator is not None:
@@ -176,18 +176,18 @@ class Distribution:
         count = len(by_session) + waiting
         if attributes is not None or count > LONG_COPIES:
             self._counters.long_messages += 1
-        for group in route.groups:
+        for group in match.groups:
             count += self._route_shared(self._candidates(group, attributes), message, now_ns)
         return count
 
-    def _selected(self, route: Route, attributes: Attributes | None) -> list[Subscription]:
+    def _selected(self, match: Match, attributes: Attributes | None) -> list[Subscription]:
         """All unshared subscriptions that want the message; a filter that fails keeps it from nobody else."""
         try:
-            return route.select(attributes)
+            return match.select(attributes)
         except Exception:  # some filter's: each is asked by itself, to find out whose
             assert attributes is not None, "only content filters are evaluated"
-            found = list(route.plain)
-            for content in route.contents:
+            found = list(match.plain)
+            for content in match.contents:
                 found += self._wanting(cast(list[Subscription], content.keys()), attributes)
             return found
 
@@ -211,7 +211,7 @@ class Distribution:
     def _arrive(self, subscription: Subscription, message: Message, now_ns: int) -> None:
         """Let a subscription that waits have a message, and deliver what that completes."""
         try:
-            together = self._waits.arrive(subscription, message, now_ns)
+            together = self._correlations.arrive(subscription, message, now_ns)
         except Exception as error:
             self._note(subscription, error)
             return
@@ -256,7 +256,7 @@ class Distribution:
 
     def wake(self, now_ns: int) -> None:
         """Deliver what the timers of subscriptions have to say."""
-        for due in self._waits.wake(now_ns):
+        for due in self._correlations.wake(now_ns):
             if due.error is not None:
                 self._note(due.subscription, due.error)
             self.deliver_together(due.subscription, due.messages, now_ns)
@@ -265,7 +265,7 @@ class Distribution:
         """Give the message to one member of the group."""
         if not candidates:
             return 0
-        chosen = self._able_member(candidates, message)
+        chosen = self._choose_member(candidates, message)
         identifiers = (chosen.identifier,) if chosen.identifier else ()
         retain = message.retain and chosen.retain_as_published
         session = self._sessions[chosen.client_id]
@@ -273,7 +273,7 @@ class Distribution:
         self._outbound.offer(session, message, qos, retain, identifiers, chosen, NO_OTHERS, now_ns)
         return 1
 
-    def pass_on(self, now_ns: int) -> None:
+    def reassign_orphans(self, now_ns: int) -> None:
         """Give what members of shared groups have left behind to others; drop what nobody wants."""
         orphans = self._outbound.orphans
         if not orphans:
@@ -282,14 +282,14 @@ class Distribution:
         for orphan in orphans:
             try:
                 # The new copy first: storage then keeps the message that both refer to.
-                is_taken = self._pass_to_another(orphan.delivery, now_ns)
-                self._outbound.bury(orphan, is_taken, now_ns)
+                is_taken = self._reassign(orphan.delivery, now_ns)
+                self._outbound.end_orphan(orphan, is_taken, now_ns)
             except Exception as error:  # the others are passed on all the same
                 self._faults.note(orphan.session.client_id, 0, error)
-                self._outbound.lose(orphan)
+                self._outbound.forget_orphan(orphan)
 
-    def _pass_to_another(self, delivery: Delivery, now_ns: int) -> bool:
-        return self._route_shared(self._takers(delivery), delivery.message, now_ns) > 0
+    def _reassign(self, delivery: Delivery, now_ns: int) -> bool:
+        return self._route_shared(self._candidates_for(delivery), delivery.message, now_ns) > 0
 
     def leave_group(self, session: Session, subscription: Subscription, now_ns: int) -> None:
         """A session has unsubscribed from a shared filter: others get what it was not sent yet.
@@ -297,11 +297,11 @@ class Distribution:
         What nobody else wants stays owed to it, as after any UNSUBSCRIBE.
         """
         unsent = self._outbound.unsent(session, subscription)
-        wanted = [delivery for delivery in unsent if self._takers(delivery)]
+        wanted = [delivery for delivery in unsent if self._candidates_for(delivery)]
         self._outbound.withdraw(session, wanted, Reason.DISCONNECTED, now_ns)
-        self.pass_on(now_ns)
+        self.reassign_orphans(now_ns)
 
-    def _takers(self, delivery: Delivery) -> list[Subscription]:
+    def _candidates_for(self, delivery: Delivery) -> list[Subscription]:
         """The members of the group that could get a copy, which another member leaves."""
         assert delivery.subscription is not None
         group = self._index.shared_group(delivery.subscription.topic_filter)
@@ -309,7 +309,7 @@ class Distribution:
             return []
         return self._candidates(group, _attributes(delivery.message) if group.has_predicate() else None)
 
-    def _able_member(self, candidates: list[Subscription], message: Message) -> Subscription:
+    def _choose_member(self, candidates: list[Subscription], message: Message) -> Subscription:
         """The first that is connected and has room; then the first that can keep it until it is back."""
         keeper: Subscription | None = None
         connected: Subscription | None = None
@@ -342,15 +342,17 @@ class Distribution:
         if self._retained.remove(topic) and not topic.startswith("$SYS/"):
             self._durability.add(DropRetained(topic))
 
-    def start_replay(self, session: Session, subscription: Subscription) -> Replay:
+    def start_replay(self, session: Session, subscription: Subscription) -> RetainedReplay:
         """Begin to give a new subscription the retained messages it selects."""
-        replay = Replay(session, subscription, self._retained.walk(subscription.topic_filter), self.sequence)
+        replay = RetainedReplay(
+            session, subscription, self._retained.walk(subscription.topic_filter), self.sequence
+        )
         self._replays[replay] = True
         return replay
 
-    def go_on(self, replay: Replay, steps_max: int, now_ns: int) -> bool:
+    def continue_replay(self, replay: RetainedReplay, steps_max: int, now_ns: int) -> bool:
         """Give out a part of the retained messages; True if that was all."""
-        if not _stands(replay):
+        if not _is_current(replay):
             self.stop_replay(replay)
             return True
         for message in replay.walk.take(steps_max):
@@ -360,7 +362,7 @@ class Distribution:
             return True
         return False
 
-    def stop_replay(self, replay: Replay) -> None:
+    def stop_replay(self, replay: RetainedReplay) -> None:
         """Nobody waits for the rest of it."""
         self._replays.pop(replay, None)
 
@@ -370,7 +372,7 @@ class Distribution:
         if message is None:
             return
         for replay in list(self._replays):
-            if not _stands(replay):
+            if not _is_current(replay):
                 self.stop_replay(replay)
             elif matches(replay.subscription.topic_filter, topic):
                 try:
@@ -379,7 +381,7 @@ class Distribution:
                     self._note(replay.subscription, error)
                     self.stop_replay(replay)
 
-    def _replay(self, replay: Replay, message: Message, now_ns: int) -> None:
+    def _replay(self, replay: RetainedReplay, message: Message, now_ns: int) -> None:
         """Give a new subscription a retained message, unless it had it or gets it as a new one."""
         subscription = replay.subscription
         if message.sequence > replay.sequence or message.topic in replay.given:
@@ -397,15 +399,15 @@ class Distribution:
         qos = min(message.qos, subscription.qos)
         self._outbound.offer(replay.session, message, qos, True, identifiers, subscription, NO_OTHERS, now_ns)
 
-    def tell_missed(self, now_ns: int) -> None:
+    def publish_notices(self, now_ns: int) -> None:
         """Send the notices that were asked for about pairs that were not delivered."""
         missed = self._account.missed
         if not missed:
             return
         self._account.missed = []
-        if not self.is_telling:
+        if not self.sends_notices:
             return
-        # Asked first: a route for the drops of each topic would be made in the moment memory is short.
+        # Asked first: a match for the drops of each topic would be made in the moment memory is short.
         is_watched = self._index.has_below(NOTICE_PREFIX[:-1])
         for miss in missed:
             topic = miss.message.topic
@@ -442,6 +444,6 @@ def _notice(prefix: str, missed: Missed, now_ns: int) -> Message:
     return Message(prefix + message.topic, json.dumps(fields).encode(), 0, False, now_ns)
 
 
-def _stands(replay: Replay) -> bool:
+def _is_current(replay: RetainedReplay) -> bool:
     """Whether the subscription of a replay is still its session's; else nothing is owed to it."""
     return replay.session.subscriptions.get(replay.subscription.topic_filter) is replay.subscription

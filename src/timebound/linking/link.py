@@ -47,7 +47,7 @@ class Meter(Protocol):
 
     def allow(self, wanted: int, now_ns: int) -> int: ...
 
-    def take_delay(self) -> LinkDelay | None: ...
+    def changed_delay(self) -> LinkDelay | None: ...
 
     def written(self, count: int, wanted: int, now_ns: int) -> bool: ...
 
@@ -188,7 +188,7 @@ class NeighbourLink:
         self._looked_ns = now_ns
         self._allowed = meter.allow(FULL_BYTES, now_ns)
         self.busy_until_ns = 0 if self._allowed else meter.wake_ns
-        delay = meter.take_delay()
+        delay = meter.changed_delay()
         if delay is not None:
             self.delay = delay
             self._receiver.on_measured(self, delay, now_ns)

@@ -18,8 +18,8 @@ from timebound.core.values.access import AccessList
 from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
-from timebound.node.clients.outgoing import Outgoing
-from timebound.node.input.meter import Meter
+from timebound.node.clients.outgoing import OutgoingEncoder
+from timebound.node.input.meter import DurationMeter
 from timebound.units import SECOND
 from timebound.wire.codec import Decoder, encode
 from timebound.wire.packets import Connect, Publish
@@ -66,9 +66,9 @@ def calibrate(duration_ns: int, size: int = 256) -> Calibration:
     queue = scheduler.open_queue(client, scheduler.add_topic("calibrate", 1))
     decoder = Decoder(is_server=True)
     decoder.feed(encode(Connect("publisher"), 5))
-    outgoing = Outgoing(5, 0, 0, False)
+    outgoing = OutgoingEncoder(5, 0, 0, False)
     data = encode(Publish("calibrate/a", b"x" * size), 5) * BATCH
-    meter = Meter()
+    meter = DurationMeter()
     started_ns = now_ns = time.monotonic_ns()
     batches = 0
     while now_ns - started_ns < duration_ns or meter.count < 2:

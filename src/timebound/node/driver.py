@@ -74,7 +74,7 @@ class JournalSink(Protocol):
     def is_behind(self) -> bool: ...
 
 
-class Client(Protocol):
+class DrivenConnection(Protocol):
     """What the driver needs of a connection."""
 
     def flush(self) -> None: ...
@@ -107,9 +107,9 @@ class Driver:
     ) -> None:
         self.broker = broker
         self.limits = limits
-        self.connections: dict[int, Client] = {}
+        self.connections: dict[int, DrivenConnection] = {}
         self.emptied = asyncio.Event()  # set whenever the last connection has gone
-        self.throttled: list[Client] = []  # not read again before the turn is over
+        self.throttled: list[DrivenConnection] = []  # not read again before the turn is over
         self.authenticated = 0
         self.trace: TraceSink | None = None
         self.journals: JournalSink | None = None
@@ -241,7 +241,7 @@ class Driver:
         """See to it that there is another turn when there is something to do."""
         if self.broker.is_expiring():
             try:
-                self.broker.expire_on(self.now_ns())
+                self.broker.continue_expiry(self.now_ns())
             except Exception as error:
                 self.fault("the patrol", error)
             self.schedule()
@@ -268,7 +268,7 @@ class Driver:
 
     # --- errors of the broker's own -------------------------------------------------
 
-    def failed(self, client: Client, error: Exception) -> None:
+    def failed(self, client: DrivenConnection, error: Exception) -> None:
         """An error struck while one client was served: it is logged, counted, and ends this client only."""
         self.fault(client.name(), error)
         self._end(client)
@@ -280,7 +280,7 @@ class Driver:
         if self._faults_logged <= FAULTS_LOGGED_MAX:
             logger.error("internal error while serving %s: %r", name, error, exc_info=error)
 
-    def _end(self, client: Client) -> None:
+    def _end(self, client: DrivenConnection) -> None:
         try:
             client.close(UNSPECIFIED_ERROR, "internal error")
         except Exception as error:

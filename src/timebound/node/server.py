@@ -49,7 +49,7 @@ from timebound.wire.reasons import ReasonCode
 
 if TYPE_CHECKING:
     from timebound.node.clients.websocket import Unframing
-    from timebound.node.flight.publish import Publishing
+    from timebound.node.flight.publish import RowPublisher
     from timebound.node.flight.service import FlightService
 
 logger = logging.getLogger("timebound.node")
@@ -81,7 +81,7 @@ class Server:
         self._trace: TraceWriter | None = None
         self._metrics: MetricsServer | None = None
         self._journals: Journals | None = None
-        self._publishing: Publishing | None = None
+        self._publishing: RowPublisher | None = None
         self._flight: FlightService | None = None
         self._unframing: Unframing | None = None  # of all WebSocket listeners
         self.driver: Driver | None = None
@@ -189,10 +189,10 @@ class Server:
         if not self._is_persistent:
             raise ConfigError("the service needs a data directory; leave out --memory", key="flight")
         require("the service for journals", *FOR_TRACES, key="flight")
-        from timebound.node.flight.publish import Publishing
+        from timebound.node.flight.publish import RowPublisher
         from timebound.node.flight.service import FlightService
 
-        self._publishing = Publishing(
+        self._publishing = RowPublisher(
             self.config.data.path / "flight",
             driver,
             asyncio.get_running_loop(),
@@ -265,7 +265,7 @@ class Server:
 
     async def _close_connections(self, driver: Driver) -> None:
         # Every message that waits for a session which ends now would be a notice to whoever watches.
-        driver.broker.stop_telling()
+        driver.broker.stop_notices()
         until_ns = driver.now_ns() + STOP_CLOSING_NS_MAX
         for connection in list(driver.connections.values()):
             if driver.now_ns() > until_ns:

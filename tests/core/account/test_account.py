@@ -148,15 +148,15 @@ def changed(delivery: Delivery, change: str) -> None:
 
 
 def expanded(account: Account) -> list[tuple[object, ...]]:
-    """All records one by one, in what they say: whose kinds and readers they are differs between accounts."""
+    """All records one by one, in what they say: whose columns they refer to differs between accounts."""
     return [
         (
-            *(kind.topic, kind.publisher, kind.timeout_ns, kind.promised_ns, kind.hops),
-            *(reader.client_id, reader.topic_filter, reader.price_micro, reader.penalty_micro),
-            *(reader.outcome, reader.reason, reader.qos, reader.allowed_ns, reader.link),
+            *(message.topic, message.publisher, message.timeout_ns, message.promised_ns, message.hops),
+            *(receiver.client_id, receiver.topic_filter, receiver.price_micro, receiver.penalty_micro),
+            *(receiver.outcome, receiver.reason, receiver.qos, receiver.allowed_ns, receiver.link),
             *numbers,
         )
-        for kind, reader, *numbers in account.trace.take().records()
+        for message, receiver, *numbers in account.trace.take().records()
     ]
 
 
@@ -193,9 +193,9 @@ def test_taking_those_that_are_alike_together_is_as_taking_each(
 
 def open_pairs(session: Session) -> int:
     """Pairs of a session whose outcome is not known yet."""
-    waiting = list(session.queue) + list(session.waiting)
-    if session.link is not None:
-        waiting += [entry.item for entry in session.link.entries()]  # type: ignore[misc]  # of this type
+    waiting = list(session.queue) + list(session.blocked)
+    if session.scheduled is not None:
+        waiting += [entry.item for entry in session.scheduled.entries()]  # type: ignore[misc]  # of this type
     waiting += [delivery for delivery in session.inflight.values() if not delivery.is_settled]
     return sum(len(pairs(delivery)) for delivery in waiting)
 
@@ -210,7 +210,7 @@ def test_without_a_trace_nothing_is_kept_for_one() -> None:
     assert account.in_time == 3
     assert account.trace.is_empty()
     batch = account.trace.take()
-    assert (batch.count, batch.kinds, batch.readers, batch.size_bytes()) == (0, [], [], 0)
+    assert (batch.count, batch.message_columns, batch.receiver_columns, batch.size_bytes()) == (0, [], [], 0)
 
 
 class Bookkeeper:
@@ -235,12 +235,12 @@ class Bookkeeper:
         assert (self.earned, self.paid) == (account.earned_micro, account.paid_micro)
 
     def _add(self, record: TraceRecord) -> None:
-        reader = record.reader
-        self.rows[reader.outcome, reader.reason] += 1
-        if reader.outcome == Outcome.IN_TIME.value:
-            self.earned += reader.price_micro
+        receiver = record.receiver
+        self.rows[receiver.outcome, receiver.reason] += 1
+        if receiver.outcome == Outcome.IN_TIME.value:
+            self.earned += receiver.price_micro
         else:
-            self.paid += reader.penalty_micro
+            self.paid += receiver.penalty_micro
 
 
 class World:

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from timebound.core.account import trace_log
-from timebound.core.account.trace_log import KINDS_MAX, ROW_FIELDS, RUN_FIELDS, TraceBatch, TraceLog
+from timebound.core.account.trace_log import DICTIONARY_MAX, ROW_FIELDS, RUN_FIELDS, TraceBatch, TraceLog
 from timebound.core.values.message import Delivery, Message
 from timebound.core.values.subscription import Subscription
-from timebound.core.values.trace_kind import TraceHint
+from timebound.core.values.trace_columns import TraceHint
 from timebound.records import Reason
 from timebound.units import SECOND
 
@@ -85,8 +85,16 @@ def test_records_that_differ_in_anything_else_are_one_run(change: str) -> None:
     first, second, third = batch.records()
 
     assert [run[:3] for run in runs_of(batch)] == [(3, 1, 7)]
-    assert (first.kind, first.reader, first.size_bytes) == (third.kind, third.reader, third.size_bytes)
-    assert (first.kind, first.reader, first.size_bytes) != (second.kind, second.reader, second.size_bytes)
+    assert (first.message, first.receiver, first.size_bytes) == (
+        third.message,
+        third.receiver,
+        third.size_bytes,
+    )
+    assert (first.message, first.receiver, first.size_bytes) != (
+        second.message,
+        second.receiver,
+        second.size_bytes,
+    )
 
 
 def test_records_that_are_alike_take_one_row() -> None:
@@ -100,7 +108,7 @@ def test_records_that_are_alike_take_one_row() -> None:
     assert [row[0] for row in rows_of(batch)] == [600, 400]
     assert [run[0] for run in runs_of(batch)] == [1_000]
     assert batch.size_bytes() == 2 * 4 * len(ROW_FIELDS) + 8 * len(RUN_FIELDS)
-    assert [(record.message_id, record.kind.topic) for record in batch.records()] == [
+    assert [(record.message_id, record.message.topic) for record in batch.records()] == [
         (sequence, "a" if sequence < 600 else "b") for sequence in range(1_000)
     ]
 
@@ -120,10 +128,11 @@ def test_kinds_and_readers_that_take_turns_are_made_once() -> None:
             expected += [(topics[sequence % 2], reader.client_id, reason) for reason in ("", "", "hopeless")]
     batch = account.trace.take()
 
-    assert [kind.topic for kind in batch.kinds] == ["a", "b"]
-    assert len(batch.readers) == 6
+    assert [kind.topic for kind in batch.message_columns] == ["a", "b"]
+    assert len(batch.receiver_columns) == 6
     assert [
-        (record.kind.topic, record.reader.client_id, record.reader.reason) for record in batch.records()
+        (record.message.topic, record.receiver.client_id, record.receiver.reason)
+        for record in batch.records()
     ] == expected
 
 
@@ -136,9 +145,12 @@ def test_kinds_and_readers_are_still_known_after_taking() -> None:
     account.delivered("s", copy_of(wanted, 2), 7)
     second = account.trace.take()
 
-    assert (second.kinds, second.readers) == (first.kinds, first.readers)
-    assert second.kinds is first.kinds
-    assert len(second.kinds) == len(second.readers) == 1
+    assert (second.message_columns, second.receiver_columns) == (
+        first.message_columns,
+        first.receiver_columns,
+    )
+    assert second.message_columns is first.message_columns
+    assert len(second.message_columns) == len(second.receiver_columns) == 1
     assert (ids_of(first), ids_of(second)) == ([1], [2])
 
 
@@ -157,7 +169,7 @@ def test_kinds_are_right_whatever_came_before() -> None:
         expected.append((reader.client_id, copy.message.topic, "in_time" if number % 5 else "dropped"))
 
     found = [
-        (record.reader.client_id, record.kind.topic, record.reader.outcome)
+        (record.receiver.client_id, record.message.topic, record.receiver.outcome)
         for record in account.trace.take().records()
     ]
 
@@ -170,7 +182,7 @@ def test_kinds_are_right_whatever_came_before() -> None:
 def fill_tables(log: TraceLog) -> None:
     """Have so many kinds that the tables begin anew when these are taken."""
     wanted = Subscription("filler", "#")
-    for number in range(KINDS_MAX):
+    for number in range(DICTIONARY_MAX):
         log.add("filler", copy_of(wanted, number, topic=f"filler/{number}"), wanted, "in_time", "", number)
 
 
@@ -182,26 +194,26 @@ def test_no_more_kinds_and_readers_are_remembered_than_allowed() -> None:
     account.delivered("s", copy_of(Subscription("s", "t"), 1), 7)
     after = account.trace.take()
 
-    assert len(full.kinds) == KINDS_MAX
-    assert [record.kind.topic for record in full.records()] == [
-        f"filler/{number}" for number in range(KINDS_MAX)
+    assert len(full.message_columns) == DICTIONARY_MAX
+    assert [record.message.topic for record in full.records()] == [
+        f"filler/{number}" for number in range(DICTIONARY_MAX)
     ]
-    assert ([kind.topic for kind in after.kinds], len(after.readers)) == (["t"], 1)
+    assert ([kind.topic for kind in after.message_columns], len(after.receiver_columns)) == (["t"], 1)
 
 
 def test_as_many_kinds_and_readers_as_allowed_are_remembered() -> None:
     log = TraceLog()
     wanted = Subscription("s", "#")
-    for number in range(KINDS_MAX - 1):
+    for number in range(DICTIONARY_MAX - 1):
         log.add("s", copy_of(wanted, number, topic=f"t/{number}"), wanted, "in_time", "", number)
     first = log.take()
 
-    log.add("s", copy_of(wanted, KINDS_MAX, topic="t/0"), wanted, "in_time", "", KINDS_MAX)
+    log.add("s", copy_of(wanted, DICTIONARY_MAX, topic="t/0"), wanted, "in_time", "", DICTIONARY_MAX)
     second = log.take()
 
-    assert len(first.kinds) + len(first.readers) == KINDS_MAX
-    assert second.kinds is first.kinds
-    assert len(second.kinds) == KINDS_MAX - 1
+    assert len(first.message_columns) + len(first.receiver_columns) == DICTIONARY_MAX
+    assert second.message_columns is first.message_columns
+    assert len(second.message_columns) == DICTIONARY_MAX - 1
 
 
 @pytest.mark.parametrize("is_together", [True, False])
@@ -228,15 +240,15 @@ def test_what_knows_kinds_and_readers_of_old_tables_gets_new_ones(is_together: b
     add_all()
     new = account.trace.take()
 
-    assert [(kind.topic, kind.number) for kind in new.kinds] == [("t/1", 0), ("t/0", 1)]
-    assert [(reader.client_id, reader.number) for reader in new.readers] == [("s1", 0), ("s0", 1)]
-    assert [(record.kind.topic, record.reader.client_id) for record in new.records()] == [
+    assert [(kind.topic, kind.number) for kind in new.message_columns] == [("t/1", 0), ("t/0", 1)]
+    assert [(reader.client_id, reader.number) for reader in new.receiver_columns] == [("s1", 0), ("s0", 1)]
+    assert [(record.message.topic, record.receiver.client_id) for record in new.records()] == [
         ("t/1", "s1"),
         ("t/0", "s0"),
     ]
-    assert [record.kind.topic for record in old.records()][:2] == ["t/0", "t/1"]
-    assert new.kinds is not old.kinds
-    assert new.readers is not old.readers
+    assert [record.message.topic for record in old.records()][:2] == ["t/0", "t/1"]
+    assert new.message_columns is not old.message_columns
+    assert new.receiver_columns is not old.receiver_columns
 
 
 def test_what_knows_a_kind_or_a_reader_keeps_no_old_table_alive() -> None:
@@ -247,10 +259,10 @@ def test_what_knows_a_kind_or_a_reader_keeps_no_old_table_alive() -> None:
 
     old = account.trace.take()
 
-    assert hint.kind in old.kinds
-    assert wanted.trace_reader in old.readers
+    assert hint.columns in old.message_columns
+    assert wanted.trace_receiver in old.receiver_columns
     # One of the batch, and one of the call.
-    assert (sys.getrefcount(old.kinds), sys.getrefcount(old.readers)) == (2, 2)
+    assert (sys.getrefcount(old.message_columns), sys.getrefcount(old.receiver_columns)) == (2, 2)
 
 
 def test_a_message_of_another_kind_than_the_latest_of_its_topic_has_its_own() -> None:
@@ -290,7 +302,7 @@ def test_copies_that_leave_together_have_a_reader_of_their_own_whatever_came_bef
         account.delivered("u" if before == "client" else "s", other, 7)
 
     account.delivered_now("s", [copy_of(wanted, 2), copy_of(wanted, 3)], 0, 7)
-    first, *others = (record.reader for record in account.trace.take().records())
+    first, *others = (record.receiver for record in account.trace.take().records())
 
     assert [
         (reader.client_id, reader.outcome, reader.reason, reader.qos, reader.allowed_ns, reader.link)
@@ -306,7 +318,7 @@ def test_copies_that_leave_together_have_the_reader_of_their_subscription() -> N
 
     account.delivered_now("s", copies, 0, 7)
 
-    found = [record.reader.topic_filter for record in account.trace.take().records()]
+    found = [record.receiver.topic_filter for record in account.trace.take().records()]
     assert found == ["t", "t", "#", "#"]
 
 
@@ -375,7 +387,8 @@ def test_what_is_taken_back_leaves_the_kinds_and_sizes_of_the_others() -> None:
     account.retract("s", copies[1])
 
     assert [
-        (record.message_id, record.kind.topic, record.size_bytes) for record in account.trace.take().records()
+        (record.message_id, record.message.topic, record.size_bytes)
+        for record in account.trace.take().records()
     ] == [(0, "t/0", 11), (2, "t/2", 31), (3, "t/3", 41)]
 
 
@@ -390,7 +403,7 @@ def test_of_messages_without_an_id_as_many_are_taken_back_as_said_and_none_that_
     account.retract("s", copies[2])
     account.retract("s", copies[1])
 
-    assert [(record.time_ns, record.reader.reason) for record in account.trace.take().records()] == [
+    assert [(record.time_ns, record.receiver.reason) for record in account.trace.take().records()] == [
         (0, ""),
         (3, "hopeless"),
     ]
@@ -415,11 +428,11 @@ def test_what_was_taken_back_does_not_concern_later_records() -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(turns=st.lists(steps, max_size=20), kinds_max=st.sampled_from((0, 4, KINDS_MAX)))
-def test_records_are_those_of_a_plain_list(turns: list[tuple[Any, ...]], kinds_max: int) -> None:
+@given(turns=st.lists(steps, max_size=20), columns_max=st.sampled_from((0, 4, DICTIONARY_MAX)))
+def test_records_are_those_of_a_plain_list(turns: list[tuple[Any, ...]], columns_max: int) -> None:
     world = Turns()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace_log, "KINDS_MAX", kinds_max)
+        patch.setattr(trace_log, "DICTIONARY_MAX", columns_max)
 
         for name, *arguments in turns:
             getattr(world, name)(*arguments)

@@ -12,7 +12,7 @@ from timebound.core.account.account import Account
 from timebound.core.account.trace_log import ROW_FIELDS, RUN_FIELDS, TraceBatch, TraceRecord
 from timebound.core.values.message import Delivery, Message
 from timebound.core.values.subscription import Subscription
-from timebound.core.values.trace_kind import TraceHint
+from timebound.core.values.trace_columns import TraceHint
 from timebound.records import Reason
 from timebound.units import MILLISECOND, SECOND
 
@@ -43,11 +43,11 @@ Told = tuple[object, ...]
 
 def told(record: TraceRecord) -> Told:
     """All that a record says."""
-    kind, reader, *numbers = record
+    message, receiver, *numbers = record
     return (
-        *(kind.topic, kind.publisher, kind.timeout_ns, kind.promised_ns, kind.hops),
-        *(reader.client_id, reader.topic_filter, reader.price_micro, reader.penalty_micro),
-        *(reader.outcome, reader.reason, reader.qos, reader.allowed_ns, reader.link),
+        *(message.topic, message.publisher, message.timeout_ns, message.promised_ns, message.hops),
+        *(receiver.client_id, receiver.topic_filter, receiver.price_micro, receiver.penalty_micro),
+        *(receiver.outcome, receiver.reason, receiver.qos, receiver.allowed_ns, receiver.link),
         *numbers,
     )
 
@@ -89,7 +89,7 @@ steps = st.one_of(
         st.sampled_from((Reason.HOPELESS, Reason.TOO_LARGE)),
     ),
     st.tuples(st.just("retract"), st.integers(0, 9)),
-    st.tuples(st.just("forget_routes")),
+    st.tuples(st.just("forget_matches")),
     st.tuples(st.just("take")),
 )
 
@@ -152,7 +152,7 @@ class Turns:
                 if one[10] or (one[5], one[15]) != (client_id, copy.message.sequence) or one[6] not in filters
             ]
 
-    def forget_routes(self) -> None:
+    def forget_matches(self) -> None:
         self.hints.clear()
 
     def take(self) -> None:
@@ -161,8 +161,12 @@ class Turns:
         assert [told(record) for record in batch.records()] == self.expected
         assert batch.count == len(self.expected)
         assert add_up(batch)
-        assert [kind.number for kind in batch.kinds] == list(range(len(batch.kinds)))
-        assert [reader.number for reader in batch.readers] == list(range(len(batch.readers)))
+        assert [columns.number for columns in batch.message_columns] == list(
+            range(len(batch.message_columns))
+        )
+        assert [reader.number for reader in batch.receiver_columns] == list(
+            range(len(batch.receiver_columns))
+        )
         assert self.account.trace.is_empty()
         self.expected = []
         self.is_untouched = True

@@ -69,7 +69,7 @@ def test_a_content_filter_added_to_a_known_topic_asks_for_attributes() -> None:
     assert not index.match("a").is_simple
 
 
-def test_a_route_is_simple_only_if_no_session_is_named_twice() -> None:
+def test_a_match_is_simple_only_if_no_session_is_named_twice() -> None:
     index = inserted(subscription("c1", "a"), subscription("c2", "+"))
     assert index.match("a").is_simple
 
@@ -138,10 +138,10 @@ def test_the_last_removal_leaves_no_node(topic_filter: str) -> None:
 def test_topics_that_nobody_subscribes_to_do_not_fill_the_cache() -> None:
     index = inserted(subscription("c1", "a"))
 
-    for number in range(index_module.ROUTES_MAX + 10):
+    for number in range(index_module.MATCHES_MAX + 10):
         index.match(f"invented/{number}")
 
-    assert len(index._routes) <= index_module.ROUTES_MAX
+    assert len(index._matches) <= index_module.MATCHES_MAX
     assert plain_clients(index, "a") == ["c1"]
 
 
@@ -176,11 +176,11 @@ class IndexMachine(RuleBasedStateMachine):
     @rule(topic=TOPICS, properties=PROPERTIES)
     def match(self, topic: str, properties: tuple[tuple[str, str], ...]) -> None:
         attributes = Attributes(properties, b"", topic)
-        route = self.index.match(topic)
+        match = self.index.match(topic)
 
-        found = route.select(attributes if route.needs_attributes else None)
+        found = match.select(attributes if match.needs_attributes else None)
         shared: dict[tuple[str, str], set[str]] = {}
-        for group in route.groups:
+        for group in match.groups:
             names = {one.client_id for one in group.candidates(attributes)}
             if names:
                 filters = {split_share(one.topic_filter) for one in group.members.values()}
@@ -227,10 +227,10 @@ TestIndex = IndexMachine.TestCase
 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(CLIENTS, SHARED_FILTERS), unique=True, max_size=10), TOPICS)
-def test_a_simple_route_names_each_session_once(pairs: list[tuple[str, str]], topic: str) -> None:
+def test_a_simple_match_names_each_session_once(pairs: list[tuple[str, str]], topic: str) -> None:
     index = inserted(*[subscription(client_id, topic_filter) for client_id, topic_filter in pairs])
 
-    route = index.match(topic)
+    match = index.match(topic)
 
-    names = [one.client_id for one in route.plain]
-    assert route.is_simple == (not route.groups and len(set(names)) == len(names))
+    names = [one.client_id for one in match.plain]
+    assert match.is_simple == (not match.groups and len(set(names)) == len(names))

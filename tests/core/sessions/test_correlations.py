@@ -115,8 +115,8 @@ def test_ticks_and_alarms_earn_and_cost_nothing() -> None:
     assert len(notices) == 5
     assert (scene.broker.account.earned_micro, scene.broker.account.in_time) == (7 * MICRO, 6)
     records = list(scene.broker.account.trace.take().records())
-    assert [record.reader.price_micro for record in records] == [7 * MICRO, 0, 0, 0, 0, 0]
-    assert {record.reader.topic_filter for record in records} == {"a"}
+    assert [record.receiver.price_micro for record in records] == [7 * MICRO, 0, 0, 0, 0, 0]
+    assert {record.receiver.topic_filter for record in records} == {"a"}
 
 
 def test_timers_of_a_client_that_is_away_leave_only_their_last_word() -> None:

@@ -371,7 +371,7 @@ def timed_pair() -> Pair:
     pair.node.broker.subscribe(pair.receiver.session, wanted, pair.node.now_ns)
     pair.node.subscribe(pair.receiver, "u", 1)
     pair.received()
-    assert pair.receiver.session.link is not None
+    assert pair.receiver.session.scheduled is not None
     return pair
 
 
@@ -384,7 +384,7 @@ def test_what_waits_without_a_limit_goes_back_to_order_of_arrival_with_the_last_
 
     node.unsubscribe(pair.receiver, "t")
 
-    assert (session.link, session.transit, session.way) == (None, None, None)
+    assert (session.scheduled, session.transit, session.path_delay) == (None, None, None)
     node.check()
     for packet_id, payload in ((1, b"2"), (2, b"3")):
         node.acknowledge(pair.receiver, PUBACK, packet_id)
@@ -399,12 +399,12 @@ def test_what_waits_with_a_limit_keeps_it_after_its_subscription() -> None:
 
     node.unsubscribe(pair.receiver, "t")
     node.broker.expire(node.now_ns)
-    assert session.link is not None
+    assert session.scheduled is not None
     node.advance(5)
     node.broker.expire(node.now_ns)
 
     assert pair.dropped(Reason.TIMED_OUT) + pair.dropped(Reason.HOPELESS) == 2
-    assert (session.link, session.is_relaxing) == (None, False)
+    assert (session.scheduled, session.is_relaxing) == (None, False)
     node.check()
 
 
@@ -420,7 +420,7 @@ def test_a_new_time_limit_keeps_the_queue_by_worth() -> None:
     node.advance(5)
     node.broker.expire(node.now_ns)
 
-    assert (session.link is None, session.is_relaxing) == (False, False)
+    assert (session.scheduled is None, session.is_relaxing) == (False, False)
 
 
 def test_a_link_that_messages_with_a_limit_need_stays_when_other_subscriptions_go() -> None:
@@ -430,13 +430,13 @@ def test_a_link_that_messages_with_a_limit_need_stays_when_other_subscriptions_g
     message = Message("t", b"x", 0, False, node.now_ns, timeout_ns=SECOND)
     node.broker.route(message, node.now_ns)
     pair.received()
-    link = session.link
-    assert link is not None
+    scheduled = session.scheduled
+    assert scheduled is not None
 
     node.unsubscribe(pair.receiver, "u")
     node.broker.expire(node.now_ns)
 
-    assert session.link is link
+    assert session.scheduled is scheduled
 
 
 def test_a_timed_subscription_that_is_no_longer_allowed_takes_the_queue_by_worth_along() -> None:
@@ -445,21 +445,21 @@ def test_a_timed_subscription_that_is_no_longer_allowed_takes_the_queue_by_worth
     pair.node.broker.set_access(AccessList([AccessRule("*", "all", "u", True)]))
 
     assert list(pair.receiver.session.subscriptions) == ["u"]
-    assert pair.receiver.session.link is None
+    assert pair.receiver.session.scheduled is None
     pair.node.check()
 
 
 def test_a_way_that_was_slow_is_forgotten_when_nothing_is_answered_any_more() -> None:
     pair = timed_pair()
     session = pair.receiver.session
-    link = session.link
-    assert link is not None
-    before = link.link.mean_ns_per_byte
-    session.way = LinkDelay(1.0, 0.1)
-    link.set_link(session.link_delay(), pair.node.now_ns)
-    assert link.link.mean_ns_per_byte > before
+    scheduled = session.scheduled
+    assert scheduled is not None
+    before = scheduled.link.mean_ns_per_byte
+    session.path_delay = LinkDelay(1.0, 0.1)
+    scheduled.set_link(session.link_delay(), pair.node.now_ns)
+    assert scheduled.link.mean_ns_per_byte > before
 
     pair.node.broker.expire(pair.node.now_ns)
 
-    assert session.way is None
-    assert link.link.mean_ns_per_byte == before
+    assert session.path_delay is None
+    assert scheduled.link.mean_ns_per_byte == before

@@ -69,7 +69,7 @@ def test_a_session_has_work_if_something_could_be_written_now() -> None:
     delivery = Delivery(Message("t", b"", 1, False, 0), 1, False)
     assert not session.has_work()
 
-    session.waiting.append(delivery)
+    session.blocked.append(delivery)
     assert session.has_work()
     session.send_quota = 0
     assert not session.has_work()

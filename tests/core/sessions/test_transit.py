@@ -55,12 +55,12 @@ class Way:
         answer_ns = self.free_ns + self.back_ns
         if self.batch_ns:
             answer_ns = -(-answer_ns // self.batch_ns) * self.batch_ns
-        self.transit.give(self.packet_id, SIZE, self.now_ns, self.now_ns)
+        self.transit.record_sent(self.packet_id, SIZE, self.now_ns, self.now_ns)
         if self.packet_id not in self.lost:
             self.answers.append((answer_ns, self.packet_id))
         if self.plain:
             self.free_ns += int(SIZE / self.rate * SECOND)
-            self.transit.give(0, SIZE, self.now_ns, self.now_ns)
+            self.transit.record_sent(0, SIZE, self.now_ns, self.now_ns)
 
 
 @pytest.mark.parametrize("rate", [32_000.0, 125_000.0, 1_250_000.0])
@@ -115,20 +115,20 @@ def test_the_speed_of_a_busy_way_is_measured() -> None:
     way = Way(125_000.0)
     way.run(2.0)
 
-    delay = way.transit.take_delay()
+    delay = way.transit.changed_delay()
 
     assert delay is not None
     assert 1_024 / delay.mean_s_per_kb == pytest.approx(125_000.0, rel=0.05)
-    assert way.transit.take_delay() is None
+    assert way.transit.changed_delay() is None
 
 
 def test_a_way_that_is_hardly_used_shows_no_speed() -> None:
     transit = Transit()
     for packet_id in range(1, 100):
-        transit.give(packet_id, SIZE, packet_id * SECOND, packet_id * SECOND)
+        transit.record_sent(packet_id, SIZE, packet_id * SECOND, packet_id * SECOND)
         transit.answer(packet_id, packet_id * SECOND + BACK_NS)
 
-    assert transit.take_delay() is None
+    assert transit.changed_delay() is None
     assert transit.delay_ns() <= BACK_NS
 
 
@@ -137,7 +137,7 @@ def test_the_delay_is_what_the_link_does_not_explain() -> None:
     for packet_id in range(1, 200):
         now_ns = packet_id * 10 * MILLISECOND
         # Twenty milliseconds in the socket, a hundred behind it.
-        transit.give(packet_id, SIZE, now_ns, now_ns + 20 * MILLISECOND)
+        transit.record_sent(packet_id, SIZE, now_ns, now_ns + 20 * MILLISECOND)
         if packet_id > 12:
             transit.answer(packet_id - 12, now_ns)
 
@@ -149,7 +149,7 @@ def test_a_receiver_that_does_not_answer_holds_nothing_back() -> None:
     packet_id = 0
     while transit.has_room():
         packet_id += 1
-        transit.give(packet_id, SIZE, SECOND, SECOND)
+        transit.record_sent(packet_id, SIZE, SECOND, SECOND)
     assert packet_id * SIZE == pytest.approx(START_BYTES, rel=0.05)
 
     transit.watch(SECOND + SECOND // 2)
@@ -180,7 +180,7 @@ def test_a_last_answer_that_never_comes_is_waited_for_until_the_receiver_counts_
         now_ns += SECOND
         while transit.has_room():
             packet_id += 1
-            transit.give(packet_id, SIZE, now_ns, now_ns)
+            transit.record_sent(packet_id, SIZE, now_ns, now_ns)
         while answered < packet_id - 1:
             answered += 1
             transit.answer(answered, now_ns + BACK_NS)
@@ -189,7 +189,7 @@ def test_a_last_answer_that_never_comes_is_waited_for_until_the_receiver_counts_
     transit.watch(now_ns + 3 * SECOND)
     assert transit.has_room()
     for number in (1, 2):
-        transit.give(packet_id + number, SIZE, now_ns + 3 * SECOND, now_ns + 3 * SECOND)
+        transit.record_sent(packet_id + number, SIZE, now_ns + 3 * SECOND, now_ns + 3 * SECOND)
     transit.answer(packet_id + 1, now_ns + 3 * SECOND + BACK_NS)
 
     assert transit.has_room()
@@ -197,12 +197,12 @@ def test_a_last_answer_that_never_comes_is_waited_for_until_the_receiver_counts_
 
 def test_what_needed_no_answer_before_is_not_on_the_way() -> None:
     transit = Transit()
-    transit.give(0, 10 * START_BYTES, SECOND, SECOND)
-    transit.give(1, SIZE, 2 * SECOND, 2 * SECOND)
+    transit.record_sent(0, 10 * START_BYTES, SECOND, SECOND)
+    transit.record_sent(1, SIZE, 2 * SECOND, 2 * SECOND)
     assert transit.has_room()
 
     transit.answer(1, 2 * SECOND + BACK_NS)
-    transit.give(2, SIZE, 3 * SECOND, 3 * SECOND)
+    transit.record_sent(2, SIZE, 3 * SECOND, 3 * SECOND)
 
     # Nor has it shown how much the way carries.
     assert transit.room_bytes(10 * START_BYTES) == START_BYTES - SIZE
@@ -210,9 +210,9 @@ def test_what_needed_no_answer_before_is_not_on_the_way() -> None:
 
 def test_what_needs_no_answer_counts_behind_what_does() -> None:
     transit = Transit()
-    transit.give(1, SIZE, SECOND, SECOND)
-    transit.give(0, START_BYTES, SECOND, SECOND)
-    transit.give(2, SIZE, SECOND, SECOND)
+    transit.record_sent(1, SIZE, SECOND, SECOND)
+    transit.record_sent(0, START_BYTES, SECOND, SECOND)
+    transit.record_sent(2, SIZE, SECOND, SECOND)
     assert not transit.has_room()
 
     transit.answer(2, SECOND + BACK_NS)
@@ -223,14 +223,14 @@ def test_what_needs_no_answer_counts_behind_what_does() -> None:
 def test_what_needs_no_answer_is_not_waited_for() -> None:
     transit = Transit()
     for _ in range(1_000):
-        transit.give(0, SIZE, SECOND, SECOND)
+        transit.record_sent(0, SIZE, SECOND, SECOND)
 
     assert transit.has_room()
 
 
 def test_a_delivery_that_was_not_sent_is_forgotten() -> None:
     transit = Transit()
-    transit.give(1, 10 * START_BYTES, SECOND, SECOND)
+    transit.record_sent(1, 10 * START_BYTES, SECOND, SECOND)
     assert not transit.has_room()
 
     transit.forget(1)
@@ -280,7 +280,7 @@ class MixedWay:
 
     def _send(self, packet_id: int) -> None:
         self.free_ns = max(self.free_ns, self.now_ns) + int(SIZE / self.rate * SECOND)
-        self.transit.give(packet_id, SIZE, self.now_ns, self.now_ns)
+        self.transit.record_sent(packet_id, SIZE, self.now_ns, self.now_ns)
         pace = self.transit.pace()
         start_ns = max(self.next_ns, self.now_ns - 5 * MILLISECOND)  # a step that was long may be made up for
         self.next_ns = start_ns + int(SIZE / pace * SECOND) if pace else self.now_ns
@@ -326,7 +326,7 @@ def test_a_receiver_that_answers_all_has_no_pace() -> None:
     way = Way(125_000.0)
     way.run(5.0)
 
-    assert way.transit.take_delay() is not None
+    assert way.transit.changed_delay() is not None
     assert way.transit.pace() == 0.0
 
 
@@ -345,11 +345,11 @@ def test_answers_that_come_unevenly_do_not_slow_down_what_needs_none(answers_ms:
             if number:
                 transit.answer(number, now_ns)
             number += 1
-            transit.give(number, 200, now_ns, now_ns)
+            transit.record_sent(number, 200, now_ns, now_ns)
             answer_ns = now_ns + answers_ms[number % len(answers_ms)] * MILLISECOND
         while offered - sent >= SIZE and next_ns <= now_ns and transit.room_bytes(SIZE) > 0:
             sent += SIZE
-            transit.give(0, SIZE, now_ns, now_ns)
+            transit.record_sent(0, SIZE, now_ns, now_ns)
             pace = transit.pace()
             start_ns = max(next_ns, now_ns - 5 * MILLISECOND)
             next_ns = start_ns + int(SIZE / pace * SECOND) if pace else now_ns
@@ -362,7 +362,7 @@ def test_answers_that_come_unevenly_do_not_slow_down_what_needs_none(answers_ms:
 def test_a_receiver_that_slept_is_as_fast_and_as_near_as_before() -> None:
     way = Way(125_000.0)
     way.run(5.0)
-    before = way.transit.take_delay()
+    before = way.transit.changed_delay()
     assert before is not None
     delay_ns = way.transit.delay_ns()
     for second in range(60):
@@ -378,6 +378,6 @@ def test_a_receiver_that_slept_is_as_fast_and_as_near_as_before() -> None:
     assert way.transit.delay_ns() < 4 * max(delay_ns, SECOND)
     way.run(3.0)
 
-    after = way.transit.take_delay()
+    after = way.transit.changed_delay()
     assert after is None or after.mean_s_per_kb < 1.5 * before.mean_s_per_kb
     assert way.transit.delay_ns() < 4 * delay_ns

@@ -11,7 +11,7 @@ from tests.peer import props
 
 from timebound.config.values import Limits
 from timebound.core.values.message import Message
-from timebound.node.clients.attachment import UNREAD_REPLIES_MAX
+from timebound.node.clients.output import UNREAD_REPLIES_MAX
 from timebound.node.login.passwords import PasswordFile
 from timebound.wire.codec import encode
 from timebound.wire.packets import (

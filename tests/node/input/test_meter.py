@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timebound.node.input.meter import Meter
+from timebound.node.input.meter import DurationMeter
 
 
 def test_nothing_measured_has_no_quantile() -> None:
-    assert Meter().quantile_ns(0.99) == 0
+    assert DurationMeter().quantile_ns(0.99) == 0
 
 
 @given(
@@ -18,7 +18,7 @@ def test_nothing_measured_has_no_quantile() -> None:
     st.sampled_from([0.5, 0.9, 0.999]),
 )
 def test_a_quantile_covers_that_part_by_weight(values: list[tuple[int, int]], part: float) -> None:
-    meter = Meter()
+    meter = DurationMeter()
     for duration_ns, weight in values:
         meter.add(duration_ns, weight)
 
@@ -31,7 +31,7 @@ def test_a_quantile_covers_that_part_by_weight(values: list[tuple[int, int]], pa
 
 
 def test_a_long_round_counts_for_all_that_come_while_it_lasts() -> None:
-    meter = Meter()
+    meter = DurationMeter()
     for _ in range(1_000):
         meter.add(1_000_000, 10)
     meter.add(50_000_000, 500)
@@ -41,7 +41,7 @@ def test_a_long_round_counts_for_all_that_come_while_it_lasts() -> None:
 
 
 def test_what_is_old_fades() -> None:
-    meter = Meter()
+    meter = DurationMeter()
     meter.add(1_000, 2)
     meter.fade()
     meter.add(64_000, 9)
@@ -51,7 +51,7 @@ def test_what_is_old_fades() -> None:
 
 
 def test_one_stop_in_a_long_time_is_no_overrun() -> None:
-    meter = Meter()
+    meter = DurationMeter()
     for _ in range(100_000):
         meter.add(1_000_000, 10)
     meter.add(90_000_000, 900)  # of 100 s, 90 ms
@@ -61,7 +61,7 @@ def test_one_stop_in_a_long_time_is_no_overrun() -> None:
 
 
 def test_one_stop_soon_after_the_start_says_little() -> None:
-    meter = Meter()
+    meter = DurationMeter()
     for _ in range(1_000):
         meter.add(1_000_000, 10)
     meter.add(90_000_000, 900)  # of 1 s, 90 ms
@@ -71,7 +71,7 @@ def test_one_stop_soon_after_the_start_says_little() -> None:
 
 
 def test_nothing_measured_has_no_overrun() -> None:
-    assert Meter().overrun_ns(0.001) == 0
+    assert DurationMeter().overrun_ns(0.001) == 0
 
 
 @given(
@@ -79,7 +79,7 @@ def test_nothing_measured_has_no_overrun() -> None:
     st.sampled_from([0.5, 0.1, 0.001]),
 )
 def test_no_more_than_that_part_of_the_time_is_beyond_an_overrun(durations: list[int], part: float) -> None:
-    meter = Meter()
+    meter = DurationMeter()
     for duration in durations:
         meter.add(duration, duration)
 

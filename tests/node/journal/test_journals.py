@@ -192,5 +192,5 @@ def test_parts_stay_small_when_much_is_written_at_once(open_journals: Open) -> N
     sync(journals)
 
     log = journals.journals[0].log
-    assert len(log._parts()) > 5
+    assert len(log._segments()) > 5
     assert topics(journals, "all") == ["large"] * 40

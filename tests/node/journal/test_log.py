@@ -126,15 +126,15 @@ def test_a_write_whose_bytes_never_reached_the_disk_is_cut_off(tmp_path: Path) -
 def test_a_log_that_was_sealed_before_a_crash_is_not_read_twice(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     write(log, [1, 2])
-    part = log._active
+    segment = log._active
     log._roll(2)
-    journal_files.seal(part, fsync=False)
+    journal_files.seal(segment, fsync=False)
     log.close()
 
     again = open_log(tmp_path)
 
     assert read(again, 0, 2) == [(0, 1), (1, 2)]
-    assert not part.path.exists()
+    assert not segment.path.exists()
 
 
 def test_sealing_changes_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,12 +173,12 @@ def test_the_oldest_parts_go_beyond_the_size_and_leave_a_gap(tmp_path: Path) -> 
     for _ in range(30):
         log.append(batch, 0)
         log.commit(0)
-    # Compressed parts are small; what counts is what is on disk.
+    # Compressed segments are small; what counts is what is on disk.
     log._bytes_max = 100_000
 
     log.maintain(0)
 
-    assert log.size_bytes <= 100_000 + log.part_bytes_max
+    assert log.size_bytes <= 100_000 + log.segment_bytes_max
     assert 0 < log.first_offset < log.next_offset == 30_000
     first, count, rows_held = next(log.read(0, 30_000))
     assert (first, count, rows_held) == (0, log.first_offset, None)
@@ -187,7 +187,7 @@ def test_the_oldest_parts_go_beyond_the_size_and_leave_a_gap(tmp_path: Path) -> 
 def test_parts_go_by_age_and_offsets_are_never_used_again(tmp_path: Path) -> None:
     log = open_log(tmp_path, age_max_s=80.0)
     write(log, [1], 100 * SECOND)
-    log.commit(111 * SECOND)  # older than an eighth of what is allowed: the part is closed
+    log.commit(111 * SECOND)  # older than an eighth of what is allowed: the segment is closed
     log.maintain(111 * SECOND)
     assert log.first_offset == 0
 
@@ -344,10 +344,10 @@ TestLogMachine.settings = settings(max_examples=25, stateful_step_count=15)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.data())
 @settings(max_examples=30)
 def test_frames_are_found_by_offset(counts: list[int], data: st.DataObject) -> None:
-    frames: list[journal_files.Frame] = []
+    frames: list[journal_files.LogFrame] = []
     for count in counts:
         first = frames[-1].end if frames else 0
-        frames.append(journal_files.Frame(first, first + count, 0, 0, 0))
+        frames.append(journal_files.LogFrame(first, first + count, 0, 0, 0))
     start = data.draw(st.integers(0, frames[-1].end))
     end = data.draw(st.integers(start, frames[-1].end))
 
@@ -359,4 +359,4 @@ def test_frames_are_found_by_offset(counts: list[int], data: st.DataObject) -> N
 def test_a_part_is_small_beside_what_the_journal_may_take(tmp_path: Path) -> None:
     log = open_log(tmp_path, bytes_max=MEBIBYTE)
 
-    assert log.part_bytes_max * journal_log.PARTS_MIN == MEBIBYTE
+    assert log.segment_bytes_max * journal_log.SEGMENTS_MIN == MEBIBYTE

@@ -159,7 +159,7 @@ def test_without_a_socket_the_start_value_stands() -> None:
 
     assert transport.limits == [1]
     assert meter.ahead_ns() == pytest.approx(10 * MILLISECOND, rel=0.01)
-    assert meter.take_delay() is None
+    assert meter.changed_delay() is None
 
 
 def test_without_a_socket_the_transport_holds_no_more_than_two_segments() -> None:
@@ -260,7 +260,7 @@ class Link:
             backlog += excess * self.rate * (self.now_ns - last_ns) / SECOND
             last_ns = self.now_ns
             allowed = min(self.ask(int(backlog)), int(backlog))
-            self.meter.take_delay()
+            self.meter.changed_delay()
             if allowed:
                 self._write(allowed)
                 backlog -= allowed

@@ -28,27 +28,27 @@ times = st.one_of(st.integers(0, 40), st.integers(0, 1 << 61))
 
 def row_of(record: TraceRecord) -> dict[str, Any]:
     """The naive way: field by field."""
-    kind, reader = record.kind, record.reader
+    message, receiver = record.message, record.receiver
     return {
         "time_ns": record.time_ns,
         "message_id": record.message_id,
-        "topic": kind.topic,
-        "publisher": kind.publisher,
-        "subscriber": reader.client_id,
-        "topic_filter": reader.topic_filter,
-        "qos": reader.qos,
+        "topic": message.topic,
+        "publisher": message.publisher,
+        "subscriber": receiver.client_id,
+        "topic_filter": receiver.topic_filter,
+        "qos": receiver.qos,
         "size_bytes": record.size_bytes,
         "published_ns": record.published_ns,
         "queued_ns": (record.sent_ns or record.time_ns) - record.offered_ns,
-        "allowed_ns": reader.allowed_ns,
-        "outcome": reader.outcome,
-        "reason": reader.reason,
-        "price_micro": reader.price_micro,
-        "penalty_micro": reader.penalty_micro,
-        "hop": kind.hops,
-        "link": reader.link or reader.client_id,
+        "allowed_ns": receiver.allowed_ns,
+        "outcome": receiver.outcome,
+        "reason": receiver.reason,
+        "price_micro": receiver.price_micro,
+        "penalty_micro": receiver.penalty_micro,
+        "hop": message.hops,
+        "link": receiver.link or receiver.client_id,
         "sent_ns": record.sent_ns,
-        "promised_ns": kind.promised_ns,
+        "promised_ns": message.promised_ns,
     }
 
 

@@ -44,11 +44,24 @@ def pipe() -> Iterator[Pipe]:
 
 def said(record: TraceRecord) -> tuple[object, ...]:
     """All that a record says, without the objects that say it."""
-    kind, reader, *numbers = record
+    message, receiver, *numbers = record
     return (
-        *(kind.number, kind.topic, kind.publisher, kind.timeout_ns, kind.promised_ns, kind.hops),
-        *(reader.number, reader.client_id, reader.topic_filter, reader.price_micro, reader.penalty_micro),
-        *(reader.outcome, reader.reason, reader.qos, reader.allowed_ns, reader.link),
+        *(
+            message.number,
+            message.topic,
+            message.publisher,
+            message.timeout_ns,
+            message.promised_ns,
+            message.hops,
+        ),
+        *(
+            receiver.number,
+            receiver.client_id,
+            receiver.topic_filter,
+            receiver.price_micro,
+            receiver.penalty_micro,
+        ),
+        *(receiver.outcome, receiver.reason, receiver.qos, receiver.allowed_ns, receiver.link),
         *numbers,
     )
 

@@ -28,7 +28,7 @@ def of_size(log: TraceLog, size_bytes: int) -> TraceBatch:
     """Records that all differ, as many as fit."""
     one = batch_of(log, 1)
     count = size_bytes // one.size_bytes()
-    return TraceBatch(count, one.kinds, one.readers, one.runs * count, one.rows * count)
+    return TraceBatch(count, one.message_columns, one.receiver_columns, one.runs * count, one.rows * count)
 
 
 def records_of(pack: TracePack) -> list[TraceRecord]:
@@ -57,7 +57,7 @@ def test_batches_of_the_same_tables_stand_one_behind_the_other(batches: list[tup
     [pack] = packs.take()
 
     assert records_of(pack) == [record for batch in taken for record in batch.records()]
-    assert [(record.kind.topic, record.message_id) for record in records_of(pack)] == [
+    assert [(record.message.topic, record.message_id) for record in records_of(pack)] == [
         (topic, number) for topic, ids in batches for number in ids
     ]
     assert pack.count == sum(batch.count for batch in taken)
@@ -74,7 +74,7 @@ def test_a_batch_of_other_tables_begins_another_pack() -> None:
     packs.add(batch_of(second, 3, topic="u"))
     packs.add(batch_of(first, 4))
 
-    assert [[(one.kind.topic, one.message_id) for one in records_of(pack)] for pack in packs.take()] == [
+    assert [[(one.message.topic, one.message_id) for one in records_of(pack)] for pack in packs.take()] == [
         [("t", 1)],
         [("u", 2), ("u", 3)],
         [("t", 4)],
@@ -141,7 +141,7 @@ def test_a_pack_that_was_given_back_holds_only_what_is_new() -> None:
     packs.add(batch_of(TraceLog(), *range(100)))
     [written] = packs.take()
     batch = written.batch()
-    packs.give_back(written)
+    packs.recycle(written)
     log = TraceLog()
 
     packs.add(batch_of(log, 5, 6, topic="u"))
@@ -149,14 +149,17 @@ def test_a_pack_that_was_given_back_holds_only_what_is_new() -> None:
     [pack] = packs.take()
 
     assert pack is written
-    assert [(record.kind.topic, record.message_id) for record in records_of(pack)] == [
+    assert [(record.message.topic, record.message_id) for record in records_of(pack)] == [
         ("u", 5),
         ("u", 6),
         ("v", 7),
     ]
     assert pack.count == 3
     assert pack.size_bytes == pack.batch().size_bytes()
-    assert (pack.kinds, pack.readers) == (log.take().kinds, log.take().readers)
+    assert (pack.message_columns, pack.receiver_columns) == (
+        log.take().message_columns,
+        log.take().receiver_columns,
+    )
     assert [record.message_id for record in batch.records()] == list(range(100))  # as it was
 
 
@@ -166,7 +169,7 @@ def test_no_more_packs_wait_for_use_than_allowed() -> None:
         packs.add(batch_of(TraceLog(), number))
     first = packs.take()
     for pack in first:
-        packs.give_back(pack)
+        packs.recycle(pack)
 
     for number in range(SPARE_MAX + 2):
         packs.add(batch_of(TraceLog(), 10 + number))

@@ -1,10 +1,10 @@
 """The records of a trace as they come, from the account to whoever takes them away.
 
-A record is a row of four numbers in a buffer: how many are alike, the message's kind, the reader and the
-size. Times stand once for all rows that share them and whose message ids count up: a run, such as what was
-read together and left together. So topics, readers and sizes may take turns, and no message is kept
-alive. A record as an object would cost more than its message: there would be many of them while a trace
-is written, and the collector would look at all of them again and again.
+A record is a row of four numbers in a buffer: how often it repeats, the columns of its message and of its
+receiver, and the size. Times stand once for all rows that share them and whose message ids count up: a run,
+such as what was read together and left together. So topics, receivers and sizes may take turns, and no
+message is kept alive. A record as an object would cost more than its message: there would be many of them
+while a trace is written, and the collector would look at all of them again and again.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from librt.strings import BytesWriter, write_i32_le, write_i64_le
 
 from timebound.core.values.message import Delivery, Message
 from timebound.core.values.subscription import Subscription
-from timebound.core.values.trace_kind import TraceEpoch, TraceKind, TraceReader
+from timebound.core.values.trace_columns import ColumnsEpoch, MessageColumns, ReceiverColumns
 
 # What stands in the buffers, in this order: for each record, and for each run.
-ROW_FIELDS: Final = ("alike", "kind", "reader", "size_bytes")
+ROW_FIELDS: Final = ("repeats", "message", "receiver", "size_bytes")
 RUN_FIELDS: Final = ("count", "message_id", "time_ns", "published_ns", "offered_ns", "sent_ns")
 _ROW: Final = Struct(f"<{len(ROW_FIELDS)}i")
 _RUN: Final = Struct(f"<{len(RUN_FIELDS)}q")
-# Kinds and readers that are remembered, some megabytes; when there are more, all are made again.
-KINDS_MAX: Final = 32_768
+# Columns that are remembered, some megabytes; when there are more, all are made again.
+DICTIONARY_MAX: Final = 32_768
 
-_KindKey = tuple[str, str, int, int, int]
+_MessageKey = tuple[str, str, int, int, int]
 _CopyKey = tuple[str, int, str]
-_ReaderKey = tuple[str, str, int, int, str, str, int, int, str]
+_ReceiverKey = tuple[str, str, int, int, str, str, int, int, str]
 
 
 class TraceRecord(NamedTuple):
     """One record, for those who want them one by one."""
 
-    kind: TraceKind
-    reader: TraceReader
+    message: MessageColumns
+    receiver: ReceiverColumns
     size_bytes: int
     message_id: int
     time_ns: int  # when the outcome was known
@@ -46,16 +46,21 @@ class TraceRecord(NamedTuple):
 
 
 class TraceBatch:
-    """Records in buffers, and the kinds and readers that they name by number, among others."""
+    """Records in buffers, and the columns of messages and receivers that they refer to by number."""
 
-    __slots__ = ("count", "kinds", "readers", "rows", "runs")
+    __slots__ = ("count", "message_columns", "receiver_columns", "rows", "runs")
 
     def __init__(
-        self, count: int, kinds: list[TraceKind], readers: list[TraceReader], runs: bytes, rows: bytes
+        self,
+        count: int,
+        message_columns: list[MessageColumns],
+        receiver_columns: list[ReceiverColumns],
+        runs: bytes,
+        rows: bytes,
     ) -> None:
         self.count = count  # of records
-        self.kinds = kinds
-        self.readers = readers
+        self.message_columns = message_columns
+        self.receiver_columns = receiver_columns
         self.runs = runs
         self.rows = rows
 
@@ -67,10 +72,14 @@ class TraceBatch:
         for count, message_id, *times_ns in _RUN.iter_unpack(self.runs):
             end = message_id + count
             while message_id < end:
-                alike, kind, reader, size_bytes = next(rows)
-                for _ in range(alike):
+                repeats, message, receiver, size_bytes = next(rows)
+                for _ in range(repeats):
                     yield TraceRecord(
-                        self.kinds[kind], self.readers[reader], size_bytes, message_id, *times_ns
+                        self.message_columns[message],
+                        self.receiver_columns[receiver],
+                        size_bytes,
+                        message_id,
+                        *times_ns,
                     )
                     message_id += 1
 
@@ -78,21 +87,21 @@ class TraceBatch:
 class TraceLog:
     """Takes records.
 
-    Topics and readers take turns, so kinds and readers are remembered. The latest of a topic and of a
+    Topics and receivers take turns, so their columns are remembered. The latest of a topic and of a
     subscription stand there and are tried first: finding one by all it says takes longer than the record.
     """
 
     __slots__ = (
+        "_by_message",
+        "_by_receiver",
         "_count",
         "_epoch",
         "_first_id",
-        "_kind_of",
-        "_kinds",
+        "_message_columns",
         "_next_id",
         "_offered_ns",
         "_published_ns",
-        "_reader_of",
-        "_readers",
+        "_receiver_columns",
         "_removed",
         "_rows",
         "_runs",
@@ -112,11 +121,11 @@ class TraceLog:
         self._published_ns = 0
         self._offered_ns = 0
         self._sent_ns = 0
-        self._epoch = TraceEpoch()
-        self._kinds: list[TraceKind] = []
-        self._readers: list[TraceReader] = []
-        self._kind_of: dict[_KindKey, TraceKind] = {}
-        self._reader_of: dict[_ReaderKey, TraceReader] = {}
+        self._epoch = ColumnsEpoch()
+        self._message_columns: list[MessageColumns] = []
+        self._receiver_columns: list[ReceiverColumns] = []
+        self._by_message: dict[_MessageKey, MessageColumns] = {}
+        self._by_receiver: dict[_ReceiverKey, ReceiverColumns] = {}
 
     def is_empty(self) -> bool:
         return self._count == 0
@@ -132,10 +141,10 @@ class TraceLog:
     ) -> None:
         """Add the record of a pair."""
         allowed_ns = delivery.message.allowed_ns(subscription)
-        reader = self._find_reader(
+        receiver = self._find_receiver(
             client_id, subscription, outcome, reason, delivery.qos, allowed_ns, delivery.link
         )
-        self._append(delivery, reader, now_ns, 1)
+        self._append(delivery, receiver, now_ns, 1)
 
     def add_untimed(
         self, client_id: str, deliveries: list[Delivery], first: int, end: int, outcome: str, now_ns: int
@@ -145,21 +154,21 @@ class TraceLog:
         while index < end:
             delivery = deliveries[index]
             subscription = delivery.subscription
-            reader = subscription.trace_reader if subscription is not None else None
+            receiver = subscription.trace_receiver if subscription is not None else None
             if (
-                reader is None
-                or reader.epoch is not self._epoch
-                or reader.outcome is not outcome
-                or reader.allowed_ns
-                or reader.qos
-                or reader.link != delivery.link
-                or reader.client_id != client_id
+                receiver is None
+                or receiver.epoch is not self._epoch
+                or receiver.outcome is not outcome
+                or receiver.allowed_ns
+                or receiver.qos
+                or receiver.link != delivery.link
+                or receiver.client_id != client_id
             ):
-                reader = self._find_reader(client_id, subscription, outcome, "", 0, 0, delivery.link)
+                receiver = self._find_receiver(client_id, subscription, outcome, "", 0, 0, delivery.link)
             count = 1
-            if index + 1 < end and _may_be_alike(delivery, deliveries[index + 1]):
-                count = _count_alike(deliveries, index, end)
-            self._append(delivery, reader, now_ns, count)
+            if index + 1 < end and _may_repeat(delivery, deliveries[index + 1]):
+                count = _count_repeats(deliveries, index, end)
+            self._append(delivery, receiver, now_ns, count)
             index += count
 
     def remove(self, client_id: str, message_id: int, subscription: Subscription | None) -> None:
@@ -171,22 +180,22 @@ class TraceLog:
         """What came since the last call."""
         self._end_run()
         runs, rows = self._runs.getvalue(), self._rows.getvalue()
-        batch = TraceBatch(self._count, self._kinds, self._readers, runs, rows)
+        batch = TraceBatch(self._count, self._message_columns, self._receiver_columns, runs, rows)
         self._count = 0
         self._rows.truncate(0)
         self._runs.truncate(0)
         if self._removed:
             batch = _without(batch, self._removed)
             self._removed = []
-        if len(self._kinds) + len(self._readers) > KINDS_MAX:
-            self._epoch = TraceEpoch()
-            self._kinds = []
-            self._readers = []
-            self._kind_of = {}
-            self._reader_of = {}
+        if len(self._message_columns) + len(self._receiver_columns) > DICTIONARY_MAX:
+            self._epoch = ColumnsEpoch()
+            self._message_columns = []
+            self._receiver_columns = []
+            self._by_message = {}
+            self._by_receiver = {}
         return batch
 
-    def _append(self, delivery: Delivery, reader: TraceReader, now_ns: int, count: int) -> None:
+    def _append(self, delivery: Delivery, receiver: ReceiverColumns, now_ns: int, count: int) -> None:
         message = delivery.message
         if (
             message.sequence != self._next_id
@@ -205,22 +214,22 @@ class TraceLog:
         self._next_id += count
         self._count += count
         hint = message.trace_hint
-        kind = hint.kind if hint is not None else None
+        columns = hint.columns if hint is not None else None
         if (
-            kind is None
-            or kind.epoch is not self._epoch
-            or kind.publisher != message.publisher
-            or kind.timeout_ns != message.timeout_ns
-            or kind.promised_ns != message.promised_ns
-            or kind.hops != message.hops
+            columns is None
+            or columns.epoch is not self._epoch
+            or columns.publisher != message.publisher
+            or columns.timeout_ns != message.timeout_ns
+            or columns.promised_ns != message.promised_ns
+            or columns.hops != message.hops
         ):
-            kind = self._find_kind(message)
+            columns = self._find_message(message)
             if hint is not None:
-                hint.kind = kind
+                hint.columns = columns
         rows = self._rows
         write_i32_le(rows, count)
-        write_i32_le(rows, kind.number)
-        write_i32_le(rows, reader.number)
+        write_i32_le(rows, columns.number)
+        write_i32_le(rows, receiver.number)
         write_i32_le(rows, message.size())
 
     def _end_run(self) -> None:
@@ -235,16 +244,16 @@ class TraceLog:
         write_i64_le(runs, self._sent_ns)
         self._first_id = self._next_id
 
-    def _find_kind(self, message: Message) -> TraceKind:
+    def _find_message(self, message: Message) -> MessageColumns:
         key = (message.topic, message.publisher, message.timeout_ns, message.promised_ns, message.hops)
-        kind = self._kind_of.get(key)
-        if kind is None:
-            kind = TraceKind(self._epoch, len(self._kinds), *key)
-            self._kinds.append(kind)
-            self._kind_of[key] = kind
-        return kind
+        columns = self._by_message.get(key)
+        if columns is None:
+            columns = MessageColumns(self._epoch, len(self._message_columns), *key)
+            self._message_columns.append(columns)
+            self._by_message[key] = columns
+        return columns
 
-    def _find_reader(
+    def _find_receiver(
         self,
         client_id: str,
         subscription: Subscription | None,
@@ -253,22 +262,22 @@ class TraceLog:
         qos: int,
         allowed_ns: int,
         link: str,
-    ) -> TraceReader:
+    ) -> ReceiverColumns:
         topic_filter = subscription.topic_filter if subscription is not None else ""
         price_micro = subscription.price_micro if subscription is not None else 0
         penalty_micro = subscription.penalty_micro if subscription is not None else 0
         key = (client_id, topic_filter, price_micro, penalty_micro, outcome, reason, qos, allowed_ns, link)
-        reader = self._reader_of.get(key)
-        if reader is None:
-            reader = TraceReader(self._epoch, len(self._readers), *key)
-            self._readers.append(reader)
-            self._reader_of[key] = reader
+        receiver = self._by_receiver.get(key)
+        if receiver is None:
+            receiver = ReceiverColumns(self._epoch, len(self._receiver_columns), *key)
+            self._receiver_columns.append(receiver)
+            self._by_receiver[key] = receiver
         if subscription is not None:
-            subscription.trace_reader = reader
-        return reader
+            subscription.trace_receiver = receiver
+        return receiver
 
 
-def _may_be_alike(delivery: Delivery, following: Delivery) -> bool:
+def _may_repeat(delivery: Delivery, following: Delivery) -> bool:
     """Whether it is worth looking at more: where topics or sizes take turns, this is all that is compared."""
     return (
         following.subscription is delivery.subscription
@@ -277,7 +286,7 @@ def _may_be_alike(delivery: Delivery, following: Delivery) -> bool:
     )
 
 
-def _count_alike(deliveries: list[Delivery], first: int, end: int) -> int:
+def _count_repeats(deliveries: list[Delivery], first: int, end: int) -> int:
     """How many from `first` on have records that differ in their id alone; all were sent at the same time."""
     delivery = deliveries[first]
     subscription = delivery.subscription
@@ -323,9 +332,11 @@ def _without(batch: TraceBatch, removed: list[tuple[int, _CopyKey]]) -> TraceBat
     records = list(batch.records())
     places: dict[_CopyKey, list[int]] = {}
     for index, record in enumerate(records):
-        reader = record.reader
-        if not reader.reason:
-            places.setdefault((reader.client_id, record.message_id, reader.topic_filter), []).append(index)
+        receiver = record.receiver
+        if not receiver.reason:
+            places.setdefault((receiver.client_id, record.message_id, receiver.topic_filter), []).append(
+                index
+            )
     gone: set[int] = set()
     for count, key in removed:
         indices = [index for index in places.get(key, []) if index < count and index not in gone]
@@ -335,7 +346,9 @@ def _without(batch: TraceBatch, removed: list[tuple[int, _CopyKey]]) -> TraceBat
     rows: list[bytes] = []
     for index, record in enumerate(records):
         if index not in gone:
-            kind, reader, size_bytes, message_id, *times_ns = record
+            message, receiver, size_bytes, message_id, *times_ns = record
             runs.append(_RUN.pack(1, message_id, *times_ns))
-            rows.append(_ROW.pack(1, kind.number, reader.number, size_bytes))
-    return TraceBatch(len(runs), batch.kinds, batch.readers, b"".join(runs), b"".join(rows))
+            rows.append(_ROW.pack(1, message.number, receiver.number, size_bytes))
+    return TraceBatch(
+        len(runs), batch.message_columns, batch.receiver_columns, b"".join(runs), b"".join(rows)
+    )

@@ -13,25 +13,25 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.audience import LinkModel
 from timebound.core.link.strategy.base import Strategy
-from timebound.core.link.strategy.entry import NEVER_NS, Entry, Node
+from timebound.core.link.strategy.entry import NEVER_NS, Entry, HeapNode
 from timebound.core.link.strategy.heap import Heap
 from timebound.core.link.strategy.ranking import Ranking
 
 
-class Lane:
+class LinkLane:
     """The waiting entries of one class."""
 
-    __slots__ = ("claim", "elder_claim", "is_elders_turn", "patient", "ranking", "share", "size_max")
+    __slots__ = ("claim", "is_oldest_turn", "oldest_claim", "ranking", "share", "size_max", "untimed")
 
-    def __init__(self, share: float, strategy: Strategy, link: Link) -> None:
+    def __init__(self, share: float, strategy: Strategy, link: LinkModel) -> None:
         self.share = share
         self.ranking = Ranking(strategy, link)
-        self.patient = Heap()  # entries without any time limit, oldest first
+        self.untimed = Heap()  # entries without any time limit, oldest first
         self.claim = 0.0  # bytes due to the best entry
-        self.elder_claim = 0.0  # bytes due to the oldest patient entry
-        self.is_elders_turn = False
+        self.oldest_claim = 0.0  # bytes due to the oldest untimed entry
+        self.is_oldest_turn = False
         self.size_max = 0.0  # largest entry since the lane was last empty, bytes
 
     def insert(self, entry: Entry, now_ns: int) -> None:
@@ -39,47 +39,47 @@ class Lane:
         if entry.size > self.size_max:
             self.size_max = entry.size
         if entry.drop_ns == NEVER_NS:
-            entry.patience = Node(entry, float(entry.sequence), entry.sequence)
-            self.patient.insert(entry.patience)
+            entry.untimed = HeapNode(entry, float(entry.sequence), entry.sequence)
+            self.untimed.insert(entry.untimed)
 
     def remove(self, entry: Entry) -> None:
         node = entry.rank
         assert node is not None, "entry is not in this lane"
         self.ranking.remove(node)
         entry.rank = None
-        if entry.patience is not None:
-            self.patient.remove(entry.patience)
-            entry.patience = None
-        if len(self.patient) == 0:
-            self.elder_claim = 0.0
+        if entry.untimed is not None:
+            self.untimed.remove(entry.untimed)
+            entry.untimed = None
+        if len(self.untimed) == 0:
+            self.oldest_claim = 0.0
         if len(self.ranking) == 0:
             self.claim = 0.0
             self.size_max = 0.0
 
-    def elder(self) -> Entry | None:
-        """The oldest patient entry if its turn has come."""
-        node = self.patient.top()
-        if node is None or self.elder_claim < node.entry.size:
+    def due_oldest(self) -> Entry | None:
+        """The oldest untimed entry if its turn has come."""
+        node = self.untimed.top()
+        if node is None or self.oldest_claim < node.entry.size:
             return None
         return node.entry
 
     def is_due(self) -> bool:
         """Whether what it sends now is by its claim, whatever the strategy says."""
-        return self.is_elders_turn or (self.share > 0.0 and self.claim >= self.size_max)
+        return self.is_oldest_turn or (self.share > 0.0 and self.claim >= self.size_max)
 
     def accrue(self, size: float) -> None:
         """Build up the claims for `size` bytes sent, if something waits here."""
-        if len(self.patient):
+        if len(self.untimed):
             self.claim += 0.5 * self.share * size
-            self.elder_claim += 0.5 * self.share * size
+            self.oldest_claim += 0.5 * self.share * size
         elif len(self.ranking):
             self.claim += self.share * size
 
     def pay(self, entry: Entry) -> None:
         """Take what was served off the claim it was served for."""
         size = entry.size
-        if self.is_elders_turn and self.elder() is entry:
-            self.elder_claim -= size
+        if self.is_oldest_turn and self.due_oldest() is entry:
+            self.oldest_claim -= size
         else:
             self.claim = self.claim - size if self.claim > size else 0.0
 
@@ -95,23 +95,23 @@ def check_shares(shares: Sequence[float]) -> None:
         raise ValueError(f"shares {tuple(shares)} add up to more than 1")
 
 
-def choose(lanes: list[Lane], now_ns: int) -> Entry | None:
+def choose(lanes: list[LinkLane], now_ns: int) -> Entry | None:
     """The entry to send next: one that a due claim is for, else the strategy's best of all."""
-    due: Lane | None = None
-    eldest: Entry | None = None
+    due: LinkLane | None = None
+    oldest_due: Entry | None = None
     most = 0.0
     for lane in lanes:
         # An empty lane has no claim: zero is not more than zero.
         if lane.claim >= lane.size_max and lane.claim > most:
-            due, eldest, most = lane, None, lane.claim
-        if lane.elder_claim > most:
-            elder = lane.elder()
-            if elder is not None:
-                due, eldest, most = lane, elder, lane.elder_claim
-    if due is not None and eldest is not None:
-        due.is_elders_turn = True
-        return eldest
-    best: Node | None = None
+            due, oldest_due, most = lane, None, lane.claim
+        if lane.oldest_claim > most:
+            oldest = lane.due_oldest()
+            if oldest is not None:
+                due, oldest_due, most = lane, oldest, lane.oldest_claim
+    if due is not None and oldest_due is not None:
+        due.is_oldest_turn = True
+        return oldest_due
+    best: HeapNode | None = None
     if due is not None:
         best = due.ranking.best(now_ns, None)
     else:
@@ -120,11 +120,11 @@ def choose(lanes: list[Lane], now_ns: int) -> Entry | None:
     return None if best is None else best.entry
 
 
-def charge(lanes: list[Lane], entry: Entry) -> None:
+def charge(lanes: list[LinkLane], entry: Entry) -> None:
     """Account for an entry that is sent, before it is removed from its lane."""
     for lane in lanes:
         if lane.share > 0.0:
             lane.accrue(entry.size)
     lanes[entry.lane].pay(entry)
     for lane in lanes:
-        lane.is_elders_turn = False
+        lane.is_oldest_turn = False

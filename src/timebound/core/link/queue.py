@@ -16,9 +16,9 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 from typing import Final
 
-from timebound.core.link.lane import Lane, charge, check_shares, choose
-from timebound.core.link.strategy.audience import Link
-from timebound.core.link.strategy.base import LeastWorth, Strategy, stake
+from timebound.core.link.lane import LinkLane, charge, check_shares, choose
+from timebound.core.link.strategy.audience import LinkModel
+from timebound.core.link.strategy.base import LeastWorth, Strategy, expected_gain
 from timebound.core.link.strategy.entry import (
     DROPPED,
     NEVER_NS,
@@ -28,7 +28,7 @@ from timebound.core.link.strategy.entry import (
     Backlog,
     Chain,
     Entry,
-    Node,
+    HeapNode,
     kind_of,
     level_of,
 )
@@ -121,10 +121,10 @@ class LinkQueue:
             )
         check_shares(shares)
         self.strategy = strategy
-        self.link = Link(delay, epsilon, processing_ns, origin_ns)
+        self.link = LinkModel(delay, epsilon, processing_ns, origin_ns)
         self.messages_max = messages_max
         self.bytes_max = bytes_max
-        self.lanes: list[Lane] = [Lane(share, strategy, self.link) for share in shares]
+        self.lanes: list[LinkLane] = [LinkLane(share, strategy, self.link) for share in shares]
         self.messages_queued = 0
         self.bytes_queued = 0
         self.pushed = 0
@@ -302,7 +302,7 @@ class LinkQueue:
 
     def _fit_anew(self, now_ns: int) -> None:
         waiting = self.entries()
-        timers: list[Node] = []
+        timers: list[HeapNode] = []
         for entry in waiting:
             entry.fit(self.link)
             if entry is not self._single:
@@ -435,10 +435,10 @@ class LinkQueue:
         self.dropped_by_reason[reason] = self.dropped_by_reason.get(reason, 0) + 1
         self._dropped.append(entry)
 
-    def _timer_of(self, entry: Entry) -> Node | None:
+    def _timer_of(self, entry: Entry) -> HeapNode | None:
         if entry.drop_ns == NEVER_NS:
             return None
-        return Node(entry, float(entry.drop_ns - self.link.origin_ns), entry.sequence)
+        return HeapNode(entry, float(entry.drop_ns - self.link.origin_ns), entry.sequence)
 
     def _expire(self, now_ns: int) -> None:
         """Drop what has timed out or become hopeless by now."""
@@ -524,8 +524,8 @@ class LinkQueue:
             if head is chosen or not gives_up:
                 return head
             if least < 0.0:
-                least = stake(chosen, float(now_ns - chosen.published_ns)) / GIVE_UP_RATIO
-            if head.ordered or stake(head, float(now_ns - head.published_ns)) >= least:
+                least = expected_gain(chosen, float(now_ns - chosen.published_ns)) / GIVE_UP_RATIO
+            if head.ordered or expected_gain(head, float(now_ns - head.published_ns)) >= least:
                 return head
             self.drop(head, Reason.REPLACED)
 
@@ -569,7 +569,7 @@ class LinkQueue:
         assert self.pushed == self.popped + dropped + self.messages_queued, "an entry went missing"
         for lane in self.lanes:
             lane.ranking._check()
-            lane.patient._check()
+            lane.untimed._check()
         self._timers._check()
         if self._victims is not None:
             self._victims._check()

@@ -1,7 +1,7 @@
 """Matching: which subscriptions want a message.
 
 A trie of topic levels finds the filters that select a topic; the answer is kept per topic
-as a `Route` until a subscription changes. What a route cannot know beforehand, content
+as a `Match` until a subscription changes. What a match cannot know beforehand, content
 filters and the turn of a shared group, is decided per message from the structures it points at.
 """
 
@@ -12,12 +12,12 @@ from typing import Final, cast
 from timebound.core.predicate.index.index import ContentIndex
 from timebound.core.predicate.predicate import Attributes
 from timebound.core.values.subscription import Subscription
-from timebound.core.values.trace_kind import TraceHint
+from timebound.core.values.trace_columns import TraceHint
 from timebound.topics import has_wildcard, split_share
 
-# Routes kept at most; a publisher that invents topics must not fill the memory. At about
-# 300 bytes a route this is some 30 MB; when it is full, the cache starts over.
-ROUTES_MAX: Final = 100_000
+# Matches kept at most; a publisher that invents topics must not fill the memory. At about
+# 300 bytes a match this is some 30 MB; when it is full, the cache starts over.
+MATCHES_MAX: Final = 100_000
 
 
 class SharedGroup:
@@ -48,7 +48,7 @@ class SharedGroup:
         return any(subscription.predicate is not None for subscription in self.members.values())
 
 
-class Leaf:
+class TrieLeaf:
     """Everything subscribed under one topic filter."""
 
     __slots__ = ("content", "groups", "plain")
@@ -76,14 +76,14 @@ class TrieNode:
     def __init__(self) -> None:
         self.children: dict[str, TrieNode] = {}
         self.any_level: TrieNode | None = None
-        self.leaf: Leaf | None = None
-        self.rest: Leaf | None = None
+        self.leaf: TrieLeaf | None = None
+        self.rest: TrieLeaf | None = None
 
     def is_empty(self) -> bool:
         return not self.children and self.any_level is None and self.leaf is None and self.rest is None
 
 
-class Route:
+class Match:
     """The subscriptions that a topic leads to.
 
     `is_simple` says that `plain` alone is the answer and names no session twice.
@@ -91,7 +91,7 @@ class Route:
 
     __slots__ = ("contents", "groups", "is_simple", "needs_attributes", "plain", "trace_hint")
 
-    def __init__(self, leaves: list[Leaf]) -> None:
+    def __init__(self, leaves: list[TrieLeaf]) -> None:
         self.plain: list[Subscription] = []
         self.contents: list[ContentIndex] = []
         self.groups: list[SharedGroup] = []
@@ -102,9 +102,9 @@ class Route:
             if len(leaf.content):
                 self.contents.append(leaf.content)
         names = {subscription.client_id for subscription in self.plain}
-        has_waits = any([subscription.dependency is not None for subscription in self.plain])
+        has_correlations = any([subscription.dependency is not None for subscription in self.plain])
         self.is_simple = (
-            not self.contents and not self.groups and not has_waits and len(names) == len(self.plain)
+            not self.contents and not self.groups and not has_correlations and len(names) == len(self.plain)
         )
         self.needs_attributes = bool(self.contents) or any(group.has_predicate() for group in self.groups)
 
@@ -124,11 +124,11 @@ class Route:
 class SubscriptionIndex:
     """All subscriptions of the broker, by topic filter."""
 
-    __slots__ = ("_count", "_root", "_routes")
+    __slots__ = ("_count", "_matches", "_root")
 
     def __init__(self) -> None:
         self._root = TrieNode()
-        self._routes: dict[str, Route] = {}
+        self._matches: dict[str, Match] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -177,10 +177,10 @@ class SubscriptionIndex:
             self._settle(topic_filter, leaf, before)
         return True
 
-    def _settle(self, topic_filter: str, leaf: Leaf, before: int) -> None:
-        """Bring count, routes and trie in line with a leaf that has changed; also where an error struck."""
+    def _settle(self, topic_filter: str, leaf: TrieLeaf, before: int) -> None:
+        """Bring count, matches and trie in line with a leaf that has changed; also where an error struck."""
         self._count += leaf.size() - before
-        self._forget_routes(topic_filter)
+        self._forget_matches(topic_filter)
         if leaf.is_empty():
             self._prune(self._path(topic_filter), topic_filter)
 
@@ -222,24 +222,24 @@ class SubscriptionIndex:
         """Whether a filter begins with this level; wildcards in front match none with a `$` (4.7.2)."""
         return level in self._root.children
 
-    def match(self, topic: str) -> Route:
-        """The route of a topic, from the cache or found now."""
-        route = self._routes.get(topic)
-        if route is None:
-            if len(self._routes) >= ROUTES_MAX:
-                self._routes.clear()
-            route = Route(self._find_leaves(topic))
-            self._routes[topic] = route
-        return route
+    def match(self, topic: str) -> Match:
+        """Return the match of a topic, from the cache or found now."""
+        match = self._matches.get(topic)
+        if match is None:
+            if len(self._matches) >= MATCHES_MAX:
+                self._matches.clear()
+            match = Match(self._find_leaves(topic))
+            self._matches[topic] = match
+        return match
 
-    def _forget_routes(self, topic_filter: str) -> None:
+    def _forget_matches(self, topic_filter: str) -> None:
         if has_wildcard(topic_filter):
-            self._routes.clear()
+            self._matches.clear()
         else:
-            self._routes.pop(topic_filter, None)
+            self._matches.pop(topic_filter, None)
 
-    def _find_leaves(self, topic: str) -> list[Leaf]:
-        leaves: list[Leaf] = []
+    def _find_leaves(self, topic: str) -> list[TrieLeaf]:
+        leaves: list[TrieLeaf] = []
         nodes = [self._root]
         levels = topic.split("/")
         # MQTT 5, 4.7.2: a leading wildcard never selects a topic that starts with $.
@@ -263,12 +263,12 @@ class SubscriptionIndex:
                 leaves.append(node.rest)
         return leaves
 
-    def _make_leaf(self, topic_filter: str) -> Leaf:
+    def _make_leaf(self, topic_filter: str) -> TrieLeaf:
         node = self._root
         for level in topic_filter.split("/"):
             if level == "#":
                 if node.rest is None:
-                    node.rest = Leaf()
+                    node.rest = TrieLeaf()
                 return node.rest
             if level == "+":
                 if node.any_level is None:
@@ -280,7 +280,7 @@ class SubscriptionIndex:
                     child = node.children[level] = TrieNode()
                 node = child
         if node.leaf is None:
-            node.leaf = Leaf()
+            node.leaf = TrieLeaf()
         return node.leaf
 
     def _path(self, topic_filter: str) -> list[TrieNode]:

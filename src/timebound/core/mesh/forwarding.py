@@ -14,7 +14,7 @@ from typing import cast
 
 from timebound.core.link.queue import SHARES, LinkQueue
 from timebound.core.link.scheduling import Scheduling
-from timebound.core.link.strategy.base import Strategy, stake
+from timebound.core.link.strategy.base import Strategy, expected_gain
 from timebound.core.link.strategy.entry import NEVER_NS, QUEUED, Entry
 from timebound.core.link.strategy.fixed import Fixed
 from timebound.core.mesh.account import MeshAccount
@@ -329,7 +329,7 @@ class MeshBroker:
                 neighbour = self.neighbours[offer.neighbour]
                 if neighbour.is_busy or not neighbour.is_up:
                     continue
-                value = stake(entry, float(now_ns - entry.published_ns))
+                value = expected_gain(entry, float(now_ns - entry.published_ns))
                 if value > best_stake:
                     best_stake = value
                     best = neighbour

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from timebound.core.link.strategy.audience import Audience, Link, Term
+from timebound.core.link.strategy.audience import Audience, LinkModel, Term
 from timebound.core.link.strategy.base import DECAYING, STATIC, Strategy
 from timebound.core.link.strategy.entry import Entry
 from timebound.core.values.message import Message
@@ -31,7 +31,7 @@ class AliveLifetime(Strategy):
     def __init__(self) -> None:
         super().__init__("alive-lifetime", DECAYING, False)
 
-    def value(self, entry: Entry, now_ns: int, link: Link) -> float:
+    def value(self, entry: Entry, now_ns: int, link: LinkModel) -> float:
         age = float(now_ns - entry.published_ns)
         total = 0.0
         alive = 0

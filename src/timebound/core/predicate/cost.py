@@ -11,16 +11,16 @@ from typing import Final
 
 from timebound.core.predicate.like import Like
 from timebound.core.predicate.terms import (
-    AllOf,
-    AnyOf,
+    And,
     Arithmetic,
     Attribute,
     Comparison,
     Condition,
     Contains,
+    InList,
     Literal,
-    Membership,
     Operand,
+    Or,
     Subset,
 )
 from timebound.core.predicate.values import Moment
@@ -48,7 +48,7 @@ class Cost:
         self.shared = sum(searches.values())
 
     def _add(self, condition: Condition, searches: dict[str, int]) -> None:
-        if isinstance(condition, (AllOf, AnyOf)):
+        if isinstance(condition, (And, Or)):
             for part in condition.parts:
                 self._add(part, searches)
             return
@@ -63,7 +63,7 @@ class Cost:
             self._add_pair(condition.left, condition.right, condition.operator in ("=", "<>"))
         elif isinstance(condition, Subset):
             self._add_pair(condition.left, condition.right, True)
-        elif isinstance(condition, Membership):
+        elif isinstance(condition, InList):
             self.each += MOMENT_COST * len(condition.moments)
             if isinstance(condition.operand, Literal):
                 self.each += MOMENT_COST * len(condition.texts)

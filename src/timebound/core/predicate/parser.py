@@ -33,19 +33,19 @@ from timebound.core.predicate.lexer import (
 from timebound.core.predicate.like import Like, read_pattern
 from timebound.core.predicate.terms import (
     Affix,
-    AllOf,
-    AnyOf,
+    And,
     Arithmetic,
     Attribute,
     Comparison,
     Condition,
     Constant,
     Contains,
+    FilterNode,
+    InList,
     IsNull,
     Literal,
-    Membership,
-    Node,
     Operand,
+    Or,
     Subset,
     Truth,
 )
@@ -120,7 +120,7 @@ class Parser:
 
     # What was read, as what is needed.
 
-    def _required_condition(self, node: Node, index: int) -> Condition:
+    def _required_condition(self, node: FilterNode, index: int) -> Condition:
         """The node as a condition; `index` is the token it began with."""
         if isinstance(node, Condition):
             return node
@@ -130,14 +130,14 @@ class Parser:
             return Constant(TRUE if node.constant else FALSE)
         raise failure("expected a condition, found only a value", self._text, self._tokens[index].position)
 
-    def _required_operand(self, node: Node, index: int) -> Operand:
+    def _required_operand(self, node: FilterNode, index: int) -> Operand:
         if isinstance(node, Operand):
             return node
         raise failure("expected a value, found a condition", self._text, self._tokens[index].position)
 
     # Conditions.
 
-    def _disjunction(self) -> Node:
+    def _disjunction(self) -> FilterNode:
         start = self._index
         first = self._conjunction()
         if self._token().word != "OR":
@@ -146,9 +146,9 @@ class Parser:
         while self._accept_word("OR"):
             start = self._index
             parts.append(self._required_condition(self._conjunction(), start))
-        return AnyOf(tuple(parts))
+        return Or(tuple(parts))
 
-    def _conjunction(self) -> Node:
+    def _conjunction(self) -> FilterNode:
         start = self._index
         first = self._negation()
         if self._token().word != "AND":
@@ -157,9 +157,9 @@ class Parser:
         while self._accept_word("AND"):
             start = self._index
             parts.append(self._required_condition(self._negation(), start))
-        return AllOf(tuple(parts))
+        return And(tuple(parts))
 
-    def _negation(self) -> Node:
+    def _negation(self) -> FilterNode:
         if not self._accept_word("NOT"):
             return self._test()
         self._descend()
@@ -168,7 +168,7 @@ class Parser:
         self._depth -= 1
         return condition.opposite()
 
-    def _test(self) -> Node:
+    def _test(self) -> FilterNode:
         start = self._index
         node = self._sum()
         token = self._token()
@@ -200,7 +200,7 @@ class Parser:
             between = self._between(operand)
             return between.opposite() if is_negated else between
         if self._accept_word("IN"):
-            return Membership(operand, self._listed_values(), is_negated)
+            return InList(operand, self._listed_values(), is_negated)
         if self._accept_word("LIKE"):
             return self._like(operand, is_negated)
         if self._accept_word("STARTS"):
@@ -224,7 +224,7 @@ class Parser:
         self._expect_word("AND")
         start = self._index
         high = self._required_operand(self._sum(), start)
-        return AllOf((Comparison(">=", operand, low), Comparison("<=", operand, high)))
+        return And((Comparison(">=", operand, low), Comparison("<=", operand, high)))
 
     def _like(self, operand: Operand, is_negated: bool) -> Condition:
         position = self._token().position
@@ -286,7 +286,7 @@ class Parser:
 
     # Values.
 
-    def _sum(self) -> Node:
+    def _sum(self) -> FilterNode:
         start = self._index
         node = self._product()
         while self._next_is_symbol("+") or self._next_is_symbol("-"):
@@ -298,7 +298,7 @@ class Parser:
             node = self._arithmetic(operator, left, right)
         return node
 
-    def _product(self) -> Node:
+    def _product(self) -> FilterNode:
         start = self._index
         node = self._sign()
         while self._next_is_symbol("*") or self._next_is_symbol("/"):
@@ -310,7 +310,7 @@ class Parser:
             node = self._arithmetic(operator, left, right)
         return node
 
-    def _sign(self) -> Node:
+    def _sign(self) -> FilterNode:
         operator = self._token()
         if not (self._accept_symbol("-") or self._accept_symbol("+")):
             return self._primary()
@@ -347,7 +347,7 @@ class Parser:
             raise failure(fact, self._text, operator.position)
         return Arithmetic(operator.text, left, right)
 
-    def _primary(self) -> Node:
+    def _primary(self) -> FilterNode:
         token = self._token()
         if self._accept_symbol("("):
             self._descend()

@@ -15,7 +15,7 @@ from timebound.core.predicate.attributes import Attributes, Name
 from timebound.core.predicate.cost import Cost
 from timebound.core.predicate.lexer import failure
 from timebound.core.predicate.parser import LENGTH_MAX, Parser
-from timebound.core.predicate.terms import AllOf, AnyOf, Condition
+from timebound.core.predicate.terms import And, Condition, Or
 from timebound.core.predicate.values import TRUE
 from timebound.errors import FilterError
 
@@ -80,14 +80,14 @@ def _parsed(text: str) -> Predicate | FilterError:
 
 
 def _split(condition: Condition) -> list[Conjunction]:
-    if isinstance(condition, AnyOf):
+    if isinstance(condition, Or):
         rows: list[Conjunction] = []
         for part in condition.parts:
             rows.extend(_split(part))
             if len(rows) > CONJUNCTIONS_MAX or _condition_count(rows) > CONDITIONS_MAX:
                 return [(condition,)]
         return rows
-    if isinstance(condition, AllOf):
+    if isinstance(condition, And):
         rows = [()]
         for part in condition.parts:
             alternatives = _split(part)

@@ -39,13 +39,13 @@ TRUTHS: Final = {
 OPPOSITE: Final = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
-class Node:
+class FilterNode:
     """Anything a filter is made of."""
 
     __slots__ = ()
 
 
-class Operand(Node):
+class Operand(FilterNode):
     """Something with a value."""
 
     __slots__ = ()
@@ -93,7 +93,7 @@ class Arithmetic(Operand):
         return calculate(self.operator, left, right)
 
 
-class Condition(Node):
+class Condition(FilterNode):
     """Something that is TRUE, FALSE or UNKNOWN."""
 
     __slots__ = ()
@@ -120,7 +120,7 @@ class Constant(Condition):
         return Constant(-self.truth)
 
 
-class AllOf(Condition):
+class And(Condition):
     __slots__ = ("parts",)
 
     def __init__(self, parts: tuple[Condition, ...]) -> None:
@@ -137,10 +137,10 @@ class AllOf(Condition):
         return truth
 
     def opposite(self) -> Condition:
-        return AnyOf(tuple([part.opposite() for part in self.parts]))
+        return Or(tuple([part.opposite() for part in self.parts]))
 
 
-class AnyOf(Condition):
+class Or(Condition):
     __slots__ = ("parts",)
 
     def __init__(self, parts: tuple[Condition, ...]) -> None:
@@ -157,7 +157,7 @@ class AnyOf(Condition):
         return truth
 
     def opposite(self) -> Condition:
-        return AllOf(tuple([part.opposite() for part in self.parts]))
+        return And(tuple([part.opposite() for part in self.parts]))
 
 
 class Comparison(Condition):
@@ -211,7 +211,7 @@ class IsNull(Condition):
         return IsNull(self.operand, not self.is_negated)
 
 
-class Membership(Condition):
+class InList(Condition):
     """`operand IN (...)`: an OR of equalities, so UNKNOWN where one of them is and none is TRUE.
 
     The listed values are kept by type, and a value is looked up among its own.
@@ -293,7 +293,7 @@ class Membership(Condition):
         return truth
 
     def opposite(self) -> Condition:
-        return Membership(self.operand, self.values, not self.is_negated)
+        return InList(self.operand, self.values, not self.is_negated)
 
 
 class Affix(Condition):

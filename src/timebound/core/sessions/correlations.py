@@ -78,7 +78,7 @@ class Tick:
         self.timer = timer
 
 
-class Waits:
+class Correlations:
     """All running waits of one broker, and their timers."""
 
     __slots__ = ("_heap", "_lines")

@@ -11,7 +11,7 @@ import heapq
 from typing import Final
 
 from timebound.core.matching.index import SubscriptionIndex
-from timebound.core.sessions.correlations import Waits
+from timebound.core.sessions.correlations import Correlations
 from timebound.core.sessions.durability import Durability
 from timebound.core.sessions.faults import Faults
 from timebound.core.sessions.outbound import Outbound
@@ -46,13 +46,13 @@ class Lifecycle:
 
     __slots__ = (
         "_access",
+        "_correlations",
         "_durability",
         "_faults",
         "_index",
         "_limits",
         "_outbound",
         "_timers",
-        "_waits",
         "connected",
         "costs",
         "due_wills",
@@ -67,10 +67,10 @@ class Lifecycle:
         index: SubscriptionIndex,
         outbound: Outbound,
         durability: Durability,
-        waits: Waits,
+        correlations: Correlations,
         faults: Faults,
     ) -> None:
-        self._waits = waits
+        self._correlations = correlations
         self._faults = faults
         self._access = access
         self._limits = limits
@@ -162,7 +162,7 @@ class Lifecycle:
         for subscription in list(session.subscriptions.values()):
             # Out of the session last: what an error leaves there is found again by `_forget`.
             self._index.remove(subscription)
-            self._waits.stop(subscription)
+            self._correlations.stop(subscription)
             session.remove_subscription(subscription.topic_filter)
         self._outbound.discard(session, reason, now_ns)
         session.inbound.clear()
@@ -179,7 +179,7 @@ class Lifecycle:
             self.connected -= 1
         for subscription in list(session.subscriptions.values()):
             self._index.remove(subscription)
-            self._waits.stop(subscription)
+            self._correlations.stop(subscription)
             session.remove_subscription(subscription.topic_filter)
         self._outbound.forget(session)
         session.inbound.clear()
@@ -199,7 +199,7 @@ class Lifecycle:
             session.is_durable = True
             self.sessions[stored.client_id] = session
             for subscription in stored.subscriptions:
-                if self._waits.start(subscription, now_ns):
+                if self._correlations.start(subscription, now_ns):
                     session.add_subscription(subscription)
                     self._index.insert(subscription)
             for delivery in stored.deliveries:
@@ -237,7 +237,7 @@ class Lifecycle:
                 subscription = session.remove_subscription(topic_filter)
                 assert subscription is not None
                 self._index.remove(subscription)
-                self._waits.stop(subscription)
+                self._correlations.stop(subscription)
                 if session.is_durable:
                     self._durability.add(DropSubscription(session.client_id, topic_filter))
             if was_timed:

@@ -22,7 +22,13 @@ from timebound.core.account.account import pairs
 from timebound.core.link.queue import LinkQueue
 from timebound.core.link.scheduling import Scheduling
 from timebound.core.link.strategy.entry import Entry
-from timebound.core.sessions.competing import entry_cost, has_choice, make_entry, needs_choice, sequence_of
+from timebound.core.sessions.entries import (
+    any_needs_scheduling,
+    entry_cost,
+    make_entry,
+    needs_scheduling,
+    sequence_of,
+)
 from timebound.core.sessions.orphan import is_for
 from timebound.core.sessions.owed import Owed
 from timebound.core.sessions.session import PUBACK, PUBCOMP, PUBREC, PUBREL, Reply, Session
@@ -101,10 +107,10 @@ class Outbound(Owed):
         if session.connection == 0 and qos == 0:
             self._drop(session, delivery, Reason.DISCONNECTED, now_ns)
             return False
-        if session.link is None and needs_choice(session, message, subscription, delivery.others):
-            self._make_link(session, now_ns)
+        if session.scheduled is None and needs_scheduling(session, message, subscription, delivery.others):
+            self._make_scheduled(session, now_ns)
         size = message.size()
-        cost = copy_cost(size) if session.link is None else copy_cost(size) + ENTRY_COST
+        cost = copy_cost(size) if session.scheduled is None else copy_cost(size) + ENTRY_COST
         if not self._has_room(session, qos, cost, now_ns):
             if not session.is_full:
                 session.is_full = True
@@ -120,8 +126,8 @@ class Outbound(Owed):
         self.queued_bytes += cost
         if qos and session.is_durable and self._durability.is_enabled:
             self._store(session, delivery)
-        if session.link is not None and now_ns - session.queue[0].offered_ns > STUCK_NS:
-            self._compete_some(session, session.link, STUCK_COPIES_MAX, now_ns)
+        if session.scheduled is not None and now_ns - session.queue[0].offered_ns > STUCK_NS:
+            self._schedule_some(session, session.scheduled, STUCK_COPIES_MAX, now_ns)
             self._counters.long_messages += 1
         if not session.is_ready:
             self._ready.add(session)
@@ -137,7 +143,7 @@ class Outbound(Owed):
         session.is_full = False
         taken: list[Delivery] = []
         budget = bytes_max
-        transit = session.transit if session.link is not None else None
+        transit = session.transit if session.scheduled is not None else None
         if transit is not None:
             budget = transit.room_bytes(bytes_max)
         while session.outbox and budget > 0:
@@ -153,23 +159,23 @@ class Outbound(Owed):
             session.send_quota -= 1
             budget -= delivery.message.size()
             taken.append(delivery)
-        while session.waiting and session.send_quota > 0 and budget > 0:
-            delivery = session.waiting.popleft()
+        while session.blocked and session.send_quota > 0 and budget > 0:
+            delivery = session.blocked.popleft()
             budget -= self._leave_queue(session, delivery)
             if not self._drop_if_late(session, delivery, start_ns):
                 self._start(session, delivery, start_ns, taken)
-        link = session.link
-        if link is None or (len(link) == 0 and session.queue_bytes <= budget):
+        scheduled = session.scheduled
+        if scheduled is None or (len(scheduled) == 0 and session.queue_bytes <= budget):
             budget = self._take_in_order(session, budget, start_ns, taken)
-        elif session.send_quota <= 0 and session.link_unconfirmed == 0:
+        elif session.send_quota <= 0 and session.scheduled_unconfirmed == 0:
             budget = self._take_unconfirmed(session, budget, start_ns, taken)
-        if link is not None and (session.queue or len(link)):
-            self._take_by_worth(session, link, budget, start_ns, taken)
+        if scheduled is not None and (session.queue or len(scheduled)):
+            self._take_by_worth(session, scheduled, budget, start_ns, taken)
         self._counters.messages_sent += len(taken)
         if transit is not None:
             for delivery in taken:
                 size = delivery.message.size()
-                transit.give(delivery.packet_id, size, now_ns, max(delivery.sent_ns, now_ns))
+                transit.record_sent(delivery.packet_id, size, now_ns, max(delivery.sent_ns, now_ns))
             if not session.queue_bytes:
                 transit.run_dry()
         return taken
@@ -182,16 +188,16 @@ class Outbound(Owed):
         """
         queue = session.queue
         first = len(taken)
-        is_timed = session.link is not None
+        is_timed = session.scheduled is not None
         entry = ENTRY_COST if is_timed else 0
         left_bytes = left_cost = 0  # added up first: most take many at once
         while queue and budget > 0:
             delivery = queue.popleft()
-            if delivery.qos and (session.send_quota <= 0 or session.waiting):
+            if delivery.qos and (session.send_quota <= 0 or session.blocked):
                 if is_timed:
                     queue.appendleft(delivery)
                     break
-                session.waiting.append(delivery)
+                session.blocked.append(delivery)
                 continue
             size = delivery.message.size()
             budget -= size
@@ -226,44 +232,44 @@ class Outbound(Owed):
         return budget
 
     def _take_by_worth(
-        self, session: Session, link: LinkQueue, budget: int, start_ns: int, taken: list[Delivery]
+        self, session: Session, scheduled: LinkQueue, budget: int, start_ns: int, taken: list[Delivery]
     ) -> None:
-        if start_ns < session.link_ns - LINK_TIME_SLIP_NS:
+        if start_ns < session.scheduled_ns - LINK_TIME_SLIP_NS:
             # The link is faster than it seemed, so it is earlier: all that is known of the queue changes.
-            session.link_ns = start_ns
-            link.set_link(session.link_delay(), start_ns)
-        self._learn_way(session, link, start_ns)
-        self._compete(session, link, start_ns)
+            session.scheduled_ns = start_ns
+            scheduled.set_link(session.link_delay(), start_ns)
+        self._learn_path_delay(session, scheduled, start_ns)
+        self._schedule(session, scheduled, start_ns)
         while budget > 0:
-            if session.send_quota <= 0 and session.link_unconfirmed == 0:
+            if session.send_quota <= 0 and session.scheduled_unconfirmed == 0:
                 break  # all the rest needs an answer of the client first, and may compete until then
-            entry = link.pop(session.link_ns)
+            entry = scheduled.pop(session.scheduled_ns)
             if entry is None:
                 break
             delivery = cast(Delivery, entry.item)
             if delivery.qos == 0:
-                session.link_unconfirmed -= 1
-            elif session.send_quota <= 0 or session.waiting:
-                session.waiting.append(delivery)
+                session.scheduled_unconfirmed -= 1
+            elif session.send_quota <= 0 or session.blocked:
+                session.blocked.append(delivery)
                 continue
             size = self._leave_queue(session, delivery)
             budget -= size
             if delivery.qos:
-                self._start(session, delivery, session.link_ns, taken)
+                self._start(session, delivery, session.scheduled_ns, taken)
             else:
-                delivery.sent_ns = session.link_ns
-                self.account.delivered(session.client_id, delivery, session.link_ns)
+                delivery.sent_ns = session.scheduled_ns
+                self.account.delivered(session.client_id, delivery, session.scheduled_ns)
                 taken.append(delivery)
-            session.link_ns += int(size * link.link.mean_ns_per_byte)
-        self._collect_dropped(session, link, session.link_ns)
+            session.scheduled_ns += int(size * scheduled.link.mean_ns_per_byte)
+        self._collect_dropped(session, scheduled, session.scheduled_ns)
 
     def expire(self, now_ns: int) -> None:
         """Begin to drop what has timed out or become hopeless in any queue; called about once a second."""
         if not self.expiring:
-            self.expiring.extend(self._linked.values())
-        self.expire_on(now_ns)
+            self.expiring.extend(self._scheduled.values())
+        self.continue_expiry(now_ns)
 
-    def expire_on(self, now_ns: int) -> None:
+    def continue_expiry(self, now_ns: int) -> None:
         """Take the next step of what `expire` began: while `expiring` holds any, there is another."""
         left = STEP_COPIES_MAX
         while self.expiring and left > 0:
@@ -279,40 +285,40 @@ class Outbound(Owed):
 
     def _expire(self, session: Session, copies_max: int, now_ns: int) -> int:
         """Look after one queue; how many copies that took, and at least `copies_max` if there are more."""
-        link = session.link
-        self._watch_way(session, now_ns)
-        if link is None or not session.queue_bytes:
+        scheduled = session.scheduled
+        self._watch_path(session, now_ns)
+        if scheduled is None or not session.queue_bytes:
             count = 0
         else:
-            count = self._compete_some(session, link, copies_max, now_ns)
+            count = self._schedule_some(session, scheduled, copies_max, now_ns)
             if count >= copies_max:
                 return count
-            count += self._expire_waiting(session, now_ns)
+            count += self._expire_blocked(session, now_ns)
         if session.is_relaxing:
             count += session.queued_messages()
             self._relax(session)
         return min(count, copies_max - 1)
 
-    def _watch_way(self, session: Session, now_ns: int) -> None:
+    def _watch_path(self, session: Session, now_ns: int) -> None:
         """Forget what a receiver that does not answer any more has shown of its way."""
         transit = session.transit
         if transit is None:
             return
         transit.watch(now_ns)
-        if session.way is not None and not transit.has_speed():
-            session.way = None
-            if session.link is not None:
-                session.link.set_link(session.link_delay(), session.link_ns)
+        if session.path_delay is not None and not transit.has_speed():
+            session.path_delay = None
+            if session.scheduled is not None:
+                session.scheduled.set_link(session.link_delay(), session.scheduled_ns)
         if session.has_work():
             self._ready.add(session)
 
-    def _expire_waiting(self, session: Session, now_ns: int) -> int:
-        waiting = list(session.waiting)
+    def _expire_blocked(self, session: Session, now_ns: int) -> int:
+        waiting = list(session.blocked)
         late = [delivery for delivery in waiting if self._is_late(session, delivery, now_ns)]
         if late:
             leaving = {delivery.sequence for delivery in late}
-            session.waiting.clear()
-            session.waiting.extend([one for one in waiting if one.sequence not in leaving])
+            session.blocked.clear()
+            session.blocked.extend([one for one in waiting if one.sequence not in leaving])
             for delivery in late:
                 self._leave_queue(session, delivery)
                 self._drop_if_late(session, delivery, now_ns)
@@ -324,44 +330,44 @@ class Outbound(Owed):
         Until there is one, as much as possible is handed to the link, and cannot be recalled for
         the first message that is urgent.
         """
-        if session.link is None and subscription.is_timed():
-            self._make_link(session, now_ns)
+        if session.scheduled is None and subscription.is_timed():
+            self._make_scheduled(session, now_ns)
 
     def relax(self, session: Session) -> None:
         """Go back to order of arrival where no subscription of the session asks for more any longer.
 
         What waits and has a time limit keeps it: while there is any, `expire` asks again.
         """
-        if session.link is not None and not session.timed_subscriptions and not session.is_relaxing:
+        if session.scheduled is not None and not session.timed_subscriptions and not session.is_relaxing:
             session.is_relaxing = True
             self._relax(session)
 
     def _relax(self, session: Session) -> None:
         if session.timed_subscriptions:
             session.is_relaxing = False
-        elif not has_choice(session):
+        elif not any_needs_scheduling(session):
             self._return_to_queue(session)
             session.is_relaxing = False
             session.transit = None
-            session.way = None
+            session.path_delay = None
             self._ready.add(session)  # its connection may write as much as it likes again
 
     def set_delay(self, session: Session, delay: LinkDelay, now_ns: int) -> None:
         """The session's link was measured: drop times and ranks follow."""
         session.delay = delay
-        if session.link is not None:
-            session.link_ns = now_ns
-            session.link.set_link(session.link_delay(), now_ns)
-            self._collect_dropped(session, session.link, now_ns)
+        if session.scheduled is not None:
+            session.scheduled_ns = now_ns
+            session.scheduled.set_link(session.link_delay(), now_ns)
+            self._collect_dropped(session, session.scheduled, now_ns)
 
     def set_scheduling(self, session: Session, scheduling: Scheduling, now_ns: int) -> None:
         """Choose by other settings from now on; what waits is kept."""
         session.scheduling = scheduling
-        if session.link is not None:
+        if session.scheduled is not None:
             self._return_to_queue(session)
-            self._make_link(session, now_ns)
+            self._make_scheduled(session, now_ns)
         elif session.timed_subscriptions:
-            self._make_link(session, now_ns)
+            self._make_scheduled(session, now_ns)
 
     def acknowledge(self, session: Session, kind: int, packet_id: int, reason_code: int, now_ns: int) -> bool:
         """Take a PUBACK, PUBREC or PUBCOMP; False if it contradicts the delivery's QoS."""
@@ -435,9 +441,9 @@ class Outbound(Owed):
 
     def unsent(self, session: Session, subscription: Subscription) -> list[Delivery]:
         """The copies for a subscription that its session has not been sent yet, in order."""
-        found = list(session.waiting) + list(session.queue)
-        if session.link is not None:
-            found += [cast(Delivery, entry.item) for entry in session.link.entries()]
+        found = list(session.blocked) + list(session.queue)
+        if session.scheduled is not None:
+            found += [cast(Delivery, entry.item) for entry in session.scheduled.entries()]
         found = [delivery for delivery in found if is_for(delivery, subscription.topic_filter)]
         found.sort(key=sequence_of)
         return found
@@ -446,18 +452,18 @@ class Outbound(Owed):
         """Take copies that were not sent out of the session's queue, for others of its group."""
         if not deliveries:
             return
-        is_linked = session.link is not None
+        is_scheduled = session.scheduled is not None
         self._return_to_queue(session)
         leaving = {delivery.sequence for delivery in deliveries}
-        for waiting in (session.queue, session.waiting):
+        for waiting in (session.queue, session.blocked):
             kept = [delivery for delivery in waiting if delivery.sequence not in leaving]
             waiting.clear()
             waiting.extend(kept)
         for delivery in deliveries:
             self._leave_queue(session, delivery)
             self._give_up(session, delivery, reason, now_ns)
-        if is_linked:
-            self._make_link(session, now_ns)
+        if is_scheduled:
+            self._make_scheduled(session, now_ns)
 
     def _start(self, session: Session, delivery: Delivery, now_ns: int, taken: list[Delivery]) -> None:
         delivery.sent_ns = now_ns
@@ -493,7 +499,7 @@ class Outbound(Owed):
         if session.send_quota < session.receive_maximum:
             session.send_quota += 1
         self._forget(session, delivery)
-        if session.waiting or session.resend or (session.link is not None and session.has_work()):
+        if session.blocked or session.resend or (session.scheduled is not None and session.has_work()):
             self._ready.add(session)
 
     def _has_room(self, session: Session, qos: int, cost: int, now_ns: int) -> bool:
@@ -502,94 +508,98 @@ class Outbound(Owed):
             return False
         if qos == 0 and session.send_quota <= 0 and self._has_spare_room(session, cost):
             return True
-        link = session.link
-        if link is None:
+        scheduled = session.scheduled
+        if scheduled is None:
             return (
                 session.cost_bytes + cost <= limits.queue_bytes_per_client_max
-                and len(session.queue) + len(session.waiting) < limits.queue_messages_per_client_max
+                and len(session.queue) + len(session.blocked) < limits.queue_messages_per_client_max
             )
         if not self.is_full(session, cost):
             return True
         # What is worth least leaves, which may be what came last.
-        self._limit_link(session, link, now_ns)
-        self._compete(session, link, now_ns)
-        return cost <= link.bytes_max and len(session.waiting) < limits.queue_messages_per_client_max
+        self._limit_scheduled(session, scheduled, now_ns)
+        self._schedule(session, scheduled, now_ns)
+        return cost <= scheduled.bytes_max and len(session.blocked) < limits.queue_messages_per_client_max
 
-    def _make_link(self, session: Session, now_ns: int) -> None:
+    def _make_scheduled(self, session: Session, now_ns: int) -> None:
         limits = self._limits
-        session.link = session.scheduling.make_queue(
+        session.scheduled = session.scheduling.make_queue(
             session.link_delay(),
             limits.queue_messages_per_client_max,
             limits.queue_bytes_per_client_max,
             now_ns,
         )
-        session.link_ns = now_ns
+        session.scheduled_ns = now_ns
         session.audiences.clear()
         self._charge(session, ENTRY_COST * session.queued_messages())
         if session.transit is None:
             session.transit = Transit()
-        session.link.set_margin(session.scheduling.margin_ns, now_ns)
-        self._linked[session.client_id] = session
+        session.scheduled.set_margin(session.scheduling.margin_ns, now_ns)
+        self._scheduled[session.client_id] = session
 
-    def _learn_way(self, session: Session, link: LinkQueue, now_ns: int) -> None:
+    def _learn_path_delay(self, session: Session, scheduled: LinkQueue, now_ns: int) -> None:
         """Judge what waits by the way behind the link: as answers say, or as configured."""
         transit = session.transit
         if transit is None:
             return
-        delay = transit.take_delay()
+        delay = transit.changed_delay()
         if delay is not None:
-            session.way = delay
-            link.set_link(session.link_delay(), now_ns)
+            session.path_delay = delay
+            scheduled.set_link(session.link_delay(), now_ns)
         margin_ns = max(transit.delay_ns(), session.scheduling.margin_ns)
-        moved_ns = abs(margin_ns - link.link.margin)
-        if moved_ns > MARGIN_MOVE_NS and moved_ns > MARGIN_MOVE * link.link.margin:
-            link.set_margin(margin_ns, now_ns)
+        moved_ns = abs(margin_ns - scheduled.link.margin)
+        if moved_ns > MARGIN_MOVE_NS and moved_ns > MARGIN_MOVE * scheduled.link.margin:
+            scheduled.set_margin(margin_ns, now_ns)
 
-    def _compete(self, session: Session, link: LinkQueue, now_ns: int) -> None:
+    def _schedule(self, session: Session, scheduled: LinkQueue, now_ns: int) -> None:
         """Move what waits in order of arrival to where it is chosen by worth."""
-        if session.link_ns < now_ns:
-            session.link_ns = now_ns  # a queue's time never goes backwards
-        if session.inflight or session.waiting or link.bytes_max != self._limits.queue_bytes_per_client_max:
-            self._limit_link(session, link, session.link_ns)
-        self._rank(session, link, len(session.queue))
+        if session.scheduled_ns < now_ns:
+            session.scheduled_ns = now_ns  # a queue's time never goes backwards
+        if (
+            session.inflight
+            or session.blocked
+            or scheduled.bytes_max != self._limits.queue_bytes_per_client_max
+        ):
+            self._limit_scheduled(session, scheduled, session.scheduled_ns)
+        self._rank(session, scheduled, len(session.queue))
 
-    def _rank(self, session: Session, link: LinkQueue, copies_max: int) -> None:
+    def _rank(self, session: Session, scheduled: LinkQueue, copies_max: int) -> None:
         while session.queue and copies_max > 0:
             copies_max -= 1
             delivery = session.queue.popleft()
             if delivery.qos == 0:
-                session.link_unconfirmed += 1
-            link.push(make_entry(session, delivery), session.link_ns)
-        self._collect_dropped(session, link, session.link_ns)
+                session.scheduled_unconfirmed += 1
+            scheduled.push(make_entry(session, delivery), session.scheduled_ns)
+        self._collect_dropped(session, scheduled, session.scheduled_ns)
 
-    def _compete_some(self, session: Session, link: LinkQueue, copies_max: int, now_ns: int) -> int:
+    def _schedule_some(self, session: Session, scheduled: LinkQueue, copies_max: int, now_ns: int) -> int:
         """Drop what is late or hopeless, then rank what has come; `copies_max` if there may be more to do.
 
         The link keeps the limits it has: they are set anew before anything is sent, or has to leave.
         """
         count = 0
-        session.link_ns = max(session.link_ns, now_ns)
-        link.expire_some(copies_max, session.link_ns)
-        while (entry := link.next_dropped()) is not None:
+        session.scheduled_ns = max(session.scheduled_ns, now_ns)
+        scheduled.expire_some(copies_max, session.scheduled_ns)
+        while (entry := scheduled.next_dropped()) is not None:
             self._account_dropped(session, entry, now_ns)
             count += 1
         if count < copies_max:
             queued = len(session.queue)
-            self._rank(session, link, copies_max - count)
+            self._rank(session, scheduled, copies_max - count)
             count += queued
         return min(count, copies_max)
 
-    def _limit_link(self, session: Session, link: LinkQueue, now_ns: int) -> None:
+    def _limit_scheduled(self, session: Session, scheduled: LinkQueue, now_ns: int) -> None:
         """Leave the link what is left of the session's limits: what waits for answers makes no room."""
         limits = self._limits
-        competing = link.bytes_queued + sum([entry_cost(delivery) for delivery in session.queue])
+        competing = scheduled.bytes_queued + sum([entry_cost(delivery) for delivery in session.queue])
         bytes_left = limits.queue_bytes_per_client_max - (session.cost_bytes - competing)
-        messages_left = limits.queue_messages_per_client_max - len(session.waiting)
-        link.set_limits(max(messages_left, 1), max(bytes_left, 1), now_ns)
+        messages_left = limits.queue_messages_per_client_max - len(session.blocked)
+        scheduled.set_limits(max(messages_left, 1), max(bytes_left, 1), now_ns)
 
-    def _collect_dropped(self, session: Session, link: LinkQueue, now_ns: int) -> None:
+    def _collect_dropped(self, session: Session, scheduled: LinkQueue, now_ns: int) -> None:
         while True:
-            entry = link.pop_dropped(now_ns)
+            entry = scheduled.pop_dropped(now_ns)
             if entry is None:
                 return
             self._account_dropped(session, entry, now_ns)
@@ -597,7 +607,7 @@ class Outbound(Owed):
     def _account_dropped(self, session: Session, entry: Entry, now_ns: int) -> None:
         delivery = cast(Delivery, entry.item)
         if delivery.qos == 0:
-            session.link_unconfirmed -= 1
+            session.scheduled_unconfirmed -= 1
         self._leave_queue(session, delivery)
         reason = entry.reason
         assert reason is not None
@@ -609,14 +619,14 @@ class Outbound(Owed):
         if message.is_expired(now_ns):
             return True
         age_ns = now_ns - message.published_ns
-        link = session.link
+        scheduled = session.scheduled
         for one in pairs(delivery):
             allowed_ns = message.allowed_ns(one)
             if allowed_ns == 0:
                 return False
             needed_ns = 0.0
-            if link is not None:
-                state = link.link
+            if scheduled is not None:
+                state = scheduled.link
                 size = message.size()
                 deviation = max(size * math.sqrt(state.variance), state.jitter)
                 needed_ns = size * state.mean_ns_per_byte + state.z_epsilon * deviation

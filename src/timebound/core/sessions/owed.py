@@ -13,8 +13,8 @@ from typing import Final, cast
 
 from timebound.core.account.account import Account
 from timebound.core.account.counters import Counters
-from timebound.core.sessions.competing import sequence_of
 from timebound.core.sessions.durability import Durability
+from timebound.core.sessions.entries import sequence_of
 from timebound.core.sessions.faults import Faults
 from timebound.core.sessions.orphan import Orphan
 from timebound.core.sessions.session import ReadyList, Session
@@ -38,8 +38,8 @@ class Owed:
         "_durability",
         "_faults",
         "_limits",
-        "_linked",
         "_ready",
+        "_scheduled",
         "account",
         "expiring",
         "orphans",
@@ -62,7 +62,7 @@ class Owed:
         self._counters = counters
         self.account = account
         self.queued_bytes = 0  # the cost of all sessions
-        self._linked: dict[str, Session] = {}  # those with a queue by worth
+        self._scheduled: dict[str, Session] = {}  # those with a queue by worth
         self.expiring: deque[Session] = deque()  # of them, those to look after in this round, see `Outbound`
         self.orphans: list[Orphan] = []
 
@@ -83,7 +83,7 @@ class Owed:
     def has_room_for(self, session: Session, message: Message) -> bool:
         """Whether a message can wait without anything of this session having to go."""
         cost = copy_cost(message.size())
-        return not self.is_full(session, cost if session.link is None else cost + ENTRY_COST)
+        return not self.is_full(session, cost if session.scheduled is None else cost + ENTRY_COST)
 
     def is_full(self, session: Session, cost: int) -> bool:
         """Whether something of this session has to go before another message can wait."""
@@ -106,7 +106,7 @@ class Owed:
         That may fill the queue for as long as the client likes, and must not keep QoS 0 from flowing.
         """
         limits = self._limits
-        plain = len(session.queue) + session.link_unconfirmed
+        plain = len(session.queue) + session.scheduled_unconfirmed
         spare_bytes = limits.queue_bytes_per_client_max // SPARE_PART
         return (
             plain < limits.queue_messages_per_client_max // SPARE_PART
@@ -125,7 +125,7 @@ class Owed:
         session.resend.clear()
         session.held = 0
         session.transit = None
-        session.way = None
+        session.path_delay = None
         session.is_relaxing = False
         self._return_to_queue(session)
         kept = [delivery for delivery in session.queue if delivery.qos]
@@ -135,8 +135,8 @@ class Owed:
                 self._give_up(session, delivery, Reason.DISCONNECTED, now_ns)
         session.queue.clear()
         session.queue.extendleft(reversed(kept))
-        session.queue.extendleft(reversed(session.waiting))
-        session.waiting.clear()
+        session.queue.extendleft(reversed(session.blocked))
+        session.blocked.clear()
         self._recount(session)
 
     def discard(self, session: Session, reason: Reason, now_ns: int) -> None:
@@ -151,15 +151,15 @@ class Owed:
             else:
                 self._settle(session, delivery, reason, now_ns)
                 self._forget(session, delivery)
-        for delivery in list(session.waiting) + list(session.queue):
+        for delivery in list(session.blocked) + list(session.queue):
             self._give_up(session, delivery, reason, now_ns)
         self._clear(session)
 
     def forget(self, session: Session) -> None:
         """Drop all that is owed to a session that could not be ended in order, without an account of it."""
-        if session.link is not None:
+        if session.scheduled is not None:
             self._return_to_queue(session)
-        for delivery in [*session.queue, *session.waiting, *session.inflight.values()]:
+        for delivery in [*session.queue, *session.blocked, *session.inflight.values()]:
             self._forget(session, delivery)
         session.replies.clear()
         session.outbox.clear()
@@ -173,7 +173,7 @@ class Owed:
         session.is_relaxing = False
         self._recount(session)
 
-    def bury(self, orphan: Orphan, is_taken: bool, now_ns: int) -> None:
+    def end_orphan(self, orphan: Orphan, is_taken: bool, now_ns: int) -> None:
         """Another member has got its own copy of an orphan, or there is none: this one ends."""
         if is_taken:
             # The pair is counted where the message went.
@@ -182,26 +182,26 @@ class Owed:
         else:
             self._drop(orphan.session, orphan.delivery, orphan.reason, now_ns)
 
-    def lose(self, orphan: Orphan) -> None:
+    def forget_orphan(self, orphan: Orphan) -> None:
         """An error struck while an orphan was passed on: nobody gets it, and storage forgets it."""
         self._forget(orphan.session, orphan.delivery)
 
     def _return_to_queue(self, session: Session) -> None:
-        """Undo `_compete`: what is left waits in order of arrival again, before what came since."""
-        link = session.link
-        if link is None:
+        """Undo `_schedule`: what is left waits in order of arrival again, before what came since."""
+        scheduled = session.scheduled
+        if scheduled is None:
             return
-        for entry in link.take_dropped():
+        for entry in scheduled.take_dropped():
             # Only an error leaves any, between a drop and its account, which `reconcile` completes.
             self._forget(session, cast(Delivery, entry.item))
         self._charge(session, -ENTRY_COST * session.queued_messages())
-        waiting = [cast(Delivery, entry.item) for entry in link.entries()]
+        waiting = [cast(Delivery, entry.item) for entry in scheduled.entries()]
         waiting.sort(key=sequence_of)
         session.queue.extendleft(reversed(waiting))
-        session.link = None
-        session.link_unconfirmed = 0
+        session.scheduled = None
+        session.scheduled_unconfirmed = 0
         session.audiences.clear()
-        self._linked.pop(session.client_id, None)
+        self._scheduled.pop(session.client_id, None)
 
     # --- outcomes ---------------------------------------------------------------------
 
@@ -239,7 +239,7 @@ class Owed:
 
     def _leave_queue(self, session: Session, delivery: Delivery) -> int:
         size = delivery.message.size()
-        cost = copy_cost(size) if session.link is None else copy_cost(size) + ENTRY_COST
+        cost = copy_cost(size) if session.scheduled is None else copy_cost(size) + ENTRY_COST
         session.queue_bytes -= size
         session.cost_bytes -= cost
         self.queued_bytes -= cost
@@ -251,16 +251,16 @@ class Owed:
 
     def _clear(self, session: Session) -> None:
         session.queue.clear()
-        session.waiting.clear()
+        session.blocked.clear()
         session.inflight.clear()
         self._recount(session)
 
     def _recount(self, session: Session) -> None:
         """Take the sums from what the session has: an error may have struck between a message and its sum."""
-        assert session.link is None, "what competes is counted by its queue"
+        assert session.scheduled is None, "what competes is counted by its queue"
         waiting = 0
         cost = 0
-        for delivery in [*session.queue, *session.waiting]:
+        for delivery in [*session.queue, *session.blocked]:
             size = delivery.message.size()
             waiting += size
             cost += copy_cost(size)

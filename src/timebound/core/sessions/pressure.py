@@ -55,7 +55,7 @@ class Pressure:
             awaiting = session.awaiting
             before = len(awaiting) + len(session.slowed_by)
             while awaiting and not _is_any(awaiting[0].homes, levels):
-                self._give(session, awaiting.popleft())
+                self._release(session, awaiting.popleft())
             if session.slowed_by:
                 for home in list(session.slowed_by):
                     if home not in levels:
@@ -71,7 +71,7 @@ class Pressure:
         session.is_pressed = True
         self._sessions[session.client_id] = session
 
-    def _give(self, session: Session, awaited: Awaited) -> None:
+    def _release(self, session: Session, awaited: Awaited) -> None:
         mark = self._durability.mark()
         if awaited.needs_disk:
             # Its orders were handed over before: whatever is ordered now comes after them.

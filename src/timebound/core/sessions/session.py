@@ -61,7 +61,7 @@ class Awaited:
 class Session:
     """State of one client id.
 
-    Deliveries move queue -> (link, when they compete for it) -> (waiting, when the client's
+    Deliveries move queue -> (scheduled, when they compete for the link) -> (blocked, when the client's
     Receive Maximum is used up) -> inflight. `outbox` holds those that wait for nothing but the
     socket; `resend` those of an earlier connection.
     """
@@ -70,6 +70,7 @@ class Session:
         "access",
         "audiences",
         "awaiting",
+        "blocked",
         "client_id",
         "connection",
         "cost_bytes",
@@ -87,16 +88,17 @@ class Session:
         "is_relaxing",
         "last_packet_id",
         "last_sequence",
-        "link",
-        "link_ns",
-        "link_unconfirmed",
         "listener",
         "outbox",
+        "path_delay",
         "queue",
         "queue_bytes",
         "receive_maximum",
         "replies",
         "resend",
+        "scheduled",
+        "scheduled_ns",
+        "scheduled_unconfirmed",
         "scheduling",
         "send_quota",
         "slowed_by",
@@ -106,8 +108,6 @@ class Session:
         "timed_subscriptions",
         "transit",
         "user",
-        "waiting",
-        "way",
     )
 
     def __init__(
@@ -127,11 +127,11 @@ class Session:
         self.inbound: dict[int, bool] = {}  # packet ids of QoS 2 messages not yet released
         self.inflight: dict[int, Delivery] = {}
         self.queue: deque[Delivery] = deque()
-        self.waiting: deque[Delivery] = deque()
+        self.blocked: deque[Delivery] = deque()
         self.outbox: deque[Delivery] = deque()
         self.resend: deque[Delivery] = deque()
         self.replies: list[Reply] = []
-        self.queue_bytes = 0  # of queue, link and waiting, as sizes on the link
+        self.queue_bytes = 0  # of queue, scheduled and blocked, as sizes on the link
         self.cost_bytes = 0  # of these and of inflight, as memory
         self.ticks: dict[tuple[str, str], Message] = {}  # of timers while away: by filter and topic, the last
         self.held = 0  # replies that wait for storage
@@ -147,13 +147,17 @@ class Session:
         self.listener = ""  # name of the listener it is connected through
         self.scheduling = DEFAULT_SCHEDULING
         self.delay = START_DELAY  # what is known of its link's speed
-        self.link: LinkQueue | None = None  # made when something with a time limit waits
-        self.is_relaxing = False  # `link` goes as soon as nothing waits that needs it
-        self.link_ns = 0  # the last time that `link` was told: when what leaves it would begin to be sent
-        self.link_unconfirmed = 0  # messages with QoS 0 in `link`: they need no answer of the client
-        self.audiences: dict[str, Audience] = {}  # by topic filter; they belong to `link`
-        self.transit: Transit | None = None  # what is on its way, where there is a `link`
-        self.way: LinkDelay | None = None  # the speed that its answers show, behind the link
+        self.scheduled: LinkQueue | None = None  # made when something with a time limit waits
+        self.is_relaxing = False  # `scheduled` goes as soon as nothing waits that needs it
+        self.scheduled_ns = (
+            0  # the last time that `scheduled` was told: when what leaves it would begin to be sent
+        )
+        self.scheduled_unconfirmed = (
+            0  # messages with QoS 0 in `scheduled`: they need no answer of the client
+        )
+        self.audiences: dict[str, Audience] = {}  # by topic filter; they belong to `scheduled`
+        self.transit: Transit | None = None  # what is on its way, where `scheduled` is set
+        self.path_delay: LinkDelay | None = None  # the speed that its answers show, behind the link
 
     def add_subscription(self, subscription: Subscription) -> None:
         """Keep a subscription under its filter, in place of one that stood there before."""
@@ -191,7 +195,7 @@ class Session:
 
     def link_delay(self) -> LinkDelay:
         """What its link carries: the slower of what its socket and its answers say."""
-        way = self.way
+        way = self.path_delay
         if way is None or way.mean_s_per_kb <= self.delay.mean_s_per_kb:
             return self.delay
         return LinkDelay(way.mean_s_per_kb, way.variance, self.delay.jitter_s)
@@ -209,27 +213,27 @@ class Session:
         """Whether something could be written now."""
         if self.replies:
             return True
-        if self.link is not None and self.transit is not None and not self.transit.has_room():
+        if self.scheduled is not None and self.transit is not None and not self.transit.has_room():
             return False
         if self.outbox or self.queue:
             return True
         if self.send_quota <= 0:
-            return self.link_unconfirmed > 0
-        if self.link is not None and len(self.link):
+            return self.scheduled_unconfirmed > 0
+        if self.scheduled is not None and len(self.scheduled):
             return True
-        return len(self.waiting) > 0 or len(self.resend) > 0
+        return len(self.blocked) > 0 or len(self.resend) > 0
 
     def queued_messages(self) -> int:
-        competing = len(self.link) if self.link is not None else 0
-        return len(self.queue) + len(self.waiting) + competing
+        competing = len(self.scheduled) if self.scheduled is not None else 0
+        return len(self.queue) + len(self.blocked) + competing
 
     def pairs_owed(self) -> int:
         """Pairs of message and subscription whose outcome is not known yet."""
         count = 0
-        for delivery in [*self.queue, *self.waiting]:
+        for delivery in [*self.queue, *self.blocked]:
             count += 1 + len(delivery.others)
-        if self.link is not None:
-            for entry in self.link.entries():
+        if self.scheduled is not None:
+            for entry in self.scheduled.entries():
                 count += 1 + len(cast(Delivery, entry.item).others)
         for delivery in self.inflight.values():
             if not delivery.is_settled:
@@ -238,15 +242,15 @@ class Session:
 
     def _check(self) -> None:
         """Raise AssertionError where the session contradicts itself."""
-        waiting = list(self.queue) + list(self.waiting)
-        if self.link is not None:
-            competing = [cast(Delivery, entry.item) for entry in self.link.entries()]
-            assert self.link_unconfirmed == sum(delivery.qos == 0 for delivery in competing)
+        waiting = list(self.queue) + list(self.blocked)
+        if self.scheduled is not None:
+            competing = [cast(Delivery, entry.item) for entry in self.scheduled.entries()]
+            assert self.scheduled_unconfirmed == sum(delivery.qos == 0 for delivery in competing)
             waiting += competing
         assert self.queue_bytes == sum(delivery.message.size() for delivery in waiting)
         copies = waiting + list(self.inflight.values())
         cost = sum(copy_cost(delivery.message.size()) for delivery in copies)
-        entries = len(waiting) if self.link is not None else 0
+        entries = len(waiting) if self.scheduled is not None else 0
         assert self.cost_bytes == cost + entries * ENTRY_COST
         assert self.send_quota <= self.receive_maximum
         assert self.timed_subscriptions == sum(one.is_timed() for one in self.subscriptions.values())

@@ -2,7 +2,7 @@
 
 Behind the socket lie buffers that nobody tells about: in a relay, a radio, the receiver itself. QoS 1
 and 2 show them, as every acknowledgement says that all that was sent before has arrived. From them
-follow how fast the way is (`take_delay`), how long what is sent now will take (`delay_ns`), and how much
+follow how fast the way is (`changed_delay`), how long what is sent now will take (`delay_ns`), and how much
 may be on the way at once (`has_room`): what the receiver has acknowledged within the least time an
 answer takes, and a little more. So the buffers stay nearly empty, and what waits does so where it can
 still be chosen or dropped.
@@ -48,7 +48,7 @@ MEAN_STEP: Final = 0.125
 DEVIATION_STEP: Final = 0.25
 
 
-class Sent:
+class SentDelivery:
     """One delivery that will be acknowledged: where it ends in all that was sent, and when it was."""
 
     __slots__ = ("end_bytes", "sent_ns", "start_ns")
@@ -96,7 +96,7 @@ class Transit:
     )
 
     def __init__(self) -> None:
-        self._sent: dict[int, Sent] = {}  # by packet id, in order
+        self._sent: dict[int, SentDelivery] = {}  # by packet id, in order
         self._sent_bytes = 0
         self._asking_bytes = 0  # where the last one ends that will be answered
         self._answered_bytes = 0  # where the last one ends that was answered
@@ -129,7 +129,7 @@ class Transit:
         self._busy_bytes = 0  # what was answered by then
         self._busy_is_queued = False  # whether it had waited on the way, and the window was full
 
-    def give(self, packet_id: int, size_bytes: int, now_ns: int, start_ns: int) -> None:
+    def record_sent(self, packet_id: int, size_bytes: int, now_ns: int, start_ns: int) -> None:
         """Count a delivery that is handed over now and believed to leave at `start_ns`.
 
         `packet_id` is 0 for one that will not be acknowledged.
@@ -140,7 +140,7 @@ class Transit:
                 self._arrived_bytes += self._carried_bytes(self._sent_bytes - size_bytes, now_ns)
                 self._answered_ns = now_ns
             self._asking_bytes = self._sent_bytes
-            self._sent[packet_id] = Sent(self._sent_bytes, now_ns, start_ns)
+            self._sent[packet_id] = SentDelivery(self._sent_bytes, now_ns, start_ns)
 
     def forget(self, packet_id: int) -> None:
         """A delivery was not sent after all."""
@@ -249,7 +249,7 @@ class Transit:
         usual = int(self._mean_ns + self._deviation_ns)
         return usual if self._sent else min(usual, self.base_ns())
 
-    def take_delay(self) -> LinkDelay | None:
+    def changed_delay(self) -> LinkDelay | None:
         """The speed of the way, where it is known and has moved enough to matter since it was last taken."""
         if not self._estimator.samples:
             return None

@@ -12,7 +12,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from timebound.core.values.subscription import NO_USER_PROPERTIES, Subscription, UserProperties
-from timebound.core.values.trace_kind import TraceHint
+from timebound.core.values.trace_columns import TraceHint
 
 # States of a delivery. QoS 0 never leaves QUEUED; QoS 1 ends from SENT; QoS 2 from RELEASED.
 QUEUED: Final = 0  # waits in the session's queue

@@ -10,7 +10,7 @@ from typing import Final, cast
 
 from timebound.core.correlation.expression import Correlator, Dependency, ticks_per_hour
 from timebound.core.predicate.predicate import Predicate
-from timebound.core.values.trace_kind import TraceReader
+from timebound.core.values.trace_columns import ReceiverColumns
 from timebound.topics import is_own_topic, level_count, split_share
 
 UserProperties = tuple[tuple[str, str], ...]
@@ -50,7 +50,7 @@ class Subscription:
         "retain_handling",
         "ticks_per_hour",
         "topic_filter",
-        "trace_reader",
+        "trace_receiver",
         "user_properties",
         "watchdog_ns",
     )
@@ -101,7 +101,7 @@ class Subscription:
         # What comparing a topic with them takes, in plain tests: some 0.3 us for each level.
         self.parts_cost = sum([level_count(part) for part in self.parts])
         self.correlator: Correlator | None = None  # the wait under way, while subscribed
-        self.trace_reader: TraceReader | None = None  # for the trace: of its latest record
+        self.trace_receiver: ReceiverColumns | None = None  # for the trace: of its latest record
         self.free_terms: Subscription | None = None  # see `free`
 
     def free(self) -> Subscription:

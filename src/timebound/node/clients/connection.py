@@ -1,4 +1,4 @@
-"""One client on one transport: bytes in, calls to the broker. What goes out is in `attachment.py`.
+"""One client on one transport: bytes in, calls to the broker. What goes out is in `output.py`.
 
 This is the hot path between socket and core, compiled where a compiler is at hand. It is
 an asyncio protocol by its methods. CONNECT is decided in `handshake`, SUBSCRIBE and the
@@ -23,7 +23,9 @@ from timebound.core.values.message import FRAME_KEPT_MAX, Message
 from timebound.errors import ProtocolError
 from timebound.node.clients import neighbour as neighbour_accept
 from timebound.node.clients import requests
-from timebound.node.clients.attachment import (
+from timebound.node.clients.handshake import Accepted, Door, Refused, decide, decide_with_password
+from timebound.node.clients.outgoing import OutgoingEncoder
+from timebound.node.clients.output import (
     CLOSED,
     DECIDING,
     HELD_TURNS_MAX,
@@ -32,13 +34,11 @@ from timebound.node.clients.attachment import (
     STOP_INPUT,
     STOP_PASSWORD,
     STOP_TURN,
-    Attachment,
+    ConnectionOutput,
 )
-from timebound.node.clients.handshake import Accepted, Door, Refused, decide, decide_with_password
-from timebound.node.clients.outgoing import Outgoing
 from timebound.node.control import requests as control
 from timebound.node.driver import Driver
-from timebound.node.input.publisher import Arrival
+from timebound.node.input.publisher import InputMessage
 from timebound.records import Reason
 from timebound.topics import topic_fault
 from timebound.translate import to_message
@@ -73,7 +73,7 @@ _READ_BUFFER: Final = memoryview(bytearray(READ_BYTES_MAX))
 _SHARED_READ_BUFFER: Final = _READ_BUFFER[:SHARED_READ_BYTES]
 
 
-class Connection(Attachment):
+class Connection(ConnectionOutput):
     """One client of the broker, from accept to close."""
 
     def __init__(self, driver: Driver, door: Door) -> None:
@@ -333,13 +333,13 @@ class Connection(Attachment):
         """Do a first part of a request; it stays in `_request` if that was not all."""
         # Kept from its beginning: what an error leaves of it ends with the client.
         self._request = requests.Request(self, session, packet)
-        if self._request.go_on(until_ns):
+        if self._request.continue_request(until_ns):
             self._request = None
         else:
             self._held_turns = HELD_TURNS_MAX
             self.input.defer(self)
 
-    def go_on(self, until_ns: int) -> bool:
+    def continue_request(self, until_ns: int) -> bool:
         try:
             return self._go_on(until_ns)
         except Exception as error:
@@ -350,7 +350,7 @@ class Connection(Attachment):
 
     def _go_on(self, until_ns: int) -> bool:
         request = self._request
-        if request is not None and not request.go_on(until_ns):
+        if request is not None and not request.continue_request(until_ns):
             return False
         self._request = None
         self._held_turns = 0
@@ -417,11 +417,11 @@ class Connection(Attachment):
             queue = self.queues.get(topic)
             if queue is None:
                 queue = input_.flows.queue_for(self, topic)
-            arrival = Arrival(self, session, message, packet.packet_id)
+            arrival = InputMessage(self, session, message, packet.packet_id)
             input_.scheduler.push(queue, arrival, len(message.payload), is_excess)
         return True
 
-    def publish_arrival(self, arrival: Arrival, now_ns: int) -> None:
+    def publish_arrival(self, arrival: InputMessage, now_ns: int) -> None:
         try:
             self._publish(arrival.session, arrival.message, arrival.packet_id, now_ns)
         except Exception as error:
@@ -586,7 +586,7 @@ class Connection(Attachment):
 
     def _open(self, packet: Connect, now_ns: int) -> None:
         self.version = packet.protocol_version
-        self.outgoing = Outgoing(self.version, packet.properties.maximum_packet_size or 0, 0, True)
+        self.outgoing = OutgoingEncoder(self.version, packet.properties.maximum_packet_size or 0, 0, True)
         decision = decide(packet, self.door, self._transport)
         if decision is None:
             self.state = DECIDING
@@ -644,7 +644,7 @@ class Connection(Attachment):
         self.connect_expiry_s = accepted.expiry_interval_s
         self.request_problem_information = accepted.wants_reasons
         self._silence_max_ns = accepted.keep_alive_s * SECOND * 3 // 2
-        self.outgoing = Outgoing(
+        self.outgoing = OutgoingEncoder(
             self.version, accepted.packet_size_max, accepted.topic_alias_maximum, accepted.wants_reasons
         )
         self._connack = accepted.connack(is_present, self.version)

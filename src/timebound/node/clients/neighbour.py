@@ -11,8 +11,8 @@ import logging
 from timebound.errors import ProtocolError
 from timebound.linking.codec import link_packet_size_max
 from timebound.linking.link import NeighbourLink
-from timebound.node.clients.attachment import Attachment
 from timebound.node.clients.handshake import Accepted, Refused
+from timebound.node.clients.output import ConnectionOutput
 from timebound.units import SECOND
 from timebound.wire.packets import Packet
 from timebound.wire.reasons import ReasonCode
@@ -20,7 +20,7 @@ from timebound.wire.reasons import ReasonCode
 logger = logging.getLogger("timebound.node")
 
 
-def accept(connection: Attachment, accepted: Accepted, now_ns: int) -> None:
+def accept(connection: ConnectionOutput, accepted: Accepted, now_ns: int) -> None:
     """Make the connection a link, or turn it away."""
     mesh = connection.driver.mesh
     door = connection.door
@@ -44,7 +44,7 @@ def accept(connection: Attachment, accepted: Accepted, now_ns: int) -> None:
     mesh.open(link)
 
 
-def receive(connection: Attachment, link: NeighbourLink, packets: list[Packet], now_ns: int) -> None:
+def receive(connection: ConnectionOutput, link: NeighbourLink, packets: list[Packet], now_ns: int) -> None:
     """Take what the neighbour has sent."""
     try:
         link.receive(packets, now_ns)

@@ -17,7 +17,7 @@ from timebound.wire.codec import encode_ack, encode_property_prefix, encode_publ
 ALIASED_TOPIC_LENGTH_MIN: Final = 4
 
 
-class Outgoing:
+class OutgoingEncoder:
     """Encodes for one connection."""
 
     __slots__ = (

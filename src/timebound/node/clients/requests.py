@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from timebound.core.distribution import Replay
+from timebound.core.distribution import RetainedReplay
 from timebound.core.sessions.durability import ALL_SO_FAR
 from timebound.core.sessions.session import Session
 from timebound.core.values.subscription import Subscription
@@ -32,7 +32,7 @@ from timebound.wire.terms import refuse_reserved_terms, subscribe_hints
 
 if TYPE_CHECKING:
     from timebound.config.values import Limits
-    from timebound.node.clients.attachment import Attachment
+    from timebound.node.clients.output import ConnectionOutput
 
 # Of one packet; enough for the reasons of several filters.
 REASON_STRING_LENGTH_MAX: Final = 1_024
@@ -41,7 +41,7 @@ RETAINED_STEPS: Final = 64
 NOTHING: Final = -2  # in place of a mark: the answer depends on no order
 
 
-def handle(connection: Attachment, session: Session, packet: Packet, now_ns: int) -> None:
+def handle(connection: ConnectionOutput, session: Session, packet: Packet, now_ns: int) -> None:
     """Act on a packet that is neither PUBLISH nor an acknowledgement, nor a `Request`."""
     if isinstance(packet, Disconnect):
         _disconnect(connection, session, packet)
@@ -59,23 +59,25 @@ class Request:
     what is left is not done, and nobody was promised anything.
     """
 
-    def __init__(self, connection: Attachment, session: Session, packet: Subscribe | Unsubscribe) -> None:
+    def __init__(
+        self, connection: ConnectionOutput, session: Session, packet: Subscribe | Unsubscribe
+    ) -> None:
         self._connection = connection
         self._session = session
         self._packet = packet
         self._broker = connection.broker
         self._mark = connection.broker.mark()
-        self._replay: Replay | None = None  # of the last filter that was subscribed to
+        self._replay: RetainedReplay | None = None  # of the last filter that was subscribed to
         self._codes: list[int] = []
         self._reasons: list[str] = []
 
-    def go_on(self, until_ns: int) -> bool:
+    def continue_request(self, until_ns: int) -> bool:
         """Do one step at least, and more until `until_ns`; True if there is nothing left to do."""
         connection = self._connection
         while connection.session is self._session and self._session.connection == connection.number:
             now_ns = connection.driver.now_ns()
             if self._replay is not None:
-                if self._broker.go_on(self._replay, RETAINED_STEPS, now_ns):
+                if self._broker.continue_replay(self._replay, RETAINED_STEPS, now_ns):
                     self._replay = None
             elif not self._do_next(now_ns):
                 self._answer()
@@ -174,7 +176,7 @@ def _filters_of(packet: Subscribe | Unsubscribe) -> list[str]:
     return [entry.topic_filter for entry in packet.entries]
 
 
-def _is_violated(connection: Attachment, topic_filters: list[str]) -> bool:
+def _is_violated(connection: ConnectionOutput, topic_filters: list[str]) -> bool:
     """Close the connection for a filter that MQTT 3.1.1 does not allow [MQTT-4.7.1-3] [MQTT-4.8.0-1].
 
     MQTT 5 has a reason code for each filter; here nothing of the packet is done.
@@ -191,7 +193,7 @@ def _is_violated(connection: Attachment, topic_filters: list[str]) -> bool:
 
 
 def _answer(
-    connection: Attachment, session: Session, answer: Suback | Unsuback, reasons: list[str], mark: int
+    connection: ConnectionOutput, session: Session, answer: Suback | Unsuback, reasons: list[str], mark: int
 ) -> None:
     frame = _with_reasons(connection, answer, reasons)
     if connection.outgoing.fits(frame):
@@ -202,7 +204,7 @@ def _answer(
         connection.close(ReasonCode.PACKET_TOO_LARGE, reason)
 
 
-def _with_reasons(connection: Attachment, answer: Suback | Unsuback, reasons: list[str]) -> bytes:
+def _with_reasons(connection: ConnectionOutput, answer: Suback | Unsuback, reasons: list[str]) -> bytes:
     """Encode an answer, with its reasons where the client wants them and has room for them."""
     bare = encode(answer, connection.version)
     if not reasons or not connection.request_problem_information:
@@ -213,7 +215,7 @@ def _with_reasons(connection: Attachment, answer: Suback | Unsuback, reasons: li
 
 
 def _make_subscription(
-    connection: Attachment, session: Session, packet: Subscribe, entry: SubscribeEntry
+    connection: ConnectionOutput, session: Session, packet: Subscribe, entry: SubscribeEntry
 ) -> Subscription:
     limits = connection.driver.limits
     check_filter(entry.topic_filter)
@@ -257,14 +259,14 @@ def _check_size(limits: Limits, topic_filter: str, where: str = "") -> None:
         raise ProtocolError(ReasonCode.TOPIC_FILTER_INVALID, where + fault)
 
 
-def _check_announceable(connection: Attachment, session: Session, subscription: Subscription) -> None:
+def _check_announceable(connection: ConnectionOutput, session: Session, subscription: Subscription) -> None:
     mesh = connection.driver.mesh
     refusal = mesh.refusal(session.client_id, subscription) if mesh is not None else ""
     if refusal:
         raise ProtocolError(ReasonCode.QUOTA_EXCEEDED, f"{Reason.QUOTA.value}: {refusal}")
 
 
-def _disconnect(connection: Attachment, session: Session, packet: Disconnect) -> None:
+def _disconnect(connection: ConnectionOutput, session: Session, packet: Disconnect) -> None:
     expiry_interval_s = packet.properties.session_expiry_interval
     if expiry_interval_s is not None:
         if expiry_interval_s and not connection.connect_expiry_s:

@@ -53,7 +53,7 @@ LOCKS: Final = 64
 _NAME: Final = re.compile(r"[0-9a-f]{32}")
 
 
-class Publishing:
+class RowPublisher:
     """Stages rows in a folder and publishes them through the driver's event loop."""
 
     def __init__(

@@ -27,7 +27,7 @@ from timebound.core.predicate.predicate import Predicate, parse
 from timebound.core.values.access import AccessList, ClientAccess, covers
 from timebound.errors import ConfigError
 from timebound.node.flight.answers import Answers, Note, entries, number, text
-from timebound.node.flight.publish import Publishing
+from timebound.node.flight.publish import RowPublisher
 from timebound.node.journal.journals import Journal, Journals
 from timebound.node.journal.rows import Selection, check_comparison, gap_row, serve_rows
 from timebound.node.login.logins import Logins
@@ -67,7 +67,7 @@ class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
         passwords: PasswordFile | None,
         logins: Logins,
         journals: Journals | None,
-        publishing: Publishing,
+        publishing: RowPublisher,
         note: Note,
     ) -> None:
         """Begin to listen.

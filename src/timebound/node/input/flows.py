@@ -22,7 +22,7 @@ from timebound.core.input.contract import Contract, Decision, Policer, rate_of, 
 from timebound.core.input.queues import InputQueue, InputTopic
 from timebound.core.input.scheduler import InputScheduler
 from timebound.node.input.allowance import Allowance
-from timebound.node.input.publisher import Arrival, Publisher
+from timebound.node.input.publisher import InputMessage, Publisher
 from timebound.topics import matches
 from timebound.units import MILLISECOND, SECOND
 
@@ -54,7 +54,7 @@ REQUESTS_BURST_NS: Final = 2 * SECOND
 class Flows:
     """Weights, contracts, and the queues they lead to."""
 
-    def __init__(self, scheduler: InputScheduler[Arrival], config: InputConfig, quantum_ns: int) -> None:
+    def __init__(self, scheduler: InputScheduler[InputMessage], config: InputConfig, quantum_ns: int) -> None:
         self.config = config
         self.generation = 0  # changes when messages of a topic may have to wait somewhere else
         self.broken: list[Contract] = []  # admitted before a measurement said that it was too much
@@ -76,7 +76,7 @@ class Flows:
         self.reported_ns = 0  # when bounds were last published
         self.is_report_due = False  # they changed since
         self._scheduler = scheduler
-        self._backgrounds: dict[str, InputTopic[Arrival]] = {}  # by filter, most specific first
+        self._backgrounds: dict[str, InputTopic[InputMessage]] = {}  # by filter, most specific first
         self._policers: dict[tuple[str, str], Policer] = {}  # of all flows, by client and topic
         self.set_weight(DEFAULT_FILTER, config.default_weight, 0)
         scheduler.set_lower_topic(self._backgrounds[DEFAULT_FILTER])
@@ -138,7 +138,7 @@ class Flows:
         self.admission.remove_background(_BACKGROUND + topic_filter, now_ns)
         self.generation += 1
 
-    def _move_away(self, queue: InputQueue[Arrival]) -> None:
+    def _move_away(self, queue: InputQueue[InputMessage]) -> None:
         """Serve what waits in a queue where its first message belongs now, and then close it.
 
         As a whole, so that nothing in it overtakes. Its client puts nothing new anywhere before
@@ -167,7 +167,7 @@ class Flows:
         """The weight of a topic that nobody advertised."""
         return self.admission.weight(self.background(topic).name)
 
-    def background(self, topic: str) -> InputTopic[Arrival]:
+    def background(self, topic: str) -> InputTopic[InputMessage]:
         """Where messages of a topic wait that nobody advertised."""
         if len(self._backgrounds) > 1:
             for topic_filter, background in self._backgrounds.items():
@@ -175,7 +175,7 @@ class Flows:
                     return background
         return self._backgrounds[DEFAULT_FILTER]
 
-    def queue_for(self, publisher: Publisher, topic: str) -> InputQueue[Arrival]:
+    def queue_for(self, publisher: Publisher, topic: str) -> InputQueue[InputMessage]:
         """Find where messages of a topic wait, for a topic the publisher does not remember."""
         if len(publisher.queues) >= TOPICS_REMEMBERED_MAX:
             self.forget_queues(publisher)

@@ -21,8 +21,8 @@ from timebound.config.values import InputConfig
 from timebound.core.input.plan import PAPER_STEP
 from timebound.core.input.scheduler import InputScheduler
 from timebound.node.input.flows import ROUND_TURNS, Flows
-from timebound.node.input.meter import Meter
-from timebound.node.input.publisher import Arrival, Publisher
+from timebound.node.input.meter import DurationMeter
+from timebound.node.input.publisher import InputMessage, Publisher
 from timebound.units import SECOND
 
 # Quanta between two looks at the clock, which costs as much as a tenth of a message.
@@ -52,7 +52,7 @@ class Input:
     """What was read and not yet taken in, of all publishers."""
 
     def __init__(self, config: InputConfig, clock_offset_ns: int, quantum_ns: int = 0) -> None:
-        self.scheduler: InputScheduler[Arrival] = InputScheduler(
+        self.scheduler: InputScheduler[InputMessage] = InputScheduler(
             config.order,
             quantum_bytes=config.quantum_bytes,
             client_quanta_max=config.queue_quanta_max,
@@ -65,8 +65,8 @@ class Input:
         self.is_contended = False  # several publishers had something to take in, the last time
         self.excess_lowered = 0
         self.excess_refused = 0
-        self.quanta_meter = Meter()
-        self.rounds_meter = Meter()
+        self.quanta_meter = DurationMeter()
+        self.rounds_meter = DurationMeter()
         self._is_measuring = fixed_ns == 0  # the quantum; rounds are measured in any case
         self._arrivals: list[Publisher] = []
         self._deferred: deque[Publisher] = deque()
@@ -145,7 +145,7 @@ class Input:
         until_ns = self.now_ns() + self.turn_ns // REQUEST_TURNS
         while self._deferred:
             publisher = self._deferred.popleft()
-            if publisher.go_on(until_ns):
+            if publisher.continue_request(until_ns):
                 publisher.is_deferred = False
                 publisher.is_arrived = False
                 self.arrive(publisher)

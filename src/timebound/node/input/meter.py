@@ -13,7 +13,7 @@ _PER_OCTAVE: Final = 4
 _BUCKETS: Final = 40 * _PER_OCTAVE  # up to 2^40 ns, a quarter of an hour
 
 
-class Meter:
+class DurationMeter:
     """Durations in nanoseconds."""
 
     def __init__(self) -> None:

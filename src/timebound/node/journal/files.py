@@ -1,7 +1,7 @@
-"""The files of a journal: frames appended to a log, and sealed parts that never change again.
+"""The files of a journal: frames appended to a log, and sealed segments that never change again.
 
 A log begins with the schema of its rows, then come frames of one record batch each, with a
-checksum, so that what a crash left unfinished at its end is found and cut off. A sealed part is an
+checksum, so that what a crash left unfinished at its end is found and cut off. A sealed segment is an
 Arrow IPC file, compressed, with its offsets in its name: it is complete or not there at all.
 
     00000000000000000000-00000000000000016384-1767225600000000000.arrow   first, end, newest time
@@ -30,13 +30,13 @@ _MAGIC: Final = b"TBJ1"
 _CHECKED_FROM: Final = 8
 _SEALED: Final = re.compile(r"(\d{20})-(\d{20})-(\d{1,20})\.arrow")
 _LOG: Final = re.compile(r"(\d{20})\.log")
-# Every batch of a sealed part but its last has so many rows, so an offset is found without an index.
+# Every batch of a sealed segment but its last has so many rows, so an offset is found without an index.
 SEALED_BATCH_ROWS: Final = 16_384
 # Frames of a log are put together for readers, up to so many rows: a frame may hold a single one.
 READ_ROWS: Final = 8_192
 
 
-class Frame:
+class LogFrame:
     """Where the rows [first, end) stand in a log."""
 
     __slots__ = ("end", "first", "length", "newest_ns", "position")
@@ -49,7 +49,7 @@ class Frame:
         self.newest_ns = newest_ns
 
 
-class SealedPart:
+class SealedSegment:
     """Rows [first, end) in a file that never changes."""
 
     def __init__(self, path: Path, first: int, end: int, newest_ns: int) -> None:
@@ -60,8 +60,8 @@ class SealedPart:
         self.size_bytes = path.stat().st_size
 
     @classmethod
-    def parse(cls, path: Path) -> SealedPart | None:
-        """Read what the name of a file says; None if it is no sealed part."""
+    def parse(cls, path: Path) -> SealedSegment | None:
+        """Read what the name of a file says; None if it is no sealed segment."""
         found = _SEALED.fullmatch(path.name)
         return cls(path, int(found[1]), int(found[2]), int(found[3])) if found else None
 
@@ -69,7 +69,7 @@ class SealedPart:
         """Give rows [start, end) as batches with their first offsets.
 
         Raises:
-            FileNotFoundError: the part was removed meanwhile.
+            FileNotFoundError: the segment was removed meanwhile.
         """
         import pyarrow as pa
 
@@ -88,7 +88,7 @@ class SealedPart:
                 index += 1
 
 
-class LogPart:
+class LogSegment:
     """Rows in a log that is, or was until now, written to; `commit` makes appended rows last."""
 
     def __init__(self, path: Path, schema: pa.Schema, *, fsync: bool) -> None:
@@ -96,10 +96,10 @@ class LogPart:
         found = _LOG.fullmatch(path.name)
         assert found is not None
         self.first = int(found[1])
-        self.frames: list[Frame] = []  # those on disk for good; only ever appended to
+        self.frames: list[LogFrame] = []  # those on disk for good; only ever appended to
         self.schema = schema
         self._fsync = fsync
-        self._appended: list[Frame] = []
+        self._appended: list[LogFrame] = []
         self._file: BinaryIO = path.open("a+b")
         self._position = 0
         self._rows_from = 0  # where the first frame begins, behind the schema
@@ -132,7 +132,7 @@ class LogPart:
         first = self._appended[-1].end if self._appended else self.end
         position = self._position + _HEADER.size
         length = self._write(batch.serialize(), batch.num_rows, first, newest_ns)
-        self._appended.append(Frame(first, first + batch.num_rows, position, length, newest_ns))
+        self._appended.append(LogFrame(first, first + batch.num_rows, position, length, newest_ns))
 
     def commit(self) -> None:
         """Make what was appended last."""
@@ -232,16 +232,16 @@ class LogPart:
             self._cut(self._position)
 
 
-def find_parts(folder: Path) -> tuple[list[SealedPart], list[Path]]:
-    """Give the sealed parts and the logs of a folder by offset, and remove what was never finished.
+def find_segments(folder: Path) -> tuple[list[SealedSegment], list[Path]]:
+    """Give the sealed segments and the logs of a folder by offset, and remove what was never finished.
 
     A log whose rows were sealed just before a crash is removed as well.
     """
     for path in folder.glob("*.tmp"):
         path.unlink()
-    parts = [SealedPart.parse(path) for path in sorted(folder.glob("*.arrow"))]
-    sealed = [part for part in parts if part is not None]
-    firsts = {part.first for part in sealed}
+    segments = [SealedSegment.parse(path) for path in sorted(folder.glob("*.arrow"))]
+    sealed = [segment for segment in segments if segment is not None]
+    firsts = {segment.first for segment in sealed}
     logs: list[Path] = []
     for path in sorted(folder.glob("*.log")):
         found = _LOG.fullmatch(path.name)
@@ -256,26 +256,26 @@ def log_path(folder: Path, first: int) -> Path:
     return folder / f"{first:020d}.log"
 
 
-def seal(part: LogPart, *, fsync: bool) -> SealedPart:
-    """Write the rows of a log that is not written to any more as a sealed part, in its place."""
+def seal(segment: LogSegment, *, fsync: bool) -> SealedSegment:
+    """Write the rows of a log that is not written to any more as a sealed segment, in its place."""
     import pyarrow as pa
 
-    name = f"{part.first:020d}-{part.end:020d}-{part.newest_ns}.arrow"
-    hidden = part.path.with_name(f"{name}.tmp")
+    name = f"{segment.first:020d}-{segment.end:020d}-{segment.newest_ns}.arrow"
+    hidden = segment.path.with_name(f"{name}.tmp")
     # Threads of Arrow's own would take processors from the broker; nobody waits for this.
     options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
     with hidden.open("wb") as file:
-        with pa.ipc.new_file(file, part.schema, options=options) as writer:
-            for batch in _regrouped(part.mapped(), SEALED_BATCH_ROWS):
+        with pa.ipc.new_file(file, segment.schema, options=options) as writer:
+            for batch in _regrouped(segment.mapped(), SEALED_BATCH_ROWS):
                 writer.write_batch(batch)
         file.flush()
         if fsync:
             os.fsync(file.fileno())
-    final = part.path.with_name(name)
+    final = segment.path.with_name(name)
     hidden.rename(final)
     if fsync:
-        sync_folder(part.path.parent)
-    return SealedPart(final, part.first, part.end, part.newest_ns)
+        sync_folder(segment.path.parent)
+    return SealedSegment(final, segment.first, segment.end, segment.newest_ns)
 
 
 def _regrouped(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
@@ -306,7 +306,7 @@ def sync_folder(folder: Path) -> None:
         os.close(opened)
 
 
-def _whole_frames(file: BinaryIO) -> Iterator[tuple[Frame, bytes]]:
+def _whole_frames(file: BinaryIO) -> Iterator[tuple[LogFrame, bytes]]:
     while len(header := file.read(_HEADER.size)) == _HEADER.size:
         magic, checksum, length, rows, first, newest_ns = _HEADER.unpack(header)
         if magic != _MAGIC:
@@ -315,10 +315,10 @@ def _whole_frames(file: BinaryIO) -> Iterator[tuple[Frame, bytes]]:
         body = file.read(length)
         if len(body) != length or zlib.crc32(body, zlib.crc32(header[_CHECKED_FROM:])) != checksum:
             return
-        yield Frame(first, first + rows, position, length, newest_ns), body
+        yield LogFrame(first, first + rows, position, length, newest_ns), body
 
 
-def _between(frames: list[Frame], start: int, end: int) -> Iterator[Frame]:
+def _between(frames: list[LogFrame], start: int, end: int) -> Iterator[LogFrame]:
     """The frames with rows of [start, end); the list may grow meanwhile."""
     low, high = 0, len(frames)
     while low < high:

@@ -33,7 +33,7 @@ logger = logging.getLogger("timebound.journal")
 # Rows collect for so long before they are written, unless somebody waits for an answer: a write
 # costs a millisecond and more, and the threads take turns with the event loop.
 COLLECT_S: Final = 0.02
-# How often parts are sealed and removed, and journals looked at that nobody writes to.
+# How often segments are sealed and removed, and journals looked at that nobody writes to.
 TIDY_S: Final = 1.0
 # What may wait for the disk before publishers have to; the second bounds memory for large messages.
 PENDING_MESSAGES_MAX: Final = 100_000
@@ -62,11 +62,11 @@ class Journal:
         )
 
 
-class _Load:
+class _WriteLoad:
     """What was handed over and is to be written next."""
 
     def __init__(self, journals: list[Journal]) -> None:
-        self.packed = [Packs(journal.log.part_bytes_max) for journal in journals]  # for those of messages
+        self.packed = [Packs(journal.log.segment_bytes_max) for journal in journals]  # for those of messages
         self.records: list[TracePack] = []  # for those of the trace, when it is being written
         self.traced = 0  # so many of these have them
         self.waiting: list[Done] = []
@@ -85,7 +85,7 @@ class Journals:
         offsets = [journal.log.next_offset for journal in self._of_messages]
         self._intake = Intake(self.topic_filters(), offsets)
         self._lock = threading.Lock()  # over which load is being filled
-        self._load = _Load(self._of_messages)
+        self._load = _WriteLoad(self._of_messages)
         self._records = TracePacks()
         self._rows_out = self._bytes_out = 0  # the intake has what came in; each is counted by one thread
         self._records_in = self._records_out = 0
@@ -213,14 +213,14 @@ class Journals:
             self._hurried.clear()
             self._is_awake = False  # after the events: what is handed over from here on wakes again
             with self._lock:
-                load, self._load = self._load, _Load(self._of_messages)
+                load, self._load = self._load, _WriteLoad(self._of_messages)
                 load.records = self._records.take()
             if not self._write_until_done(load):
                 return
             for done in load.waiting:
                 done()
 
-    def _write_until_done(self, load: _Load) -> bool:
+    def _write_until_done(self, load: _WriteLoad) -> bool:
         """Try until the disk takes it; False when it does not and the broker stops."""
         failures = 0
         while True:
@@ -240,13 +240,13 @@ class Journals:
                     self._is_failing = False
                 return True
 
-    def _write(self, load: _Load) -> None:
+    def _write(self, load: _WriteLoad) -> None:
         """Write and commit; what is committed is taken off the load, so that it is not written again."""
         for journal, packed in zip(self._of_messages, load.packed, strict=True):
             try:
                 while packed.packs:
                     self._write_packs(journal, packed)
-                # Also where nothing came: a part may have become old enough to be closed.
+                # Also where nothing came: a segment may have become old enough to be closed.
                 journal.log.commit(time.time_ns())
             except OSError:
                 journal.log.roll_back()
@@ -262,10 +262,10 @@ class Journals:
         for pack in load.records:
             self._records_out += pack.count
             with self._lock:
-                self._records.give_back(pack)
+                self._records.recycle(pack)
 
     def _write_packs(self, journal: Journal, packed: Packs) -> None:
-        """Write some packs: until rows are lost, or a part of the log is full, as parts stay small."""
+        """Write some packs: until rows are lost, or a segment of the log is full, as segments stay small."""
         from timebound.node.journal.rows import encode_pack
 
         count = 0

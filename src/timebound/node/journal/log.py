@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from timebound.errors import StorageError
-from timebound.node.journal.files import LogPart, SealedPart, find_parts, log_path, seal, sync_folder
+from timebound.node.journal.files import LogSegment, SealedSegment, find_segments, log_path, seal, sync_folder
 from timebound.units import SECOND
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("timebound.journal")
 
 # A log is closed at this size, or at this part of what the journal may take or how old it may be:
-# what is removed goes part by part.
-PART_BYTES_MAX: Final = 8 * 1024 * 1024
-PARTS_MIN: Final = 8
+# what is removed goes segment by segment.
+SEGMENT_BYTES_MAX: Final = 8 * 1024 * 1024
+SEGMENTS_MIN: Final = 8
 _IDENTITY_FILE: Final = "journal.json"
 _VERSION: Final = 1
 
@@ -51,13 +51,13 @@ class JournalLog:
         self._fsync = fsync
         self._bytes_max = bytes_max
         self._age_max_ns = int(age_max_s * SECOND)
-        self.part_bytes_max = min(PART_BYTES_MAX, bytes_max // PARTS_MIN)
-        self._lock = threading.Lock()  # over the lists of parts, which are short
+        self.segment_bytes_max = min(SEGMENT_BYTES_MAX, bytes_max // SEGMENTS_MIN)
+        self._lock = threading.Lock()  # over the lists of segments, which are short
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self.identity = _read_identity(folder)
-            self._sealed, logs = find_parts(folder)
-            self._closed = [LogPart(path, schema, fsync=fsync) for path in logs]
+            self._sealed, logs = find_segments(folder)
+            self._closed = [LogSegment(path, schema, fsync=fsync) for path in logs]
             self._active = self._take_up()
         except OSError as error:
             raise StorageError(f"journal '{folder}' cannot be used: {error}") from error
@@ -66,7 +66,7 @@ class JournalLog:
     def first_offset(self) -> int:
         """The oldest row that is held; the same as `next_offset` if there is none."""
         with self._lock:
-            return self._parts()[0].first
+            return self._segments()[0].first
 
     @property
     def next_offset(self) -> int:
@@ -76,23 +76,23 @@ class JournalLog:
     @property
     def size_bytes(self) -> int:
         with self._lock:
-            return sum(part.size_bytes for part in self._parts())
+            return sum(segment.size_bytes for segment in self._segments())
 
     def append(self, batch: pa.RecordBatch, newest_ns: int) -> None:
         """Write rows; `commit` makes them last. After an OSError call `roll_back`."""
         self._active.append(batch, newest_ns)
 
     def commit(self, now_ns: int) -> None:
-        """Make appended rows last and readable; begin a new part if this one is full or old."""
+        """Make appended rows last and readable; begin a new segment if this one is full or old."""
         self._active.commit()
         active = self._active
-        is_old = active.frames and now_ns - active.oldest_ns > self._age_max_ns // PARTS_MIN
+        is_old = active.frames and now_ns - active.oldest_ns > self._age_max_ns // SEGMENTS_MIN
         if self.is_full() or is_old:
             self._roll(active.end)
 
     def is_full(self) -> bool:
-        """Whether the part that is written to has its size; `commit` begins a new one then."""
-        return self._active.size_bytes >= self.part_bytes_max
+        """Whether the segment that is written to has its size; `commit` begins a new one then."""
+        return self._active.size_bytes >= self.segment_bytes_max
 
     def roll_back(self) -> None:
         self._active.roll_back()
@@ -106,48 +106,48 @@ class JournalLog:
         """Give the rows [start, end) in order, with what is held no more named as such."""
         position = start
         while position < end:
-            part = self._part_at(position)
-            if part is None or part.first >= end:
+            segment = self._segment_at(position)
+            if segment is None or segment.first >= end:
                 yield position, end - position, None
                 return
-            if part.first > position:
-                yield position, part.first - position, None
-                position = part.first
+            if segment.first > position:
+                yield position, segment.first - position, None
+                position = segment.first
             try:
-                for first, batch in part.read(position, min(end, part.end)):
+                for first, batch in segment.read(position, min(end, segment.end)):
                     yield first, batch.num_rows, batch
                     position = first + batch.num_rows
             except FileNotFoundError:
                 # It was sealed or removed between finding and opening it: look again.
-                if self._part_at(position) is part:
+                if self._segment_at(position) is segment:
                     raise
 
     def maintain(self, now_ns: int) -> None:
-        """Seal logs that are full, and remove the oldest parts beyond the limits."""
+        """Seal logs that are full, and remove the oldest segments beyond the limits."""
         while True:
             with self._lock:
-                part = self._closed[0] if self._closed else None
-            if part is None:
+                segment = self._closed[0] if self._closed else None
+            if segment is None:
                 break
-            sealed = seal(part, fsync=self._fsync) if part.frames else None
+            sealed = seal(segment, fsync=self._fsync) if segment.frames else None
             with self._lock:
                 self._closed.pop(0)
                 if sealed is not None:
                     self._sealed.append(sealed)
-            part.close()
-            part.path.unlink()
+            segment.close()
+            segment.path.unlink()
         self._remove_old(now_ns)
 
     def close(self) -> None:
         self._active.close()
-        for part in self._closed:
-            part.close()
+        for segment in self._closed:
+            segment.close()
 
-    def _take_up(self) -> LogPart:
+    def _take_up(self) -> LogSegment:
         """Find where to go on: in the last log, or behind everything there is."""
-        for part in self._closed:
-            if part.bytes_cut:
-                logger.warning("%s: cut %d bytes of an unfinished write", part.path, part.bytes_cut)
+        for segment in self._closed:
+            if segment.bytes_cut:
+                logger.warning("%s: cut %d bytes of an unfinished write", segment.path, segment.bytes_cut)
         last = self._closed[-1] if self._closed else None
         if last is not None and last.schema.equals(self._schema):
             return self._closed.pop()
@@ -155,11 +155,11 @@ class JournalLog:
             self._closed.pop().close()
             last.path.unlink()
         ends = [last.first] if last is not None else []
-        ends += [part.end for part in self._sealed] + [part.end for part in self._closed]
+        ends += [segment.end for segment in self._sealed] + [segment.end for segment in self._closed]
         return self._begin(max(ends, default=0))
 
-    def _begin(self, first: int) -> LogPart:
-        begun = LogPart(log_path(self._folder, first), self._schema, fsync=self._fsync)
+    def _begin(self, first: int) -> LogSegment:
+        begun = LogSegment(log_path(self._folder, first), self._schema, fsync=self._fsync)
         if self._fsync:
             sync_folder(self._folder)
         return begun
@@ -173,15 +173,15 @@ class JournalLog:
             self._closed.append(full)
             self._active = begun
 
-    def _parts(self) -> list[SealedPart | LogPart]:
+    def _segments(self) -> list[SealedSegment | LogSegment]:
         return [*self._sealed, *self._closed, self._active]
 
-    def _part_at(self, offset: int) -> SealedPart | LogPart | None:
-        """The part that holds an offset, or else the first one behind it."""
+    def _segment_at(self, offset: int) -> SealedSegment | LogSegment | None:
+        """The segment that holds an offset, or else the first one behind it."""
         with self._lock:
-            for part in self._parts():
-                if part.end > offset:
-                    return part
+            for segment in self._segments():
+                if segment.end > offset:
+                    return segment
         return None
 
     def _remove_old(self, now_ns: int) -> None:

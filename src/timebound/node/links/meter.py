@@ -124,7 +124,7 @@ class LinkMeter:
         """Bytes that may be unsent."""
         return self._pacing.budget()
 
-    def take_delay(self) -> LinkDelay | None:
+    def changed_delay(self) -> LinkDelay | None:
         """The delay, where it has moved enough to matter since it was last taken."""
         estimator = self._estimator
         if not estimator.samples:

@@ -29,7 +29,7 @@ from timebound.node.storage.plan import (
     SUBSCRIPTION,
     WILL,
     Marks,
-    Table,
+    StoredTable,
 )
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ def read_snapshot(
     return snapshot
 
 
-def _select(connection: sqlite3.Connection, table: Table) -> sqlite3.Cursor:
+def _select(connection: sqlite3.Connection, table: StoredTable) -> sqlite3.Cursor:
     """Read a whole table in the order of its key, so that equal files give equal snapshots."""
     owner = "client_id, " if table in (SUBSCRIPTION, DELIVERY, INBOUND) else ""
     return connection.execute(f"SELECT {table.columns} FROM {table.name} ORDER BY {owner}{table.key}")

@@ -58,7 +58,7 @@ _MESSAGE: Final = (
 _PAYLOAD_IN_MESSAGE: Final = 2
 
 
-class Table:
+class StoredTable:
     """A table as the plan writes it; `payload` is the position of its payload, -1 without one."""
 
     __slots__ = ("columns", "key", "name", "payload")
@@ -70,23 +70,23 @@ class Table:
         self.payload = payload
 
 
-SESSION: Final = Table("session", "client_id", "client_id, expiry_interval_s, ended_ns, user")
-SUBSCRIPTION: Final = Table(
+SESSION: Final = StoredTable("session", "client_id", "client_id, expiry_interval_s, ended_ns, user")
+SUBSCRIPTION: Final = StoredTable(
     "subscription",
     "topic_filter",
     "client_id, topic_filter, qos, no_local, retain_as_published, retain_handling, identifier,"
     " user_properties",
 )
-MESSAGE: Final = Table("message", "sequence", _MESSAGE, payload=_PAYLOAD_IN_MESSAGE)
-DELIVERY: Final = Table(
+MESSAGE: Final = StoredTable("message", "sequence", _MESSAGE, payload=_PAYLOAD_IN_MESSAGE)
+DELIVERY: Final = StoredTable(
     "delivery",
     "sequence",
     "client_id, sequence, message_sequence, qos, retain, subscription_ids, packet_id, state",
 )
-COUNTER: Final = Table("counter", "name", "name, value")
-INBOUND: Final = Table("inbound", "packet_id", "client_id, packet_id")
-RETAINED: Final = Table("retained", "topic", _MESSAGE, payload=_PAYLOAD_IN_MESSAGE)
-WILL: Final = Table(
+COUNTER: Final = StoredTable("counter", "name", "name, value")
+INBOUND: Final = StoredTable("inbound", "packet_id", "client_id, packet_id")
+RETAINED: Final = StoredTable("retained", "topic", _MESSAGE, payload=_PAYLOAD_IN_MESSAGE)
+WILL: Final = StoredTable(
     "will",
     "client_id",
     f"client_id, delay_s, due_ns, user, {_MESSAGE}",
@@ -129,10 +129,10 @@ class WritePlan:
         self._marks = marks
         self._message_mark = marks.message
         self._dropped_sessions: dict[str, None] = {}
-        self._flat: dict[Table, Changes] = {
+        self._flat: dict[StoredTable, Changes] = {
             table: {} for table in (SESSION, MESSAGE, RETAINED, WILL, COUNTER)
         }
-        self._nested: dict[Table, dict[str, Changes]] = {
+        self._nested: dict[StoredTable, dict[str, Changes]] = {
             table: {} for table in (SUBSCRIPTION, DELIVERY, INBOUND)
         }
 
@@ -342,7 +342,7 @@ def _delete(
         connection.execute(sql, (*prefix, *keys[start : start + count]))
 
 
-def _insert(connection: sqlite3.Connection, table: Table, rows: Sequence[Row]) -> None:
+def _insert(connection: sqlite3.Connection, table: StoredTable, rows: Sequence[Row]) -> None:
     rows_max = ROWS_MAX
     if table.payload >= 0 and any(len(_payload(table, row)) > SHARED_STATEMENT_BYTES_MAX for row in rows):
         rows_max = 1
@@ -353,7 +353,7 @@ def _insert(connection: sqlite3.Connection, table: Table, rows: Sequence[Row]) -
         connection.execute(_insert_sql(table.name, table.columns, count), values)
 
 
-def _payload(table: Table, row: Row) -> bytes:
+def _payload(table: StoredTable, row: Row) -> bytes:
     payload = row[table.payload]
     assert isinstance(payload, bytes)
     return payload

@@ -31,7 +31,7 @@ class SysTopics:
     def withdraw(self) -> None:
         """Forget what was published, until `publish` is called, which has to be at once."""
         for topic in self._last:
-            self._broker.forget_own(topic)
+            self._broker.forget_own_retained(topic)
         self._last = {}
 
     def publish(self, now_ns: int) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from timebound.core.account.trace_log import ROW_FIELDS, RUN_FIELDS, TraceBatch
-from timebound.core.values.trace_kind import TraceKind, TraceReader
+from timebound.core.values.trace_columns import MessageColumns, ReceiverColumns
 from timebound.node.trace.parquet.runs import Coded, Rising
 from timebound.records import TRACE_FIELDS, TRACE_SCHEMA_VERSION
 
@@ -19,13 +19,13 @@ TRACE_METADATA: Final = {"timebound.trace.version": str(TRACE_SCHEMA_VERSION)}
 # Columns that each run has a number of its own for. They mostly grow, and readers select by them.
 RISING: Final = ("time_ns", "message_id", "published_ns", "queued_ns", "sent_ns")
 # Where the other columns come from.
-FIELDS_OF_KIND: Final[dict[str, Callable[[TraceKind], Any]]] = {
+FIELDS_OF_MESSAGE: Final[dict[str, Callable[[MessageColumns], Any]]] = {
     "topic": attrgetter("topic"),
     "publisher": attrgetter("publisher"),
     "hop": attrgetter("hops"),
     "promised_ns": attrgetter("promised_ns"),
 }
-FIELDS_OF_READER: Final[dict[str, Callable[[TraceReader], Any]]] = {
+FIELDS_OF_RECEIVER: Final[dict[str, Callable[[ReceiverColumns], Any]]] = {
     "subscriber": attrgetter("client_id"),
     "topic_filter": attrgetter("topic_filter"),
     "qos": attrgetter("qos"),
@@ -34,7 +34,7 @@ FIELDS_OF_READER: Final[dict[str, Callable[[TraceReader], Any]]] = {
     "reason": attrgetter("reason"),
     "price_micro": attrgetter("price_micro"),
     "penalty_micro": attrgetter("penalty_micro"),
-    "link": lambda reader: reader.link or reader.client_id,
+    "link": lambda receiver: receiver.link or receiver.client_id,
 }
 # Numbers up to here are looked up in a table; larger ones, of huge messages, are searched for.
 _TABLE_MAX: Final = 1 << 20
@@ -94,9 +94,9 @@ def _coded_columns(batch: TraceBatch) -> Iterator[tuple[str, Coded]]:
     """The other columns by name."""
     table = np.frombuffer(batch.rows, "<i4").reshape(-1, len(ROW_FIELDS))
     rows = dict(zip(ROW_FIELDS, np.ascontiguousarray(table.T), strict=True))
-    counts = rows["alike"] if len(table) < batch.count else None
-    yield from _coded_by(rows["kind"], batch.kinds, FIELDS_OF_KIND, counts)
-    yield from _coded_by(rows["reader"], batch.readers, FIELDS_OF_READER, counts)
+    counts = rows["repeats"] if len(table) < batch.count else None
+    yield from _coded_by(rows["message"], batch.message_columns, FIELDS_OF_MESSAGE, counts)
+    yield from _coded_by(rows["receiver"], batch.receiver_columns, FIELDS_OF_RECEIVER, counts)
     sizes = _different(rows["size_bytes"])
     yield "size_bytes", Coded(sizes, _codes(rows["size_bytes"], sizes, range(len(sizes))), counts)
 

@@ -1,7 +1,7 @@
 """What a broker and the process that writes its trace say to each other.
 
 A frame has a head of four numbers: how long its three parts are, and how many records it stands for. The
-first part has the kinds and readers that were not sent before; the other two are the buffers of a batch as
+first part has the columns that were not sent before; the other two are the buffers of a batch as
 they are. To each frame there is one answer: what has become of the records so far.
 """
 
@@ -14,18 +14,18 @@ from typing import Final
 import msgspec
 
 from timebound.core.account.trace_log import TraceBatch
-from timebound.core.values.trace_kind import TraceEpoch, TraceKind, TraceReader
+from timebound.core.values.trace_columns import ColumnsEpoch, MessageColumns, ReceiverColumns
 
 _HEAD: Final = Struct("<4q")
 _LENGTH: Final = Struct("<q")
 
 
-class Tables(msgspec.Struct, array_like=True):
-    """Kinds and readers by number, from those on that were sent before."""
+class ColumnTables(msgspec.Struct, array_like=True):
+    """Columns of messages and receivers by number, from those on that were sent before."""
 
     is_new: bool  # nothing that was sent before counts any more
-    kinds: list[tuple[str, str, int, int, int]]
-    readers: list[tuple[str, str, int, int, str, str, int, int, str]]
+    message_columns: list[tuple[str, str, int, int, int]]
+    receiver_columns: list[tuple[str, str, int, int, str, str, int, int, str]]
 
 
 class Answer(msgspec.Struct, array_like=True):
@@ -37,7 +37,7 @@ class Answer(msgspec.Struct, array_like=True):
     logged: list[tuple[int, str]] = []
 
 
-_READ_TABLES: Final = msgspec.msgpack.Decoder(Tables)
+_READ_TABLES: Final = msgspec.msgpack.Decoder(ColumnTables)
 _READ_ANSWER: Final = msgspec.msgpack.Decoder(Answer)
 
 
@@ -46,9 +46,9 @@ class FrameWriter:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._kinds: list[TraceKind] | None = None
-        self._kinds_sent = 0
-        self._readers_sent = 0
+        self._message_columns: list[MessageColumns] | None = None
+        self._messages_sent = 0
+        self._receivers_sent = 0
 
     def send(self, batch: TraceBatch) -> None:
         """Write a frame; returns when all of it is on its way.
@@ -56,19 +56,22 @@ class FrameWriter:
         Raises:
             OSError: nobody reads it.
         """
-        is_new = batch.kinds is not self._kinds
+        is_new = batch.message_columns is not self._message_columns
         if is_new:
-            self._kinds = batch.kinds
-            self._kinds_sent = self._readers_sent = 0
+            self._message_columns = batch.message_columns
+            self._messages_sent = self._receivers_sent = 0
         # The broker may be adding to both meanwhile.
-        kinds = batch.kinds[self._kinds_sent :]
-        readers = batch.readers[self._readers_sent :]
-        self._kinds_sent += len(kinds)
-        self._readers_sent += len(readers)
+        message_columns = batch.message_columns[self._messages_sent :]
+        receiver_columns = batch.receiver_columns[self._receivers_sent :]
+        self._messages_sent += len(message_columns)
+        self._receivers_sent += len(receiver_columns)
         tables = msgspec.msgpack.encode(
-            Tables(
+            ColumnTables(
                 is_new,
-                [(one.topic, one.publisher, one.timeout_ns, one.promised_ns, one.hops) for one in kinds],
+                [
+                    (one.topic, one.publisher, one.timeout_ns, one.promised_ns, one.hops)
+                    for one in message_columns
+                ],
                 [
                     (
                         one.client_id,
@@ -81,7 +84,7 @@ class FrameWriter:
                         one.allowed_ns,
                         one.link,
                     )
-                    for one in readers
+                    for one in receiver_columns
                 ],
             )
         )
@@ -95,9 +98,9 @@ class FrameReader:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._epoch = TraceEpoch()
-        self._kinds: list[TraceKind] = []
-        self._readers: list[TraceReader] = []
+        self._epoch = ColumnsEpoch()
+        self._message_columns: list[MessageColumns] = []
+        self._receiver_columns: list[ReceiverColumns] = []
 
     def read(self) -> TraceBatch | None:
         """The next batch; None when the broker has closed its end, or is gone."""
@@ -110,17 +113,19 @@ class FrameReader:
         if tables is None or runs is None or rows is None:
             return None
         self._take_over(_READ_TABLES.decode(tables))
-        return TraceBatch(count, self._kinds, self._readers, runs, rows)
+        return TraceBatch(count, self._message_columns, self._receiver_columns, runs, rows)
 
-    def _take_over(self, tables: Tables) -> None:
+    def _take_over(self, tables: ColumnTables) -> None:
         if tables.is_new:
-            self._epoch = TraceEpoch()
-            self._kinds = []
-            self._readers = []
-        for kind in tables.kinds:
-            self._kinds.append(TraceKind(self._epoch, len(self._kinds), *kind))
-        for reader in tables.readers:
-            self._readers.append(TraceReader(self._epoch, len(self._readers), *reader))
+            self._epoch = ColumnsEpoch()
+            self._message_columns = []
+            self._receiver_columns = []
+        for columns in tables.message_columns:
+            self._message_columns.append(MessageColumns(self._epoch, len(self._message_columns), *columns))
+        for receiver in tables.receiver_columns:
+            self._receiver_columns.append(
+                ReceiverColumns(self._epoch, len(self._receiver_columns), *receiver)
+            )
 
 
 def send_answer(descriptor: int, answer: Answer) -> None:

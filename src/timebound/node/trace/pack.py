@@ -12,22 +12,24 @@ from typing import Final
 from librt.strings import BytesWriter
 
 from timebound.core.account.trace_log import TraceBatch
-from timebound.core.values.trace_kind import TraceKind, TraceReader
+from timebound.core.values.trace_columns import MessageColumns, ReceiverColumns
 
 PACK_BYTES: Final = 1 << 21  # from which on the next one begins: 130,000 records that all differ
 SPARE_MAX: Final = 8
 
 
 class TracePack:
-    """Batches one behind the other, all with kinds and readers of the same tables."""
+    """Batches one behind the other, all with columns of the same tables."""
 
-    __slots__ = ("_rows", "_runs", "count", "kinds", "readers", "size_bytes")
+    __slots__ = ("_rows", "_runs", "count", "message_columns", "receiver_columns", "size_bytes")
 
-    def __init__(self, kinds: list[TraceKind], readers: list[TraceReader]) -> None:
+    def __init__(
+        self, message_columns: list[MessageColumns], receiver_columns: list[ReceiverColumns]
+    ) -> None:
         self.count = 0  # of records
         self.size_bytes = 0
-        self.kinds = kinds
-        self.readers = readers
+        self.message_columns = message_columns
+        self.receiver_columns = receiver_columns
         self._runs = BytesWriter()
         self._rows = BytesWriter()
 
@@ -40,14 +42,14 @@ class TracePack:
     def batch(self) -> TraceBatch:
         """All records as one batch, which does not change any more."""
         runs, rows = self._runs.getvalue(), self._rows.getvalue()
-        return TraceBatch(self.count, self.kinds, self.readers, runs, rows)
+        return TraceBatch(self.count, self.message_columns, self.receiver_columns, runs, rows)
 
-    def clear(self, kinds: list[TraceKind], readers: list[TraceReader]) -> None:
+    def clear(self, message_columns: list[MessageColumns], receiver_columns: list[ReceiverColumns]) -> None:
         """Begin again with the same memory."""
         self.count = 0
         self.size_bytes = 0
-        self.kinds = kinds
-        self.readers = readers
+        self.message_columns = message_columns
+        self.receiver_columns = receiver_columns
         self._runs.truncate(0)
         self._rows.truncate(0)
 
@@ -70,12 +72,16 @@ class TracePacks:
         if batch.count == 0:
             return  # all that came was taken back
         packs = self.packs
-        if not packs or packs[-1].kinds is not batch.kinds or packs[-1].size_bytes >= PACK_BYTES:
+        if (
+            not packs
+            or packs[-1].message_columns is not batch.message_columns
+            or packs[-1].size_bytes >= PACK_BYTES
+        ):
             if self._spare:
                 pack = self._spare.pop()
-                pack.clear(batch.kinds, batch.readers)
+                pack.clear(batch.message_columns, batch.receiver_columns)
             else:
-                pack = TracePack(batch.kinds, batch.readers)
+                pack = TracePack(batch.message_columns, batch.receiver_columns)
             packs.append(pack)
         packs[-1].add(batch)
 
@@ -85,7 +91,7 @@ class TracePacks:
         self.packs = []
         return packs
 
-    def give_back(self, pack: TracePack) -> None:
+    def recycle(self, pack: TracePack) -> None:
         """A pack that was written; nothing that was made of it may need its memory any more."""
         if len(self._spare) < SPARE_MAX:
             self._spare.append(pack)

@@ -28,7 +28,7 @@ _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 
 
-class Told(logging.Handler):
+class LogBuffer(logging.Handler):
     """Keeps what is logged for the next answer: the broker says it, in its own way."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Told(logging.Handler):
         return lines
 
 
-def serve(files: TraceFiles, told: Told, input_: int, output: int) -> None:
+def serve(files: TraceFiles, log: LogBuffer, input_: int, output: int) -> None:
     """Write what comes in, until nothing does any more."""
     reader = FrameReader(input_)
     while True:
@@ -58,11 +58,11 @@ def serve(files: TraceFiles, told: Told, input_: int, output: int) -> None:
         if batch is None:
             break
         files.append(batch)
-        send_answer(output, Answer(files.rows_written, files.rows_kept(), files.rows_lost, told.take()))
+        send_answer(output, Answer(files.rows_written, files.rows_kept(), files.rows_lost, log.take()))
     files.close()
     # A broker that was killed does not read it.
     with contextlib.suppress(OSError):
-        send_answer(output, Answer(files.rows_written, files.rows_kept(), files.rows_lost, told.take()))
+        send_answer(output, Answer(files.rows_written, files.rows_kept(), files.rows_lost, log.take()))
 
 
 def _keep_memory() -> None:
@@ -80,10 +80,10 @@ def _keep_memory() -> None:
 def main() -> None:
     path, node_name, file_bytes_max, file_age_max_s, disk_bytes_max = sys.argv[1:]
     limits = TraceLimits(int(file_bytes_max), float(file_age_max_s), int(disk_bytes_max))
-    told = Told()
-    told.listen()
+    log = LogBuffer()
+    log.listen()
     _keep_memory()
-    serve(TraceFiles(Path(path), node_name, limits), told, sys.stdin.fileno(), sys.stdout.fileno())
+    serve(TraceFiles(Path(path), node_name, limits), log, sys.stdin.fileno(), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

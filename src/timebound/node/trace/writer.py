@@ -94,7 +94,7 @@ class TraceWriter:
                 self._send(pack)
                 with self._lock:
                     self._pending_bytes -= pack.size_bytes
-                    self._packs.give_back(pack)
+                    self._packs.recycle(pack)
         if self._child is not None:
             self._end(self._child)
 
@@ -108,12 +108,12 @@ class TraceWriter:
         try:
             child.write(pack.batch())
         except OSError:
-            self._bury(child)
+            self._record_crash(child)
             return
         with self._lock:
             self.rows_lost += child.answer.lost - lost_before
 
-    def _bury(self, child: _Child) -> None:
+    def _record_crash(self, child: _Child) -> None:
         """Account for what a process that ended by itself leaves behind; the next records start another."""
         self._child = None
         code = child.end()

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from timebound.core.link.strategy.audience import Audience, Link, Term
+from timebound.core.link.strategy.audience import Audience, LinkModel, Term
 from timebound.core.link.strategy.entry import Entry
 from timebound.core.link.strategy.registry import strategy_named
 from timebound.core.link.strategy.worth import Worth
@@ -22,14 +22,16 @@ PHI_1 = 0.841344746
 PHI_2 = 0.977249868
 
 
-def published_link(epsilon: float = 0.0005) -> Link:
+def published_link(epsilon: float = 0.0005) -> LinkModel:
     """60 ms/KB, ±20 ms/KB; messages of 50 KB take 3 s ± 1 s, so FT is 3 s."""
-    link = Link(LinkDelay(0.060, 0.020**2), epsilon, 2 * MS, 0)
+    link = LinkModel(LinkDelay(0.060, 0.020**2), epsilon, 2 * MS, 0)
     link.first_ns = 3.0 * SECOND
     return link
 
 
-def entry_of(link: Link, *terms: Term, timeout_ns: int = 0, priority: int = 0, size_kb: int = 50) -> Entry:
+def entry_of(
+    link: LinkModel, *terms: Term, timeout_ns: int = 0, priority: int = 0, size_kb: int = 50
+) -> Entry:
     entry = Entry(None, size_kb * 1024, 0, Audience(terms), timeout_ns=timeout_ns, priority=priority)
     entry.fit(link)
     return entry
@@ -145,7 +147,7 @@ def test_worth_is_stake_per_byte_discounted_by_the_time_left() -> None:
     assert at(small, 0) - at(urgent, 0) == pytest.approx(0.693147 - 0.5, abs=1e-6)
     # Later both keep their places: what is stored never grows, here it stays.
     assert at(urgent, SECOND) == at(urgent, 0)
-    # At the last moment half of the stake is left.
+    # At the last moment half of the gain is left.
     assert at(urgent, 7 * SECOND) - at(urgent, 0) == pytest.approx(-0.693147, abs=1e-6)
 
 
@@ -195,7 +197,7 @@ def test_worth_of_what_is_lost_is_least() -> None:
 
 
 def test_link_without_deviation_makes_success_a_step() -> None:
-    link = Link(LinkDelay(0.060, 0.0), 0.0005, 0, 0)
+    link = LinkModel(LinkDelay(0.060, 0.0), 0.0005, 0, 0)
     entry = entry_of(link, Term(10 * SECOND, 1.0))
 
     assert strategy_named("eb").value(entry, 7 * SECOND - 100, link) == 1.0
@@ -237,7 +239,7 @@ def test_values_agree_with_the_model_written_out(name: str) -> None:
     source = random.Random(11)
     delay = LinkDelay(0.010, 0.003**2)
     for _ in range(300):
-        link = Link(delay, 0.04, 2 * MS, 0)
+        link = LinkModel(delay, 0.04, 2 * MS, 0)
         link.first_ns = 25.0 * MS
         terms = naive.random_audience(source).terms
         # The model sums over single subscriptions, so give it some twice.
@@ -279,6 +281,6 @@ def test_terms_and_entries_out_of_range_are_refused() -> None:
     with pytest.raises(ValueError, match="size_bytes=0"):
         Entry(None, 0, 0, Audience([Term()]))
     with pytest.raises(ValueError, match="epsilon=0"):
-        Link(LinkDelay(0.1, 0.0), 0.0, 0, 0)
+        LinkModel(LinkDelay(0.1, 0.0), 0.0, 0, 0)
     with pytest.raises(ValueError, match="processing_ns=-1"):
-        Link(LinkDelay(0.1, 0.0), 0.1, -1, 0)
+        LinkModel(LinkDelay(0.1, 0.0), 0.1, -1, 0)

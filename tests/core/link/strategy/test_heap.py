@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timebound.core.link.strategy.audience import Audience, Term
-from timebound.core.link.strategy.entry import Entry, Node
+from timebound.core.link.strategy.entry import Entry, HeapNode
 from timebound.core.link.strategy.heap import Heap
 
 ENTRY = Entry(None, 1, 0, Audience([Term()]))
@@ -22,10 +22,10 @@ operations = st.lists(
 @given(operations)
 def test_top_is_the_smallest_key_then_the_smallest_tie(steps: list[tuple[str, int, int]]) -> None:
     heap = Heap()
-    held: list[Node] = []
+    held: list[HeapNode] = []
     for tie, (operation, key, pick) in enumerate(steps):
         if operation == "insert" or not held:
-            held.append(Node(ENTRY, float(key), tie))
+            held.append(HeapNode(ENTRY, float(key), tie))
             heap.insert(held[-1])
         elif operation == "remove":
             heap.remove(held.pop(pick % len(held)))
@@ -39,9 +39,9 @@ def test_top_is_the_smallest_key_then_the_smallest_tie(steps: list[tuple[str, in
 @given(st.lists(st.integers(0, 20), max_size=60))
 def test_replacing_all_nodes_orders_them(keys: list[int]) -> None:
     heap = Heap()
-    heap.insert(Node(ENTRY, 1.0, -1))
+    heap.insert(HeapNode(ENTRY, 1.0, -1))
 
-    heap.replace_all([Node(ENTRY, float(key), tie) for tie, key in enumerate(keys)])
+    heap.replace_all([HeapNode(ENTRY, float(key), tie) for tie, key in enumerate(keys)])
 
     heap._check()
     found = []

@@ -8,7 +8,7 @@ import pytest
 
 from timebound.core.link.queue import LinkQueue
 from timebound.core.link.strategy.audience import Audience, Term
-from timebound.core.link.strategy.base import benefit, stake, success
+from timebound.core.link.strategy.base import benefit, expected_gain, success
 from timebound.core.link.strategy.entry import Entry
 from timebound.core.link.strategy.registry import STRATEGY_NAMES, strategy_named
 from timebound.core.values.delay import LinkDelay, normal_cdf
@@ -36,7 +36,7 @@ def test_the_larger_deviation_counts() -> None:
     assert success(small, small.audience.terms[0], 82.0 * MS) == pytest.approx(normal_cdf(1.0), abs=1e-8)
     assert success(large, large.audience.terms[0], 20.0 * MS) == pytest.approx(normal_cdf(1.0), abs=1e-8)
     assert benefit(small, 82.0 * MS) == pytest.approx(2.0 * normal_cdf(1.0), abs=1e-7)
-    assert stake(small, 82.0 * MS) == pytest.approx(3.0 * normal_cdf(1.0), abs=1e-7)
+    assert expected_gain(small, 82.0 * MS) == pytest.approx(3.0 * normal_cdf(1.0), abs=1e-7)
 
 
 def test_without_jitter_a_message_goes_by_its_size_alone() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from timebound.core.link.strategy.audience import Audience, Link, Term
+from timebound.core.link.strategy.audience import Audience, LinkModel, Term
 from timebound.core.link.strategy.base import LeastWorth, Strategy
 from timebound.core.link.strategy.entry import Entry
 from timebound.core.link.strategy.registry import strategy_named
@@ -28,18 +28,18 @@ def windowed(name: str, weight: float) -> Strategy:
     return strategy_named(name, mix=-1.0 if name == "pc" else weight)
 
 
-def random_link(source: random.Random) -> Link:
+def random_link(source: random.Random) -> LinkModel:
     """A link from sharp to blurred: the deviation of a message from nothing to many message times."""
     mean = source.choice((0.001, 0.010))
     delay = LinkDelay(
         mean, (source.choice((0.0, 0.1, 1.0, 10.0)) * mean) ** 2, source.choice((0.0, 0.0, 0.02))
     )
-    link = Link(delay, source.choice((1e-9, 0.000_5, 0.04, 0.6)), source.choice((0, 2 * MS)), 0)
+    link = LinkModel(delay, source.choice((1e-9, 0.000_5, 0.04, 0.6)), source.choice((0, 2 * MS)), 0)
     link.first_ns = source.choice((0.1, 1.0, 8.0, 50.0)) * MS
     return link
 
 
-def random_entry(source: random.Random, link: Link) -> Entry:
+def random_entry(source: random.Random, link: LinkModel) -> Entry:
     """An entry whose deadlines lie in clusters, with prices of very different size."""
     terms = []
     for _ in range(source.choice((1, 2, 5, 40))):
@@ -122,9 +122,9 @@ def test_bound_is_within_the_level_where_the_value_is_far_below(name: str, seed:
     assert bound <= level
 
 
-def sharp_link() -> Link:
+def sharp_link() -> LinkModel:
     """10 ms per KB, hardly any deviation, and one message time is 10 ms."""
-    link = Link(LinkDelay(0.010, 0.000_1**2), 0.000_5, 0, 0)
+    link = LinkModel(LinkDelay(0.010, 0.000_1**2), 0.000_5, 0, 0)
     link.first_ns = 10.0 * MS
     return link
 
@@ -172,7 +172,7 @@ def test_deadlines_one_message_time_apart_do_not_add_up() -> None:
 
 def test_a_short_message_time_loses_little_however_many_deadlines_are_in_doubt() -> None:
     # A deviation of 100 ms, and one message time is 1 ms: waiting for one costs 0.4 % of each price.
-    link = Link(LinkDelay(0.010, 0.1**2), 0.000_5, 0, 0)
+    link = LinkModel(LinkDelay(0.010, 0.1**2), 0.000_5, 0, 0)
     link.first_ns = 1.0 * MS
     entry = Entry(None, 1_024, 0, Audience([Term(2 * SECOND + step * MS, 1.0) for step in range(10)]))
     entry.fit(link)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from timebound.core.link.strategy.audience import Audience, Term
-from timebound.core.link.strategy.entry import NEVER_NS, Entry, Node
+from timebound.core.link.strategy.entry import NEVER_NS, Entry, HeapNode
 from timebound.core.link.strategy.windows import Windows
 
 ENTRY = Entry(None, 1, 0, Audience([Term()]))
@@ -17,14 +17,14 @@ def test_every_node_is_due_when_its_bound_ends_and_not_before() -> None:
         windows = Windows(origin_ns)
         now_ns = origin_ns + 500
         windows.reset(10, now_ns)
-        until: dict[Node, int] = {}
+        until: dict[HeapNode, int] = {}
         for _ in range(2_000):
             now_ns += source.choice((0, 1, 5, 30, 5_000))
             while (due := windows.take_due(now_ns)) is not None:
                 assert all(until.pop(node) < now_ns for node in due)
             assert all(end_ns >= now_ns for end_ns in until.values())
             for _ in range(source.randint(0, 3)):
-                node = Node(ENTRY, 0.0, 0)
+                node = HeapNode(ENTRY, 0.0, 0)
                 asked_ns = now_ns + source.choice((10, 40, 999, 10_000))
                 until[node] = windows.insert(node, asked_ns)
                 assert asked_ns - 10 <= until[node] <= asked_ns
@@ -39,7 +39,7 @@ def test_every_node_is_due_when_its_bound_ends_and_not_before() -> None:
 def test_bound_that_never_ends_is_in_no_bucket() -> None:
     windows = Windows(0)
     windows.reset(10, 0)
-    node = Node(ENTRY, 0.0, 0)
+    node = HeapNode(ENTRY, 0.0, 0)
 
     assert windows.insert(node, NEVER_NS) == NEVER_NS
 

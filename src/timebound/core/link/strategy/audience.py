@@ -1,7 +1,7 @@
 """Those whom a message reaches over one link: the link's delay, and the terms of all who asked for it.
 
 An `Audience` is made once for a set of subscriptions and shared by every message that matched exactly
-them. A `Term` is what one or several equal subscriptions ask for: time allowed, price, stake, and the
+them. A `Term` is what one or several equal subscriptions ask for: time allowed, price, gain, and the
 path behind the link.
 """
 
@@ -24,7 +24,7 @@ _NS_PER_BYTE: Final = NS_PER_S / KILOBYTE
 DIRECT: Final = Path()
 
 
-class Link:
+class LinkModel:
     """What the strategies know of one link: its delay, ε, and how long one message takes.
 
     It belongs to one queue. `version` counts changes of the delay; `first_ns` (FT) is the mean
@@ -86,17 +86,17 @@ class Term:
     __slots__ = (
         "allowed",
         "count",
-        "crowd_from",
         "deadline_ns",
         "deviation",
         "fixed",
+        "gain",
+        "gains_from",
         "mean",
         "path",
+        "peak_from",
         "penalty",
         "price",
         "prices_from",
-        "stake",
-        "stakes_from",
     )
 
     def __init__(
@@ -117,10 +117,10 @@ class Term:
         self.path = path
         self.count = count  # subscriptions in this term
         self.allowed = float(deadline_ns) if deadline_ns else math.inf
-        self.stake = price + penalty  # what arriving in time is worth: the price, and no penalty
+        self.gain = price + penalty  # what arriving in time is worth: the price, and no penalty
         self.prices_from = price  # of this term and all after it in its audience
-        self.stakes_from = self.stake
-        self.crowd_from = self.stake  # the most that a stretch of deadlines has, of this term or later
+        self.gains_from = self.gain
+        self.peak_from = self.gain  # the most that a stretch of deadlines has, of this term or later
         self.fixed = 0.0  # NN·PD + SBD, ns
         self.mean = 0.0  # μ of the whole path, ns per byte
         self.deviation = 0.0  # σ of the whole path, ns per byte
@@ -157,7 +157,7 @@ class Term:
     def copied(self) -> Term:
         return Term(self.deadline_ns, self.price, self.penalty, self.path, self.count)
 
-    def fit(self, link: Link) -> None:
+    def fit(self, link: LinkModel) -> None:
         """Work out the path's delay with the link as it is now."""
         path = self.path
         self.fixed = float(path.brokers * link.processing_ns + path.last_mile_ns) + link.margin
@@ -170,13 +170,13 @@ class Audience:
 
     It belongs to one queue, because its terms hold that link's delay. Terms are sorted by
     deadline, so at any time those lost come first, then those in doubt, then those that are sure:
-    a sum looks only at the ones in doubt. `prices_from` and `stakes_from` of a term add up the terms
+    a sum looks only at the ones in doubt. `prices_from` and `gains_from` of a term add up the terms
     from it on, last to first, exactly as a sum over them in that order would.
     """
 
     __slots__ = (
-        "_crowd_width",
         "_deadlines",
+        "_peak_width",
         "delay_max",
         "doubt_max",
         "doubt_min",
@@ -199,19 +199,19 @@ class Audience:
         self.terms: list[Term] = [term.copied() for term in ordered]
         self.limited = 0.0  # last deadline
         self.subscriptions = 0
-        prices = stakes = 0.0
+        prices = gains = 0.0
         for index in range(len(self.terms) - 1, -1, -1):
             term = self.terms[index]
             prices += term.price
-            stakes += term.stake
+            gains += term.gain
             term.prices_from = prices
-            term.stakes_from = stakes
+            term.gains_from = gains
             self.subscriptions += term.count
             if self.limited == 0.0 and term.allowed < math.inf:
                 self.limited = term.allowed
         self._deadlines: tuple[float, ...] = ()
-        self._crowd_width = -1.0
-        self.link: Link | None = None
+        self._peak_width = -1.0
+        self.link: LinkModel | None = None
         self.version = -1
         self.fixed_max = 0.0
         self.fixed_min = 0.0
@@ -219,7 +219,7 @@ class Audience:
         self.doubt_max = 0.0  # with more than this per byte to spare every term is sure
         self.doubt_min = 0.0  # with less than this per byte to spare every term is lost
 
-    def fit(self, link: Link) -> None:
+    def fit(self, link: LinkModel) -> None:
         """Bring the terms up to date with the link; cheap when they are."""
         if self.link is link and self.version == link.version:
             return
@@ -243,35 +243,35 @@ class Audience:
             self._deadlines = tuple([term.allowed for term in self.terms])
         return self._deadlines
 
-    def crowd(self, width: float) -> None:
-        """Have `crowd_from` of all terms: the most at stake within any stretch of deadlines of this width.
+    def find_peaks(self, width: float) -> None:
+        """Set `peak_from` of all terms: the largest gain within any stretch of deadlines of this width.
 
         What was computed for a somewhat wider stretch will do.
         """
-        if width <= self._crowd_width <= 4.0 * width:
+        if width <= self._peak_width <= 4.0 * width:
             return
-        self._crowd_width = 2.0 * width
+        self._peak_width = 2.0 * width
         terms = self.terms
         end = len(terms)
         most = 0.0
         for index in range(len(terms) - 1, -1, -1):
-            limit = terms[index].allowed + self._crowd_width
+            limit = terms[index].allowed + self._peak_width
             while end > index + 1 and terms[end - 1].allowed > limit:
                 end -= 1
             within = 0.0
             for other in range(index, end):
-                within += terms[other].stake
+                within += terms[other].gain
             if within > most:
                 most = within
-            terms[index].crowd_from = most
+            terms[index].peak_from = most
 
     def prices_from(self, index: i64) -> float:
         """The prices of the terms from this one on."""
         return self.terms[index].prices_from if index < len(self.terms) else 0.0
 
-    def stakes_from(self, index: i64) -> float:
-        """The stakes of the terms from this one on."""
-        return self.terms[index].stakes_from if index < len(self.terms) else 0.0
+    def gains_from(self, index: i64) -> float:
+        """Return the gains of the terms from this one on."""
+        return self.terms[index].gains_from if index < len(self.terms) else 0.0
 
 
 def _insert(terms: list[Term], term: Term) -> None:

@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Final
 
-from timebound.core.link.strategy.audience import Link, Term
+from timebound.core.link.strategy.audience import LinkModel, Term
 from timebound.core.link.strategy.entry import Entry
 from timebound.core.values.delay import phi
 
@@ -43,10 +43,10 @@ class Strategy:
         self.knows_levels = knows_levels
 
     @abstractmethod
-    def value(self, entry: Entry, now_ns: int, link: Link) -> float:
+    def value(self, entry: Entry, now_ns: int, link: LinkModel) -> float:
         """The value of an entry now; the largest goes first."""
 
-    def outlook(self, entry: Entry, now_ns: int, level: float, link: Link) -> tuple[float, float, bool]:
+    def outlook(self, entry: Entry, now_ns: int, level: float, link: LinkModel) -> tuple[float, float, bool]:
         """The age up to which `value` stays at or below a bound, that bound, and whether the value stands
         still there.
 
@@ -55,10 +55,10 @@ class Strategy:
         """
         return math.inf, self.value(entry, now_ns, link), self.kind == STATIC
 
-    def worth(self, entry: Entry, now_ns: int, link: Link) -> float:
+    def worth(self, entry: Entry, now_ns: int, link: LinkModel) -> float:
         """What a full queue would lose with this entry; never grows with time. The least goes."""
         if self.weighs_worth:
-            return stake(entry, float(now_ns - entry.published_ns)) / entry.size
+            return expected_gain(entry, float(now_ns - entry.published_ns)) / entry.size
         return self.value(entry, now_ns, link)
 
 
@@ -104,10 +104,10 @@ class LeastWorth(Strategy):
         super().__init__("least-worth", WINDOWED if strategy.weighs_worth else STATIC, strategy.weighs_worth)
         self.strategy = strategy
 
-    def value(self, entry: Entry, now_ns: int, link: Link) -> float:
+    def value(self, entry: Entry, now_ns: int, link: LinkModel) -> float:
         return -self.strategy.worth(entry, now_ns, link)
 
-    def outlook(self, entry: Entry, now_ns: int, level: float, link: Link) -> tuple[float, float, bool]:
+    def outlook(self, entry: Entry, now_ns: int, level: float, link: LinkModel) -> tuple[float, float, bool]:
         # Worth only falls, and is never less than that of the terms that are sure.
         age = float(now_ns - entry.published_ns)
         lost = entry.lost_below(age)
@@ -115,15 +115,15 @@ class LeastWorth(Strategy):
         terms = entry.audience.terms
         soon = age + _SOON * link.first_ns
         if index == len(terms) or min(terms[index].allowed, entry.timeout) - entry.sure_margin < soon:
-            return soon, -stake(entry, soon) / entry.size, False
-        if -terms[index].stakes_from / entry.size >= level:
+            return soon, -expected_gain(entry, soon) / entry.size, False
+        if -terms[index].gains_from / entry.size >= level:
             until = min(terms[index].allowed, entry.timeout) - entry.sure_margin
             # Nothing is in doubt yet, so it stands still.
-            return until, -terms[index].stakes_from / entry.size, index == lost
-        while index + 1 < len(terms) and -terms[index + 1].stakes_from / entry.size <= level:
+            return until, -terms[index].gains_from / entry.size, index == lost
+        while index + 1 < len(terms) and -terms[index + 1].gains_from / entry.size <= level:
             index += 1
         until = min(terms[index].allowed, entry.timeout) - entry.sure_margin
-        return until, -terms[index].stakes_from / entry.size, False
+        return until, -terms[index].gains_from / entry.size, False
 
 
 def success(entry: Entry, term: Term, age: float) -> float:
@@ -146,16 +146,16 @@ def benefit(entry: Entry, age: float) -> float:
     return total
 
 
-def stake(entry: Entry, age: float) -> float:
+def expected_gain(entry: Entry, age: float) -> float:
     """Σ (price + penalty)·success: what sending now gains over not sending. Never grows with age."""
     lost = entry.lost_below(age)
     index = entry.sure_from(age)
     terms = entry.audience.terms
-    total = entry.audience.stakes_from(index)
+    total = entry.audience.gains_from(index)
     while index > lost:
         index -= 1
         term = terms[index]
-        total += term.stake * success(entry, term, age)
+        total += term.gain * success(entry, term, age)
     return total
 
 

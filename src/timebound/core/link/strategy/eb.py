@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.audience import LinkModel
 from timebound.core.link.strategy.base import DECAYING, Strategy, StrategyKind, benefit
 from timebound.core.link.strategy.entry import Entry
 
@@ -20,7 +20,7 @@ class ExpectedBenefit(Strategy):
     def __init__(self) -> None:
         super().__init__("eb", DECAYING, True)
 
-    def value(self, entry: Entry, now_ns: int, link: Link) -> float:
+    def value(self, entry: Entry, now_ns: int, link: LinkModel) -> float:
         return benefit(entry, float(now_ns - entry.published_ns))
 
 

@@ -1,8 +1,8 @@
 """What waits in an outgoing queue: one entry for each message, and the lists it stands in.
 
 An `Entry` is one message in one queue; it is linked into the `Chain` of its flow and the `Backlog` of its
-kind, and has a `Node` in each heap. Times are integer nanoseconds outside; inside a formula they are floats
-counted from the message's publication, so that nothing is lost to rounding however large the clock is.
+kind, and has a `HeapNode` in each heap. Times are integer nanoseconds outside; inside a formula they are
+floats counted from the message's publication, so that nothing is lost to rounding however large the clock is.
 
 These classes know each other, and what a choice reads stands side by side: hence one file.
 """
@@ -15,7 +15,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from timebound.core.link.strategy.audience import DOUBT, SCALE_FLOOR_NS, Audience, Link, Term
+from timebound.core.link.strategy.audience import DOUBT, SCALE_FLOOR_NS, Audience, LinkModel, Term
 from timebound.records import Reason
 
 # A time that never comes; far beyond any clock, and still inside 62 bits.
@@ -73,7 +73,6 @@ class Entry:
         "level",
         "lost_margin",
         "ordered",
-        "patience",
         "priority",
         "published_ns",
         "pushed_ns",
@@ -88,6 +87,7 @@ class Entry:
         "timeout",
         "timeout_ns",
         "timer",
+        "untimed",
         "victim",
     )
 
@@ -135,10 +135,10 @@ class Entry:
         self.pushed_ns = 0
         self.drop_ns = NEVER_NS
         self.drop_reason = Reason.HOPELESS
-        self.rank: Node | None = None
-        self.victim: Node | None = None
-        self.timer: Node | None = None
-        self.patience: Node | None = None
+        self.rank: HeapNode | None = None
+        self.victim: HeapNode | None = None
+        self.timer: HeapNode | None = None
+        self.untimed: HeapNode | None = None
         self.chain: Chain | None = None
         self.flow_next: Entry | None = None
         self.flow_previous: Entry | None = None
@@ -147,7 +147,7 @@ class Entry:
         self.kind_next: Entry | None = None
         self.kind_previous: Entry | None = None
 
-    def fit(self, link: Link) -> None:
+    def fit(self, link: LinkModel) -> None:
         """Work out all that follows from the link's delay: margins, drop time and its reason."""
         audience = self.audience
         audience.fit(link)
@@ -195,7 +195,7 @@ class Entry:
             index -= 1
         return index
 
-    def _set_drop_time(self, link: Link) -> None:
+    def _set_drop_time(self, link: LinkModel) -> None:
         """Set when this entry is to be dropped, and why (docs/model.md, early drop).
 
         A term is lost when its time allowed has passed, or before, once its success is down to ε:
@@ -260,7 +260,7 @@ class Chain:
         entry.flow_next = None
 
 
-class Node:
+class HeapNode:
     """An entry's place in one heap: a key to order by, a tie-break, and where it stands.
 
     The fields after `position` belong to a ranking: the value at `valued_ns`, where the end of the
@@ -360,14 +360,14 @@ class Backlog:
         entry.kind_next = None
         self.size -= entry.size
 
-    def sent(self, size: float, link: Link, is_free: bool) -> None:
+    def sent(self, size: float, link: LinkModel, is_free: bool) -> None:
         """Count what the link sent: free for these, or for others that come before them."""
         weight = size * link.mean_ns_per_byte / (MEMORY * self.allowed)
         if weight > 1.0:
             weight = 1.0
         self.part += weight * ((1.0 if is_free else 0.0) - self.part)
 
-    def room(self, entry: Entry, link: Link, now_ns: int) -> float:
+    def room(self, entry: Entry, link: LinkModel, now_ns: int) -> float:
         """How many bytes can wait up to the newest entry, this one, and all be sent in time."""
         part = self.part if self.part > PART_MIN else PART_MIN
         if self.is_giving_up(now_ns) and float(now_ns - self._since_ns) > LASTING * self.allowed:
@@ -410,8 +410,8 @@ def kind_of(entry: Entry) -> int:
 
 
 def level_of(entry: Entry) -> int:
-    """What is at stake for each byte of an entry, in half octaves from the smallest."""
-    worth = entry.audience.stakes_from(0) / entry.size
+    """Return the gain per byte of an entry, in half octaves from the smallest."""
+    worth = entry.audience.gains_from(0) / entry.size
     if worth <= _WORTH_MIN:
         return 0
     return min(int(_PER_OCTAVE * math.log2(worth / _WORTH_MIN)), _LEVELS - 1)

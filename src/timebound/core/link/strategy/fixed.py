@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.audience import LinkModel
 from timebound.core.link.strategy.base import STATIC, Strategy, StrategyKind
 from timebound.core.link.strategy.entry import Entry
 
@@ -17,7 +17,7 @@ class Fixed(Strategy):
     def __init__(self) -> None:
         super().__init__("fixed", STATIC, False)
 
-    def value(self, entry: Entry, now_ns: int, link: Link) -> float:
+    def value(self, entry: Entry, now_ns: int, link: LinkModel) -> float:
         return float(entry.priority)
 
 

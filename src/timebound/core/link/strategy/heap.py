@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from timebound.core.link.strategy.entry import Node
+from timebound.core.link.strategy.entry import HeapNode
 
 
 class Heap:
@@ -17,21 +17,21 @@ class Heap:
     __slots__ = ("nodes",)
 
     def __init__(self) -> None:
-        self.nodes: list[Node] = []
+        self.nodes: list[HeapNode] = []
 
     def __len__(self) -> int:
         return len(self.nodes)
 
-    def top(self) -> Node | None:
+    def top(self) -> HeapNode | None:
         nodes = self.nodes
         return nodes[0] if nodes else None
 
-    def insert(self, node: Node) -> None:
+    def insert(self, node: HeapNode) -> None:
         node.position = len(self.nodes)
         self.nodes.append(node)
         self._up(node)
 
-    def remove(self, node: Node) -> None:
+    def remove(self, node: HeapNode) -> None:
         nodes = self.nodes
         last = nodes.pop()
         if last is not node:
@@ -41,7 +41,7 @@ class Heap:
             self._down(last)
         node.position = -1
 
-    def change(self, node: Node, key: float) -> None:
+    def change(self, node: HeapNode, key: float) -> None:
         """Give a node of this heap a new key."""
         smaller = key < node.key
         node.key = key
@@ -50,7 +50,7 @@ class Heap:
         else:
             self._down(node)
 
-    def replace_all(self, nodes: list[Node]) -> None:
+    def replace_all(self, nodes: list[HeapNode]) -> None:
         """Hold exactly these nodes, in O(n)."""
         self.nodes = nodes
         for position in range(len(nodes)):
@@ -58,7 +58,7 @@ class Heap:
         for position in range(len(nodes) // 2 - 1, -1, -1):
             self._down(nodes[position])
 
-    def _up(self, node: Node) -> None:
+    def _up(self, node: HeapNode) -> None:
         nodes = self.nodes
         key = node.key
         tie = node.tie
@@ -74,7 +74,7 @@ class Heap:
         nodes[position] = node
         node.position = position
 
-    def _down(self, node: Node) -> None:
+    def _down(self, node: HeapNode) -> None:
         nodes = self.nodes
         size: i64 = len(nodes)
         key = node.key

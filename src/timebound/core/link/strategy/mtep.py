@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.audience import LinkModel
 from timebound.core.link.strategy.base import WINDOWED, Strategy, StrategyKind
 from timebound.core.link.strategy.entry import Entry
 from timebound.core.link.strategy.outlook import Shape, outlook
@@ -31,7 +31,7 @@ class TotalEarning(Strategy):
         self.mix = mix
         self.shape = Shape(mix, True)
 
-    def value(self, entry: Entry, now_ns: int, link: Link) -> float:
+    def value(self, entry: Entry, now_ns: int, link: LinkModel) -> float:
         epsilon = link.epsilon
         terms = entry.audience.terms
         age = float(now_ns - entry.published_ns)
@@ -59,7 +59,7 @@ class TotalEarning(Strategy):
                 penalty_second += term.penalty * (1.0 - chance)
         return self.mix * earning + (1.0 - self.mix) * ((earning - earning_second) + penalty_second)
 
-    def outlook(self, entry: Entry, now_ns: int, level: float, link: Link) -> tuple[float, float, bool]:
+    def outlook(self, entry: Entry, now_ns: int, level: float, link: LinkModel) -> tuple[float, float, bool]:
         return outlook(entry, float(now_ns - entry.published_ns), level, link, self.shape)
 
 

@@ -21,7 +21,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.audience import LinkModel
 from timebound.core.link.strategy.entry import Entry
 
 # "Around" is within so many deviations; 2·Φ(-3) of the normal distribution lies beyond.
@@ -54,7 +54,9 @@ class Shape:
         self.has_penalty = has_penalty
 
 
-def outlook(entry: Entry, age: float, level: float, link: Link, shape: Shape) -> tuple[float, float, bool]:
+def outlook(
+    entry: Entry, age: float, level: float, link: LinkModel, shape: Shape
+) -> tuple[float, float, bool]:
     """The age up to which the value surely stays at or below a bound, that bound, and whether it is exact.
 
     The bound is at most `level`, or, where the value may be higher already, what it may be now. It is
@@ -67,7 +69,7 @@ def outlook(entry: Entry, age: float, level: float, link: Link, shape: Shape) ->
     behind = entry.lost_margin
     ahead = link.first_ns + entry.sure_margin
     if timeout > audience.limited:
-        audience.crowd(ahead - behind)
+        audience.find_peaks(ahead - behind)
     low = entry.lost_below(age)
     last = low + _SWEEP_MAX if low + _SWEEP_MAX < count else count
     high = low
@@ -77,17 +79,17 @@ def outlook(entry: Entry, age: float, level: float, link: Link, shape: Shape) ->
         # The terms that are over at `start`, and those that begin to be in doubt.
         over = start + behind
         while low < high and min(terms[low].allowed, timeout) < over:
-            active -= terms[low].stake if shape.has_penalty else terms[low].price
+            active -= terms[low].gain if shape.has_penalty else terms[low].price
             low += 1
         if low == count:
             return math.inf, bound, False
         entered = _allowed_up_to(entry, start + ahead, high, count)
         active += _weights(entry, high, entered, shape)
         first, high = terms[low], entered
-        crowd = first.stakes_from if timeout <= audience.limited else first.crowd_from
-        off = _ROUNDING * first.stakes_from
+        peak = first.gains_from if timeout <= audience.limited else first.peak_from
+        off = _ROUNDING * first.gains_from
         most = shape.part * first.prices_from
-        ever = most + (1.0 - shape.part) * crowd + off
+        ever = most + (1.0 - shape.part) * peak + off
         if ever <= level:
             return math.inf, max(bound, ever), False
         if low < high:
@@ -137,13 +139,13 @@ def _weights(entry: Entry, index: i64, end: i64, shape: Shape) -> float:
     terms = entry.audience.terms
     total = 0.0
     while index < end:
-        total += terms[index].stake if shape.has_penalty else terms[index].price
+        total += terms[index].gain if shape.has_penalty else terms[index].price
         index += 1
     return _MORE * total
 
 
 def _first_above(
-    entry: Entry, start: float, end: float, level: float, low: i64, high: i64, link: Link, shape: Shape
+    entry: Entry, start: float, end: float, level: float, low: i64, high: i64, link: LinkModel, shape: Shape
 ) -> tuple[float, float]:
     """The first age from start to end at which the value may exceed the level, infinity if there is none,
     and what it does not exceed before; terms before `low` are lost, from `high` on sure.
@@ -166,16 +168,16 @@ def _first_above(
             least = scale
         loss = steep / scale + sudden
         flat += term.price * (loss if loss < 1.0 else 1.0)
-        active += term.stake
+        active += term.gain
         if shape.has_penalty:
             flat += term.penalty
     first = terms[low]
-    most = shape.part * first.prices_from + (1.0 - shape.part) * flat + _ROUNDING * first.stakes_from
+    most = shape.part * first.prices_from + (1.0 - shape.part) * flat + _ROUNDING * first.gains_from
     if most <= level:
         return math.inf, most
     # What lies beyond "around", and between an up and the moment after it at which the sum is taken.
     blur = (_TAIL + sudden + _STEEPEST * _SLACK * float(high - low) / least) * active
-    blur += _ROUNDING * first.stakes_from
+    blur += _ROUNDING * first.gains_from
     reach = _CORE * least
     most = _sharp(entry, start - reach, least, low, high, link, shape) + blur
     if most > level:
@@ -198,7 +200,9 @@ def _first_above(
     return until, most
 
 
-def _sharp(entry: Entry, age: float, least: float, low: i64, high: i64, link: Link, shape: Shape) -> float:
+def _sharp(
+    entry: Entry, age: float, least: float, low: i64, high: i64, link: LinkModel, shape: Shape
+) -> float:
     """The value at this age without deviations; terms before `low` are lost, from `high` on sure.
 
     A term that deviates by more than the least does so beyond what is "around": it counts for so much

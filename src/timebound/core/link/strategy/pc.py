@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.audience import LinkModel
 from timebound.core.link.strategy.base import WINDOWED, Strategy, StrategyKind, benefit_and_cost
 from timebound.core.link.strategy.entry import Entry
 from timebound.core.link.strategy.outlook import Shape, outlook
@@ -22,11 +22,11 @@ class PostponingCost(Strategy):
         super().__init__("pc", WINDOWED, True)
         self.shape = Shape(0.0, False)
 
-    def value(self, entry: Entry, now_ns: int, link: Link) -> float:
+    def value(self, entry: Entry, now_ns: int, link: LinkModel) -> float:
         age = float(now_ns - entry.published_ns)
         return benefit_and_cost(entry, age, age + link.first_ns, 0.0)
 
-    def outlook(self, entry: Entry, now_ns: int, level: float, link: Link) -> tuple[float, float, bool]:
+    def outlook(self, entry: Entry, now_ns: int, level: float, link: LinkModel) -> tuple[float, float, bool]:
         return outlook(entry, float(now_ns - entry.published_ns), level, link, self.shape)
 
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.audience import LinkModel
 from timebound.core.link.strategy.base import STATIC, WINDOWED, Strategy
-from timebound.core.link.strategy.entry import NEVER_NS, Entry, Node
+from timebound.core.link.strategy.entry import NEVER_NS, Entry, HeapNode
 from timebound.core.link.strategy.heap import Heap
 from timebound.core.link.strategy.windows import Windows
 
@@ -47,13 +47,13 @@ class Ranking:
         "windows",
     )
 
-    def __init__(self, strategy: Strategy, link: Link, newest_first: bool = False) -> None:
+    def __init__(self, strategy: Strategy, link: LinkModel, newest_first: bool = False) -> None:
         self.strategy = strategy
         self.link = link
         self.newest_first = newest_first
         self.bounds = Heap()
         self.windows = Windows(link.origin_ns)
-        self.close: list[Node] = []
+        self.close: list[HeapNode] = []
         self.valued = 0
         self.bounded = 0
         self._level = -math.inf  # a low guess at what it takes to win next
@@ -61,28 +61,28 @@ class Ranking:
     def __len__(self) -> int:
         return len(self.bounds.nodes) + len(self.close)
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[HeapNode]:
         """All nodes, in no useful order."""
         return self.bounds.nodes + self.close
 
-    def insert(self, entry: Entry, now_ns: int) -> Node:
+    def insert(self, entry: Entry, now_ns: int) -> HeapNode:
         """Rank an entry; the caller keeps the node for `remove`."""
         if len(self) == 0:
             self.windows.reset(self._window_least_ns() >> 2, now_ns)
-        node = Node(entry, 0.0, -entry.sequence if self.newest_first else entry.sequence)
+        node = HeapNode(entry, 0.0, -entry.sequence if self.newest_first else entry.sequence)
         if self._appraise(node, now_ns):
             self.bounds.insert(node)
         else:
             self._join_close(node)
         return node
 
-    def remove(self, node: Node) -> None:
+    def remove(self, node: HeapNode) -> None:
         if node.is_close:
             self._leave_close(node)
         else:
             self._leave_heap(node)
 
-    def best(self, now_ns: int, rival: Node | None) -> Node | None:
+    def best(self, now_ns: int, rival: HeapNode | None) -> HeapNode | None:
         """The node that goes first of those here and a rival valued at the same time.
 
         Its `value` is up to date. With no rival, None means that nothing is ranked.
@@ -107,7 +107,7 @@ class Ranking:
         self.windows.reset(self._window_least_ns() >> 2, now_ns)
         nodes = self.nodes()
         self.close = []
-        ranked: list[Node] = []
+        ranked: list[HeapNode] = []
         for node in nodes:
             node.is_close = False
             node.bucket = -1
@@ -117,7 +117,7 @@ class Ranking:
                 self._join_close(node)
         self.bounds.replace_all(ranked)
 
-    def _best_windowed(self, now_ns: int, rival: Node | None) -> Node | None:
+    def _best_windowed(self, now_ns: int, rival: HeapNode | None) -> HeapNode | None:
         self._renew(now_ns)
         best = rival
         for node in self.close:
@@ -150,7 +150,7 @@ class Ranking:
             self._retire(best, now_ns)
         return best
 
-    def _appraise(self, node: Node, now_ns: int) -> bool:
+    def _appraise(self, node: HeapNode, now_ns: int) -> bool:
         """Give a key to a node that is new or to be ranked anew; False if it has none, and is close."""
         if self.strategy.kind == WINDOWED:
             node.key = self._calm_key(node, now_ns, self._level, math.inf)
@@ -160,7 +160,7 @@ class Ranking:
         node.key = -node.value
         return True
 
-    def _is_calm(self, top: Node, best: Node, now_ns: int) -> bool:
+    def _is_calm(self, top: HeapNode, best: HeapNode, now_ns: int) -> bool:
         """Whether the top, whose bound may be one for later, surely does not beat the best now.
 
         If so it has another bound; else it is to be valued.
@@ -172,7 +172,7 @@ class Ranking:
         self.bounds.change(top, key)
         return not _may_beat(top, best)
 
-    def _value(self, node: Node, now_ns: int) -> None:
+    def _value(self, node: HeapNode, now_ns: int) -> None:
         if node.is_close:
             node.key = node.value  # so that it is known whether it falls
         node.value = self.strategy.value(node.entry, now_ns, self.link)
@@ -193,7 +193,7 @@ class Ranking:
                     node.is_fresh = True
             due = self.windows.take_due(now_ns)
 
-    def _retire(self, best: Node, now_ns: int) -> None:
+    def _retire(self, best: HeapNode, now_ns: int) -> None:
         """Send back to the heap the close entries that cannot win for a while.
 
         Only those are asked that are below what wins and fall: one that rises would soon be back.
@@ -212,7 +212,7 @@ class Ranking:
                     continue
             position += 1
 
-    def _calm_key(self, node: Node, now_ns: int, level: float, bound_max: float) -> float:
+    def _calm_key(self, node: HeapNode, now_ns: int, level: float, bound_max: float) -> float:
         """Open a window for a node in which a bound holds, and give that as a key of the heap.
 
         Infinity, and no window, if the bound is larger than allowed or would not hold for long.
@@ -233,13 +233,13 @@ class Ranking:
         window_ns = int(_WINDOW_LEAST * self.link.first_ns)
         return window_ns if window_ns > _WINDOW_NS_MIN else _WINDOW_NS_MIN
 
-    def _join_close(self, node: Node) -> None:
+    def _join_close(self, node: HeapNode) -> None:
         node.is_close = True
         node.key = math.inf
         node.position = len(self.close)
         self.close.append(node)
 
-    def _leave_close(self, node: Node) -> None:
+    def _leave_close(self, node: HeapNode) -> None:
         last = self.close.pop()
         if last is not node:
             last.position = node.position
@@ -247,7 +247,7 @@ class Ranking:
         node.is_close = False
         node.position = -1
 
-    def _leave_heap(self, node: Node) -> None:
+    def _leave_heap(self, node: HeapNode) -> None:
         self.bounds.remove(node)
         self.windows.remove(node)
 
@@ -263,12 +263,12 @@ class Ranking:
             assert not self.close, "a close entry without need"
 
 
-def _beats(node: Node, other: Node) -> bool:
+def _beats(node: HeapNode, other: HeapNode) -> bool:
     """Whether a node goes before another, both valued now."""
     return node.value > other.value or (node.value == other.value and node.tie < other.tie)
 
 
-def _may_beat(node: Node, rival: Node) -> bool:
+def _may_beat(node: HeapNode, rival: HeapNode) -> bool:
     """Whether, by its bound, a node could go before a rival valued now."""
     bound = -node.key
     return bound > rival.value or (bound == rival.value and node.tie < rival.tie)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from timebound.core.link.strategy.audience import Link
+from timebound.core.link.strategy.audience import LinkModel
 from timebound.core.link.strategy.base import STATIC, Strategy, StrategyKind
 from timebound.core.link.strategy.entry import Entry
 
@@ -21,7 +21,7 @@ class RemainingLifetime(Strategy):
     def __init__(self) -> None:
         super().__init__("remaining-lifetime", STATIC, False)
 
-    def value(self, entry: Entry, now_ns: int, link: Link) -> float:
+    def value(self, entry: Entry, now_ns: int, link: LinkModel) -> float:
         total = 0.0
         for term in entry.audience.terms:
             allowed = term.allowed if term.allowed < entry.timeout else entry.timeout

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from timebound.core.link.strategy.entry import NEVER_NS, Node
+from timebound.core.link.strategy.entry import NEVER_NS, HeapNode
 
 # After a jump in time over this many buckets per filled one, the empty ones are not walked through.
 _JUMP: Final = 4
@@ -22,7 +22,7 @@ class Windows:
     def __init__(self, origin_ns: int) -> None:
         self._origin_ns = origin_ns
         self._width_ns = 1
-        self._buckets: dict[int, list[Node]] = {}
+        self._buckets: dict[int, list[HeapNode]] = {}
         self._next = 0  # no filled bucket lies before this one
         self._count = 0
 
@@ -36,7 +36,7 @@ class Windows:
         self._count = 0
         self._next = (now_ns - self._origin_ns) // width_ns
 
-    def insert(self, node: Node, until_ns: int) -> int:
+    def insert(self, node: HeapNode, until_ns: int) -> int:
         """Note that a node's bound ends at about `until_ns`, at least one width from now, or never.
 
         Returns up to when exactly the bound has to hold.
@@ -55,7 +55,7 @@ class Windows:
         self._count += 1
         return self._origin_ns + index * self._width_ns - 1
 
-    def remove(self, node: Node) -> None:
+    def remove(self, node: HeapNode) -> None:
         """Take a node out of its bucket, if it is in one."""
         if node.bucket < 0:
             return
@@ -69,7 +69,7 @@ class Windows:
         node.bucket = -1
         self._count -= 1
 
-    def take_due(self, now_ns: int) -> list[Node] | None:
+    def take_due(self, now_ns: int) -> list[HeapNode] | None:
         """Take out some nodes whose bound does not hold now, or None if all do."""
         current = (now_ns - self._origin_ns) // self._width_ns
         while self._next <= current:

@@ -1,8 +1,8 @@
 """The product's own strategy: value per sending time, discounted by how long it can still wait.
 
-    worth(t) = Σ stake·success·exp(-(time that is left)⁺ / K) / size
+    worth(t) = Σ gain·success·exp(-(time that is left)⁺ / K) / size
 
-`stake` is price + penalty, the time left is what remains until sending it would be too late on
+`gain` is price + penalty, the time left is what remains until sending it would be too late on
 average, and K is `lookahead` times the mean sending time of a message. Why this one:
 docs/decisions/0020-default-strategy.md.
 
@@ -23,8 +23,8 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from timebound.core.link.strategy.audience import Link
-from timebound.core.link.strategy.base import DECAYING, Strategy, StrategyKind, stake
+from timebound.core.link.strategy.audience import LinkModel
+from timebound.core.link.strategy.base import DECAYING, Strategy, StrategyKind, expected_gain
 from timebound.core.link.strategy.entry import Entry
 
 # In times of one message. Measured: 3 is too short-sighted under overload, 50 and more no longer see
@@ -32,7 +32,7 @@ from timebound.core.link.strategy.entry import Entry
 LOOKAHEAD: Final = 20.0
 # How long a message without any limit is content to wait.
 PATIENCE_NS: Final = 1_000_000_000
-# The part of its stake that a message must be about to lose before that makes it urgent.
+# The part of its gain that a message must be about to lose before that makes it urgent.
 LOSS: Final = 0.1
 # K of a link so fast that its messages take no time.
 _AHEAD_NS_MIN: Final = 1_000.0
@@ -57,9 +57,9 @@ class Worth(Strategy):
         self.patience = float(patience_ns)
         self.loss = loss
 
-    def value(self, entry: Entry, now_ns: int, link: Link) -> float:
+    def value(self, entry: Entry, now_ns: int, link: LinkModel) -> float:
         age = float(now_ns - entry.published_ns)
-        gain = stake(entry, age) / entry.size
+        gain = expected_gain(entry, age) / entry.size
         if gain <= 0.0:
             return -math.inf
         ahead = self.lookahead * link.first_ns
@@ -78,8 +78,8 @@ class Worth(Strategy):
         while index < count and terms[index].allowed < age + entry.slowest:
             index += 1
         # Terms before `index` are going or gone. Of the others, find the one whose loss is noticed.
-        keep = (1.0 - self.loss) * entry.audience.stakes_from(index)
-        while index < count and entry.audience.stakes_from(index + 1) > keep:
+        keep = (1.0 - self.loss) * entry.audience.gains_from(index)
+        while index < count and entry.audience.gains_from(index + 1) > keep:
             index += 1
         allowed = entry.timeout
         if index < count and terms[index].allowed < allowed:

@@ -24,16 +24,16 @@ from timebound.core.predicate.index.tables import (
     ONLY_KEY,
     AffixTable,
     Filing,
+    FilingTable,
     IntervalTable,
     MemberTable,
     PartTable,
-    Table,
     ThresholdTable,
     interval_cell,
 )
 from timebound.core.predicate.values import Moment, Property, read_moment
 
-Place = tuple[Table, object]  # a table, and the key of a bucket in it
+Place = tuple[FilingTable, object]  # a table, and the key of a bucket in it
 
 
 class ValueTables:
@@ -42,7 +42,7 @@ class ValueTables:
     __slots__ = ("equal", "intervals", "thresholds")
 
     def __init__(self, owner: str) -> None:
-        self.equal = Table(owner)
+        self.equal = FilingTable(owner)
         self.thresholds: list[ThresholdTable] = []
         self.intervals = IntervalTable(owner)
 
@@ -63,7 +63,7 @@ class ValueTables:
         self.collect(value, found)
         self.intervals.collect(value, found)
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[FilingTable]:
         return [self.equal, self.intervals, *self.thresholds]
 
 
@@ -83,7 +83,7 @@ class TextTables(ValueTables):
         self.prefixes.collect(text, found)
         self.suffixes.collect(text, found)
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[FilingTable]:
         return [self.equal, self.prefixes, self.suffixes, self.parts, *self.thresholds]
 
 
@@ -100,7 +100,7 @@ class AttributeTables:
         self._moments: ValueTables | None = None
         self._texts: TextTables | None = None
         self._members: MemberTable | None = None
-        self._present: Table | None = None
+        self._present: FilingTable | None = None
 
     def places(self, access: Access) -> list[Place]:
         """Where an access is to be filed; nowhere if this kind of table cannot hold it."""
@@ -118,7 +118,7 @@ class AttributeTables:
         if access.kind == CONTAINS or access.kind == MEMBER:
             return self._member_places(access)
         if self._present is None:
-            self._present = Table(self.name.key)
+            self._present = FilingTable(self.name.key)
         return [(self._present, ONLY_KEY)]
 
     def _interval_places(self, access: Access) -> list[Place]:
@@ -202,7 +202,7 @@ class AttributeTables:
                 self._moments.collect_number(moment.epoch_ns, found)
 
     def _check(self) -> None:
-        tables: list[Table] = []
+        tables: list[FilingTable] = []
         for values in (self._numbers, self._booleans, self._moments, self._texts):
             if values is not None:
                 tables += values.tables()

@@ -14,9 +14,9 @@ from typing import Final
 from timebound.core.predicate.attributes import BARE
 from timebound.core.predicate.index.attribute import AttributeTables, Place
 from timebound.core.predicate.index.lookup import INTERVAL, Access, access_of, bound_of, interval_of
-from timebound.core.predicate.index.tables import ONLY_KEY, Entry, Filing, IntervalFiling, Table
+from timebound.core.predicate.index.tables import ONLY_KEY, Filing, FilingTable, IndexedKey, IntervalFiling
 from timebound.core.predicate.predicate import Attributes, Conjunction, Name, Predicate
-from timebound.core.predicate.terms import AllOf, Condition
+from timebound.core.predicate.terms import And, Condition
 from timebound.core.predicate.values import TRUE
 
 # Up to this many attribute names each is asked for; with more, the message's own names are
@@ -44,7 +44,7 @@ class ContentIndex:
     )
 
     def __init__(self) -> None:
-        self._entries: dict[object, Entry] = {}
+        self._entries: dict[object, IndexedKey] = {}
         self._attributes: dict[str, AttributeTables] = {}  # by the name's key
         # The same tables by where a message would have the name: a user property, the first
         # field of the way into its payload, or always (the topic, the payload as a whole).
@@ -52,7 +52,7 @@ class ContentIndex:
         self._by_field: dict[str, dict[str, AttributeTables]] = {}
         self._always: dict[str, dict[str, AttributeTables]] = {}
         # Conjunctions that no look-up can find, such as `a IS NULL`.
-        self._scanned = Table("")
+        self._scanned = FilingTable("")
         self._sequence = 0
         self._stamp = 0
 
@@ -64,7 +64,7 @@ class ContentIndex:
         if key in self._entries:
             self.remove(key)
         self._sequence += 1
-        entry = Entry(key, self._sequence)
+        entry = IndexedKey(key, self._sequence)
         conjunctions = predicate.conjunctions
         filings: list[Filing] = []
         self._entries[key] = entry
@@ -113,7 +113,7 @@ class ContentIndex:
         self._scanned.collect_key(ONLY_KEY, found)
         self._stamp += 1
         stamp = self._stamp
-        matched: list[Entry] = []
+        matched: list[IndexedKey] = []
         for filing in found:
             # Most candidates fail, so the condition is looked at before the entry.
             rest = filing.rest
@@ -131,7 +131,7 @@ class ContentIndex:
 
     def _file(
         self,
-        entry: Entry,
+        entry: IndexedKey,
         conjunction: Conjunction,
         whole: Condition | None,
         places_max: int,
@@ -244,11 +244,13 @@ class ContentIndex:
                 assert all(self._attributes[name_key] is tables for name_key, tables in named.items())
 
 
-def _sequence_of(entry: Entry) -> int:
+def _sequence_of(entry: IndexedKey) -> int:
     return entry.sequence
 
 
-def _filing(entry: Entry, rest: Condition | None, table: Table, key: object, access: Access | None) -> Filing:
+def _filing(
+    entry: IndexedKey, rest: Condition | None, table: FilingTable, key: object, access: Access | None
+) -> Filing:
     if access is not None and access.kind == INTERVAL:
         low, high = bound_of(access.values[0]), bound_of(access.values[1])
         assert low is not None
@@ -267,4 +269,4 @@ def _rest(conjunction: Conjunction, access: Access | None, whole: Condition | No
         conditions = [condition for condition in conjunction if condition is not access.condition]
     if not conditions:
         return None
-    return conditions[0] if len(conditions) == 1 else AllOf(tuple(conditions))
+    return conditions[0] if len(conditions) == 1 else And(tuple(conditions))

@@ -17,9 +17,9 @@ from timebound.core.predicate.terms import (
     Comparison,
     Condition,
     Contains,
+    InList,
     IsNull,
     Literal,
-    Membership,
     Operand,
     Subset,
     Truth,
@@ -66,7 +66,7 @@ def access_of(condition: Condition) -> Access | None:
     """The best access to one condition, or None if there is none."""
     if isinstance(condition, Comparison):
         return _comparison(condition)
-    if isinstance(condition, Membership):
+    if isinstance(condition, InList):
         if isinstance(condition.operand, Attribute) and not condition.is_negated:
             return Access(EQUAL, condition.operand.name, condition.values, condition, True)
         return _present(condition.operand, condition)

@@ -32,7 +32,7 @@ PART_CALL_STEPS: Final = 50
 PART_STEPS: Final = 500
 
 
-class Entry:
+class IndexedKey:
     """One key in the index. `stamp` is the last match it was found in, so it is found once."""
 
     __slots__ = ("filings", "key", "sequence", "stamp")
@@ -49,7 +49,9 @@ class Filing:
 
     __slots__ = ("bucket_key", "entry", "place", "rest", "table")
 
-    def __init__(self, entry: Entry, rest: Condition | None, table: Table, bucket_key: object) -> None:
+    def __init__(
+        self, entry: IndexedKey, rest: Condition | None, table: FilingTable, bucket_key: object
+    ) -> None:
         self.entry = entry
         self.rest = rest
         self.table = table
@@ -68,9 +70,9 @@ class IntervalFiling(Filing):
 
     def __init__(
         self,
-        entry: Entry,
+        entry: IndexedKey,
         rest: Condition | None,
-        table: Table,
+        table: FilingTable,
         bucket_key: object,
         *,
         low: float,
@@ -81,7 +83,7 @@ class IntervalFiling(Filing):
         self.high = high
 
 
-class Table:
+class FilingTable:
     """Buckets of filings by key; as it stands, a table for equality.
 
     `owner` is the key of the attribute's name, or empty.
@@ -144,7 +146,7 @@ class Table:
         assert count == self.filings
 
 
-class ThresholdTable(Table):
+class ThresholdTable(FilingTable):
     """Filings under `value operator key`, for one of `< <= > >=`; the keys are kept sorted.
 
     The keys stand in sorted chunks, so that inserting one among many moves few of them, and
@@ -228,7 +230,7 @@ class ThresholdTable(Table):
         assert all(self.buckets[key] is bucket for key, bucket in zip(keys, buckets, strict=True))
 
 
-class IntervalTable(Table):
+class IntervalTable(FilingTable):
     """Filings under intervals of numbers, by size and place.
 
     An interval narrower than 2**level is filed under the cell of that width in which it
@@ -297,7 +299,7 @@ def interval_cell(low: int | float, high: int | float) -> tuple[int, int] | None
     return level, math.floor(math.ldexp(begin, -level))
 
 
-class AffixTable(Table):
+class AffixTable(FilingTable):
     """Filings under the beginnings, or endings, of texts: one look-up per length in use."""
 
     __slots__ = ("_at_end", "_lengths")
@@ -327,7 +329,7 @@ class AffixTable(Table):
         assert sum(self._lengths.values()) == len(self.buckets)
 
 
-class PartTable(Table):
+class PartTable(FilingTable):
     """Filings under a few characters of a text to be found inside another."""
 
     __slots__ = ()
@@ -362,7 +364,7 @@ class PartTable(Table):
                 self.collect_key(part, found)
 
 
-class MemberTable(Table):
+class MemberTable(FilingTable):
     """Filings under one member that a set must have."""
 
     __slots__ = ()

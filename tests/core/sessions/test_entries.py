@@ -6,7 +6,7 @@ import pytest
 from tests.core.broker_doubles import Node, Peer
 
 from timebound.core.link.scheduling import Scheduling
-from timebound.core.sessions.competing import make_entry, needs_choice
+from timebound.core.sessions.entries import make_entry, needs_scheduling
 from timebound.core.sessions.session import PUBACK, PUBCOMP, PUBREC, Session
 from timebound.core.values.delay import link_of_rate
 from timebound.core.values.limits import BrokerLimits
@@ -49,8 +49,8 @@ def test_only_what_can_lose_its_worth_competes(
 ) -> None:
     message = delivery_of(wanted, **fields).message
 
-    assert needs_choice(session_of(), message, wanted, ()) is expected
-    assert needs_choice(session_of(), message, subscription("plain"), (wanted,)) is (
+    assert needs_scheduling(session_of(), message, wanted, ()) is expected
+    assert needs_scheduling(session_of(), message, subscription("plain"), (wanted,)) is (
         expected or bool(fields.get("timeout_ns"))
     )
 
@@ -60,7 +60,7 @@ def test_priorities_compete_where_the_strategy_goes_by_them() -> None:
     session.scheduling = Scheduling("fixed")
     urgent = delivery_of(subscription(), priority=1).message
 
-    assert needs_choice(session, urgent, subscription(), ())
+    assert needs_scheduling(session, urgent, subscription(), ())
 
 
 def test_an_entry_has_the_terms_of_all_its_subscriptions() -> None:
@@ -249,19 +249,19 @@ def test_a_client_that_answers_nothing_keeps_nobody_busy_and_late_copies_go() ->
 def test_a_session_with_a_deadline_is_in_control_of_its_link_before_anything_urgent_comes() -> None:
     link = Congested()
     session = link.receiver.session
-    assert session.link is None
+    assert session.scheduled is None
 
     link.subscribe("alert", deadline_ns=SECOND)
-    assert session.link is not None
+    assert session.scheduled is not None
 
     link.node.disconnect(link.receiver)
-    assert session.link is None
+    assert session.scheduled is None
     again = link.node.connect("receiver")
     link.node.broker.bind(again.session, "tcp", Scheduling(), link_of_rate(1e5), link.node.now_ns)
-    assert again.session.link is not None
+    assert again.session.scheduled is not None
 
     link.node.unsubscribe(again, "alert")
-    assert again.session.link is None
+    assert again.session.scheduled is None
 
 
 def test_a_new_strategy_loses_nothing_that_waits() -> None:

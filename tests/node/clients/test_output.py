@@ -18,7 +18,7 @@ import uvloop
 from tests.conftest import FOUR_LISTENERS, Certificates
 from tests.peer import SCHEMES, Endpoint, Peer, join
 
-from timebound.node.clients.attachment import Attachment
+from timebound.node.clients.output import ConnectionOutput
 from timebound.node.config import load_config
 from timebound.node.links.meter import TCP_NOTSENT_LOWAT
 from timebound.node.server import Server
@@ -30,13 +30,13 @@ DEADLINE = [("deadline", "10s")]
 class Line:
     """A client and the broker's side of its connection."""
 
-    def __init__(self, peer: Peer, attachment: Attachment) -> None:
+    def __init__(self, peer: Peer, output: ConnectionOutput) -> None:
         self.peer = peer
-        self.attachment = attachment
+        self.output = output
 
     def told(self) -> tuple[int, int, int]:
         """When writing pauses and goes on again, and how much the kernel takes ahead (0: as it likes)."""
-        transport = self.attachment.transport()
+        transport = self.output.transport()
         low, high = transport.get_write_buffer_limits()
         sock = transport.get_extra_info("socket")
         return low, high, sock.getsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT)
@@ -60,10 +60,10 @@ async def lined_up(config: Path, scheme: str, certificates: Certificates) -> Asy
         tls = ssl.create_default_context(cafile=str(certificates.ca))
         peer = await asyncio.to_thread(join, Endpoint(port, scheme, tls))
         assert server.driver is not None
-        [attachment] = server.driver.connections.values()
-        assert isinstance(attachment, Attachment)
+        [output] = server.driver.connections.values()
+        assert isinstance(output, ConnectionOutput)
         with peer:
-            yield Line(peer, attachment)
+            yield Line(peer, output)
     finally:
         await server.stop()
 
@@ -94,6 +94,6 @@ def test_a_connection_whose_last_time_limit_has_gone_writes_as_before_the_first(
                 assert timed[1] == 1
                 assert timed[2] > 0
                 assert after == before == line.told()
-                assert line.attachment._meter is None
+                assert line.output._meter is None
 
     run(scene())

@@ -14,7 +14,7 @@ from timebound.core.sessions.session import Session
 from timebound.errors import ProtocolError
 from timebound.linking.link import NeighbourLink
 from timebound.node.clients.handshake import Door, Refused, address_of
-from timebound.node.clients.outgoing import Outgoing
+from timebound.node.clients.outgoing import OutgoingEncoder
 from timebound.node.control.link_models import told_delay
 from timebound.node.driver import Driver
 from timebound.node.input.publisher import Publisher
@@ -53,7 +53,7 @@ STOP_INPUT: Final = 8  # its input queues are full, or it waits for them
 STOP_LINK: Final = 16  # links to other brokers have no room for what it publishes
 
 
-class Attachment(Publisher):
+class ConnectionOutput(Publisher):
     """A client as this side writes to it, from accept to close."""
 
     def __init__(self, driver: Driver, door: Door) -> None:
@@ -66,7 +66,7 @@ class Attachment(Publisher):
         self.peer = ""
         self.version = 5
         self.session: Session | None = None
-        self.outgoing = Outgoing(5, 0, 0, True)
+        self.outgoing = OutgoingEncoder(5, 0, 0, True)
         self.request_problem_information = True
         self.connect_expiry_s = 0
         self.state = NEW
@@ -105,7 +105,7 @@ class Attachment(Publisher):
         is_free = True
         if self._held_turns > 0:
             self._held_turns -= 1
-        elif session.link is None:
+        elif session.scheduled is None:
             if self._meter is not None:
                 self._end_pacing(self._meter)
             self._flush_parts(session, frames, now_ns)
@@ -156,7 +156,7 @@ class Attachment(Publisher):
         if session.transit is not None:
             meter.limit_pace(session.transit.pace(), now_ns)
         allowed = meter.allow(session.queue_bytes, now_ns)
-        delay = meter.take_delay()
+        delay = meter.changed_delay()
         if delay is not None:
             self.broker.set_delay(session, delay, now_ns)
         if allowed:

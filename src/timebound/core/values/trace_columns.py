@@ -1,26 +1,26 @@
 """What many trace records have in common: it stands once, and records say its number.
 
-A record is made of a message's part, which all who get that message share, and a reader's part, which all
+A record is made of a message's part, which all who get that message share, and a receiver's part, which all
 messages share that one subscription gets on the same terms.
 """
 
 from __future__ import annotations
 
 
-class TraceEpoch:
+class ColumnsEpoch:
     """How long numbers count: those of another epoch are forgotten. What knows one keeps no table alive."""
 
     __slots__ = ()
 
 
-class TraceKind:
+class MessageColumns:
     """Of messages: where they come from, and what they were given to arrive."""
 
     __slots__ = ("epoch", "hops", "number", "promised_ns", "publisher", "timeout_ns", "topic")
 
     def __init__(
         self,
-        epoch: TraceEpoch,
+        epoch: ColumnsEpoch,
         number: int,
         topic: str,
         publisher: str,
@@ -38,15 +38,15 @@ class TraceKind:
 
 
 class TraceHint:
-    """The kind that the latest message of a topic was of: likely also that of the next one."""
+    """The columns of the latest message of a topic: likely also those of the next one."""
 
-    __slots__ = ("kind",)
+    __slots__ = ("columns",)
 
     def __init__(self) -> None:
-        self.kind: TraceKind | None = None
+        self.columns: MessageColumns | None = None
 
 
-class TraceReader:
+class ReceiverColumns:
     """Of pairs: whose they are, on what terms, and what became of them."""
 
     __slots__ = (
@@ -65,7 +65,7 @@ class TraceReader:
 
     def __init__(
         self,
-        epoch: TraceEpoch,
+        epoch: ColumnsEpoch,
         number: int,
         client_id: str,
         topic_filter: str,

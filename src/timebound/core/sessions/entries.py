@@ -16,7 +16,7 @@ from timebound.core.values.message import ENTRY_COST, Delivery, Message, copy_co
 from timebound.core.values.subscription import Subscription
 
 
-def needs_choice(
+def needs_scheduling(
     session: Session, message: Message, subscription: Subscription, others: tuple[Subscription, ...]
 ) -> bool:
     """Whether this copy has anything by which it could be preferred to another, or lose its worth."""
@@ -30,14 +30,14 @@ def needs_choice(
     return False
 
 
-def has_choice(session: Session) -> bool:
+def any_needs_scheduling(session: Session) -> bool:
     """Whether anything that waits needs to be chosen by worth; O(n)."""
-    waiting = [*session.queue, *session.waiting]
-    if session.link is not None:
-        waiting += [cast(Delivery, entry.item) for entry in session.link.entries()]
+    waiting = [*session.queue, *session.blocked]
+    if session.scheduled is not None:
+        waiting += [cast(Delivery, entry.item) for entry in session.scheduled.entries()]
     for delivery in waiting:
         subscription = delivery.subscription
-        if subscription is not None and needs_choice(
+        if subscription is not None and needs_scheduling(
             session, delivery.message, subscription, delivery.others
         ):
             return True
