@@ -28,7 +28,7 @@ COMPILED = {
     ),
     "core.matching": "index retained tap",
     "core.mesh": (
-        "account flooding forwarding interest member message neighbour options overlay pressure "
+        "account flooding forwarding interest link member message options overlay pressure "
         "readings routes table"
     ),
     "core.predicate": "attributes cost lexer like parser predicate search terms values",
