@@ -20,7 +20,7 @@ COMPILED = {
     "core": "broker distribution",
     "core.account": "account counters trace_log",
     "core.correlation": "expression timers",
-    "core.input": "admission bounds cells contract plan queues scheduler",
+    "core.input": "admission bounds cells contract plan policer queues scheduler",
     "core.link": "lane queue scheduling",
     "core.link.strategy": (
         "audience base eb ebpc entry fifo fixed heap mtep outlook pc ranking registry "

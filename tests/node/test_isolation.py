@@ -43,7 +43,7 @@ from timebound.node.clients.outgoing import Outgoing
 from timebound.node.driver import FAULTS_LOGGED_MAX
 from timebound.node.input.flows import Flows
 from timebound.node.input.input import Input
-from timebound.node.input.publisher import Arrival
+from timebound.node.input.publisher import InputMessage
 from timebound.units import SECOND
 from timebound.version import is_compiled
 from timebound.wire.packets import (
@@ -91,7 +91,7 @@ GUARDS = {
     "offer",
     "pass_through",
     "pause_writing",
-    "publish_arrival",
+    "publish_queued",
     "resume_writing",
     "take_in",
 }
@@ -180,7 +180,7 @@ def concerns(value: object, depth: int = 0) -> bool:
         return value.subscription is not None and concerns(value.subscription)
     if isinstance(value, Entry):
         return concerns(value.item)
-    if isinstance(value, Arrival):
+    if isinstance(value, InputMessage):
         return concerns(value.session)
     if isinstance(value, Timer):
         return concerns(value.owner)

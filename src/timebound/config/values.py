@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from timebound.core.input.cells import EVEN, ORDERS, WEIGHT_MAX
-from timebound.core.input.contract import EXCESS_MODES, LOWER
+from timebound.core.input.policer import EXCESS_MODES, LOWER
 from timebound.core.link.queue import EPSILON
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, STRATEGY_NAMES
 from timebound.core.mesh.options import MESH_EPSILON, PREFERENCE, THRIFT, WAITING_SHARE

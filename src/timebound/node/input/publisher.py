@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from timebound.core.input.contract import Policer
+from timebound.core.input.policer import Gcra
 from timebound.core.input.queues import ClientInput, InputQueue
 from timebound.core.sessions.session import Session
 from timebound.core.values.message import Message
 from timebound.node.input.allowance import Allowance
 
 
-class Arrival:
+class InputMessage:
     """A message that was read and waits for its turn; `session` is whose it was then."""
 
     __slots__ = ("message", "packet_id", "publisher", "session")
@@ -31,16 +31,16 @@ class Publisher:
     """A connection as the input sees it."""
 
     def __init__(self) -> None:
-        self.client_input: ClientInput[Arrival] = ClientInput("")
+        self.client_input: ClientInput[InputMessage] = ClientInput("")
         self.is_arrived = False  # stands in the input's list of those with packets to take in
         self.is_slow = False  # what was last taken in may have needed some time: look at the clock
         self.is_deferred = False  # stands in its list of those with a long request under way instead
         # Where messages of a topic wait, found once for each topic; and the topics with a contract.
-        self.queues: dict[str, InputQueue[Arrival]] = {}
-        self.flow_queues: dict[str, InputQueue[Arrival]] = {}
-        self.policers: dict[str, Policer] = {}
+        self.queues: dict[str, InputQueue[InputMessage]] = {}
+        self.flow_queues: dict[str, InputQueue[InputMessage]] = {}
+        self.policers: dict[str, Gcra] = {}
         # Of an earlier connection with this client id: its messages go first.
-        self.predecessor: ClientInput[Arrival] | None = None
+        self.predecessor: ClientInput[InputMessage] | None = None
         self.advertisements: Allowance | None = None  # made with the first
 
     @abstractmethod
@@ -63,5 +63,5 @@ class Publisher:
         """Whether packets that were read are not handled yet."""
 
     @abstractmethod
-    def publish_arrival(self, arrival: Arrival, now_ns: int) -> None:
+    def publish_queued(self, queued: InputMessage, now_ns: int) -> None:
         """The turn of a waiting message has come."""
