@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from timebound.core.input.admission import Admission
+from timebound.core.input.admission import AdmissionControl
 from timebound.core.input.contract import Contract, Decision
 from timebound.version import is_compiled
 
@@ -27,8 +27,10 @@ ROUNDS: Final = 5
 CASES: Final = ((200, 10), (1_000, 10), (200, 1_000))
 
 
-def planned(flows: int, weight_max: int) -> Admission:
-    plan = Admission(quantum_ns=QUANTUM_NS, quantum_bytes=1_024, jitter_ns=OUTSIDE_NS, outside_ns=OUTSIDE_NS)
+def planned(flows: int, weight_max: int) -> AdmissionControl:
+    plan = AdmissionControl(
+        quantum_ns=QUANTUM_NS, quantum_bytes=1_024, jitter_ns=OUTSIDE_NS, outside_ns=OUTSIDE_NS
+    )
     plan.add_background("#", 1, 1)
     for number in range(flows - 2):
         weight = 1 + number % weight_max
@@ -44,7 +46,7 @@ def planned(flows: int, weight_max: int) -> Admission:
     return plan
 
 
-def questions(plan: Admission) -> dict[str, Callable[[], Decision]]:
+def questions(plan: AdmissionControl) -> dict[str, Callable[[], Decision]]:
     cycle_ns = QUANTUM_NS * sum(weight * quanta for _, weight, quanta in plan.topics())
     share_ns = (cycle_ns + 3 * QUANTUM_NS) // 3
 

@@ -22,7 +22,7 @@ COMPILED = {
     "core": "broker distribution",
     "core.account": "account counters trace_log",
     "core.correlation": "expression timers",
-    "core.input": "admission bounds cells contract plan queues scheduler",
+    "core.input": "admission bounds cells contract plan policer queues scheduler",
     "core.link": "lane queue scheduling",
     "core.link.strategy": (
         "audience base eb ebpc entry fifo fixed heap mtep outlook pc ranking registry "
@@ -30,7 +30,7 @@ COMPILED = {
     ),
     "core.matching": "index retained tap",
     "core.mesh": (
-        "account flooding forwarding interest member message neighbour options overlay pressure "
+        "account flooding forwarding interest link member message options overlay pressure "
         "readings routes table"
     ),
     "core.predicate": "attributes cost lexer like parser predicate search terms values",

@@ -12,7 +12,7 @@ from timebound.config.values import ListenerConfig, NeighbourConfig, NeighbourTl
 from timebound.core.broker import Broker
 from timebound.core.link.strategy.audience import Audience, Term
 from timebound.core.link.strategy.entry import Entry
-from timebound.core.mesh.flooding import LINK, SUBSCRIPTION, Announcement
+from timebound.core.mesh.flooding import LINK, SUBSCRIPTION, LinkStateAdvertisement
 from timebound.core.mesh.interest import WatchedIndex
 from timebound.core.mesh.member import COPY_BYTES, Member
 from timebound.core.mesh.table import MeshSubscription
@@ -170,9 +170,13 @@ def member_of(mesh: str) -> Member:
     for name, delay_s in (("b", 0.05), ("c", 0.1)):
         member.measured(name, LinkDelay(delay_s, 0.0001), 0)
         member.link_up(name, 0)
-        member.hear(name, Announcement((LINK, name, "d", ""), (1, 1), LinkDelay(delay_s, 0.0001)))
+        member.receive_advertisement(
+            name, LinkStateAdvertisement((LINK, name, "d", ""), (1, 1), LinkDelay(delay_s, 0.0001))
+        )
     wanted = MeshSubscription("s@d", "d", "t", deadline_ns=2 * SECOND)
-    member.hear("b", Announcement((SUBSCRIPTION, "d", "s@d", "t"), (1, 2), subscription=wanted))
+    member.receive_advertisement(
+        "b", LinkStateAdvertisement((SUBSCRIPTION, "d", "s@d", "t"), (1, 2), subscription=wanted)
+    )
     return member
 
 
@@ -192,8 +196,8 @@ def test_routing_is_late_unless_the_single_path_is_asked_for() -> None:
 
     assert sends_of(late) == ["b", "c"]
     assert sends_of(single) == ["b"]
-    assert [member.broker.waiting_messages() for member in (late, single)] == [2, 2]  # one waits for both
-    assert len(single.broker.neighbours["c"].queue) == 0
+    assert [member.forwarder.waiting_messages() for member in (late, single)] == [2, 2]  # one waits for both
+    assert len(single.forwarder.links["c"].queue) == 0
 
 
 def test_epsilon_decides_what_is_hopeless() -> None:
@@ -223,8 +227,8 @@ def test_preference_leaves_a_message_to_a_way_that_promises_more() -> None:
 def test_waiting_share_is_what_reported_waits_count() -> None:
     def sent_over(mesh: str) -> list[str]:
         member = member_of(mesh)
-        member.broker.note_waits("b", {"d": 3 * SECOND})
-        member.broker.note_waits("c", {"d": 3 * SECOND})
+        member.forwarder.receive_delay_report("b", {"d": 3 * SECOND})
+        member.forwarder.receive_delay_report("c", {"d": 3 * SECOND})
         return sends_of(publish_one(member, 1))
 
     assert sent_over("[mesh]\nwaiting_share = 0.1\n") == ["b"]
@@ -235,8 +239,8 @@ def test_thrift_is_off_unless_it_is_asked_for() -> None:
     def sent_over(mesh: str) -> list[str]:
         member = member_of(mesh + "waiting_share = 0.0\n")
         for name in "bc":
-            member.broker.note_waits(name, {"d": SECOND})
-            member.broker.neighbours[name].note_worth(1e6, 1_024.0, float(SECOND))
+            member.forwarder.receive_delay_report(name, {"d": SECOND})
+            member.forwarder.links[name].note_worth(1e6, 1_024.0, float(SECOND))
         return sends_of(publish_one(member, 1))
 
     assert sent_over("[mesh]\n") == ["b"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timebound.core.mesh.flooding import LINK, SUBSCRIPTION, Announcement
+from timebound.core.mesh.flooding import LINK, SUBSCRIPTION, LinkStateAdvertisement
 from timebound.core.mesh.message import Copy, MeshMessage
 from timebound.core.mesh.table import MeshSubscription
 from timebound.core.predicate.predicate import parse
@@ -136,14 +136,14 @@ def test_a_message_without_its_way_is_no_copy() -> None:
 def test_links_and_subscriptions_and_their_ends_are_told() -> None:
     subscription = MeshSubscription("s@a", "a", "t/#", parse("x > 1"), 5_000_000, 2.5, 0.25, 7, "s")
     told = [
-        Announcement((LINK, "a", "b", ""), (5, 1), LinkDelay(0.1, 0.02, 0.003)),
-        Announcement((LINK, "a", "c", ""), (5, 2)),
-        Announcement((SUBSCRIPTION, "a", "s@a", "t/#"), (5, 3), subscription=subscription),
-        Announcement((SUBSCRIPTION, "a", "s@a", "u"), (5, 4)),
+        LinkStateAdvertisement((LINK, "a", "b", ""), (5, 1), LinkDelay(0.1, 0.02, 0.003)),
+        LinkStateAdvertisement((LINK, "a", "c", ""), (5, 2)),
+        LinkStateAdvertisement((SUBSCRIPTION, "a", "s@a", "t/#"), (5, 3), subscription=subscription),
+        LinkStateAdvertisement((SUBSCRIPTION, "a", "s@a", "u"), (5, 4)),
     ]
 
-    [payload], too_large = mesh_codec.encode_news(told)
-    heard, mistakes = mesh_codec.decode_news(payload)
+    [payload], too_large = mesh_codec.encode_advertisements(told)
+    heard, mistakes = mesh_codec.decode_advertisements(payload)
 
     assert (too_large, mistakes) == ([], [])
     assert [(one.key, one.stamp) for one in heard] == [(one.key, one.stamp) for one in told]
@@ -173,7 +173,7 @@ def test_links_and_subscriptions_and_their_ends_are_told() -> None:
     ],
 )
 def test_news_that_cannot_be_read_are_left_out_and_the_others_are_used(payload: bytes) -> None:
-    heard, mistakes = mesh_codec.decode_news(payload[:-1] + b',[0,"a","b","",1,1]]')
+    heard, mistakes = mesh_codec.decode_advertisements(payload[:-1] + b',[0,"a","b","",1,1]]')
 
     assert [one.key for one in heard] == [(LINK, "a", "b", "")]
     assert len(mistakes) == 1
@@ -181,14 +181,14 @@ def test_news_that_cannot_be_read_are_left_out_and_the_others_are_used(payload: 
 
 @pytest.mark.parametrize("payload", [b"", b"{}", b"[1", b"7", 5_000 * b"[" + 5_000 * b"]"], ids=range(5))
 def test_news_that_are_no_list_are_a_mistake_of_the_neighbour(payload: bytes) -> None:
-    with pytest.raises(ProtocolError, match="announcements cannot be read"):
-        mesh_codec.decode_news(payload)
+    with pytest.raises(ProtocolError, match="advertisements cannot be read"):
+        mesh_codec.decode_advertisements(payload)
 
 
-def subscribed(number: int, where: str, client_id: str = "s@a") -> Announcement:
+def subscribed(number: int, where: str, client_id: str = "s@a") -> LinkStateAdvertisement:
     subscription = MeshSubscription(client_id, "a", f"t/{number}", parse(where))
     key = (SUBSCRIPTION, "a", client_id, f"t/{number}")
-    return Announcement(key, (1, number), subscription=subscription)
+    return LinkStateAdvertisement(key, (1, number), subscription=subscription)
 
 
 def test_announcements_are_packed_by_their_size_and_what_fits_into_no_packet_is_left_out() -> None:
@@ -196,24 +196,24 @@ def test_announcements_are_packed_by_their_size_and_what_fits_into_no_packet_is_
     told = [subscribed(number, growing) for number in range(100)]
     told.insert(50, subscribed(1_000, "x = 1", 9_000 * "y"))
 
-    payloads, too_large = mesh_codec.encode_news(told, 8_192)
+    payloads, too_large = mesh_codec.encode_advertisements(told, 8_192)
 
     assert too_large == [told[50]]
     assert len(payloads) < 15
     for payload in payloads:
-        frame = encode_publish(mesh_codec.NEWS_TOPIC, payload, 0, False, False, 0, b"", 5)
+        frame = encode_publish(mesh_codec.ADVERTISEMENTS_TOPIC, payload, 0, False, False, 0, b"", 5)
         assert len(frame) <= 8_192
-    heard = [one for payload in payloads for one in mesh_codec.decode_news(payload)[0]]
+    heard = [one for payload in payloads for one in mesh_codec.decode_advertisements(payload)[0]]
     assert [one.key for one in heard] == [one.key for one in told if one not in too_large]
 
 
 def test_the_size_of_an_announcement_is_known_before_it_is_made() -> None:
-    announcement = subscribed(7, "x = '" + 300 * '"' + "'")
-    assert announcement.subscription is not None
+    advertisement = subscribed(7, "x = '" + 300 * '"' + "'")
+    assert advertisement.subscription is not None
 
-    size = mesh_codec.announced_size(announcement.subscription)
+    size = mesh_codec.advertised_size(advertisement.subscription)
 
-    assert mesh_codec.encode_news([announcement], size) != ([], [announcement])
+    assert mesh_codec.encode_advertisements([advertisement], size) != ([], [advertisement])
 
 
 def test_levels_are_told() -> None:
@@ -225,8 +225,11 @@ def test_levels_are_told() -> None:
 
 
 def test_waits_are_told_in_nanoseconds() -> None:
-    assert mesh_codec.decode_waits(mesh_codec.encode_waits({"a": 5, "b": 0})) == {"a": 5, "b": 0}
+    assert mesh_codec.decode_delay_report(mesh_codec.encode_delay_report({"a": 5, "b": 0})) == {
+        "a": 5,
+        "b": 0,
+    }
     with pytest.raises(ProtocolError, match="negative"):
-        mesh_codec.decode_waits(b'{"a": -1}')
+        mesh_codec.decode_delay_report(b'{"a": -1}')
     with pytest.raises(ProtocolError, match="cannot be read"):
-        mesh_codec.decode_waits(b"[]")
+        mesh_codec.decode_delay_report(b"[]")

@@ -92,7 +92,7 @@ GUARDS = {
     "offer",
     "pass_through",
     "pause_writing",
-    "publish_arrival",
+    "publish_queued",
     "resume_writing",
     "take_in",
 }

@@ -32,7 +32,7 @@ from typing import Final
 from timebound.core.input.bounds import NEVER, UNBOUNDED, Bound, Rotation, flow_bound, printed_bound
 from timebound.core.input.cells import EVEN, check_order, check_weight
 from timebound.core.input.contract import Contract, rate_of
-from timebound.core.input.matrices import Membership
+from timebound.core.input.matrices import InputMatrix
 from timebound.core.input.scheduler import QUANTUM_BYTES
 from timebound.errors import ConfigError, UnitError
 from timebound.units import MILLISECOND, SECOND, parse_duration
@@ -128,7 +128,7 @@ def describe_toml(text: str, path: str = "") -> Description:
 
 
 def _described(table: dict[str, object]) -> Description:
-    members = Membership()
+    members = InputMatrix()
     for topic in _tables(table, "topic"):
         members.set_weight(_name(topic, "topic"), _weight(topic.get("weight", 1), "topic.weight"))
     for client in _tables(table, "client"):

@@ -11,7 +11,7 @@ from math import ceil
 from typing import Any, Final
 
 from timebound.config.values import InputConfig
-from timebound.core.input.admission import Admission
+from timebound.core.input.admission import AdmissionControl
 from timebound.core.input.bounds import NEVER, UNBOUNDED
 from timebound.core.input.cells import WEIGHT_MAX
 from timebound.core.input.contract import BURST_MAX, Contract, Decision
@@ -43,19 +43,19 @@ def _advise_node(rows: list[Row], quantum_ns: int) -> list[Row]:
     return [_ask(admission, row, weight) for row, weight in zip(rows, weights, strict=True)]
 
 
-def _new_admission(quantum_ns: int) -> Admission:
+def _new_admission(quantum_ns: int) -> AdmissionControl:
     """That of a broker as it starts without any configuration."""
     scheduler: InputScheduler[InputMessage] = InputScheduler()
     return Flows(scheduler, InputConfig(), quantum_ns).admission
 
 
-def _share(row: Row, admission: Admission) -> float:
+def _share(row: Row, admission: AdmissionControl) -> float:
     """The part of the broker's time that a flow needs."""
     parts = _contract(row, 1).parts(admission.quantum_bytes)
     return float(row["rate_per_s"]) * parts * admission.quantum_ns / SECOND
 
 
-def _weights(shares: list[float], admission: Admission) -> list[int]:
+def _weights(shares: list[float], admission: AdmissionControl) -> list[int]:
     """Weights with which all flows that fit have their share and some room, whoever else sends.
 
     Weights in proportion to the shares, times k. Rounded up, n flows and the background take at most
@@ -69,7 +69,7 @@ def _weights(shares: list[float], admission: Admission) -> list[int]:
     return [max(1, ceil(share * ROOM * scale)) for share in shares]
 
 
-def _ask(admission: Admission, row: Row, weight: int) -> Row:
+def _ask(admission: AdmissionControl, row: Row, weight: int) -> Row:
     answer: Row = {name: row[name] for name in ("node", "publisher", "topic", "rate_per_s", "burst")}
     answer |= {"size_bytes": row["size_bytes_max"], "weight": None, "bound_ms": None, "is_admitted": False}
     if not 1 <= row["burst"] <= BURST_MAX:

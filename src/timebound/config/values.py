@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 import timebound.core.values.limits as defaults
 from timebound.config.renames import ConfigNotice
 from timebound.core.input.cells import EVEN, ORDERS, WEIGHT_MAX
-from timebound.core.input.contract import EXCESS_MODES, LOWER
+from timebound.core.input.policer import EXCESS_MODES, LOWER
 from timebound.core.link.queue import EPSILON
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, STRATEGY_NAMES
 from timebound.core.mesh.options import MESH_EPSILON, PREFERENCE, THRIFT, WAITING_SHARE

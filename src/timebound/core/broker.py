@@ -401,13 +401,13 @@ class Broker:
     def has_room(self, homes: list[str]) -> bool:
         """Whether none of these brokers is full any more."""
         mesh = self._distribution.mesh
-        return mesh is None or not any([home in mesh.broker.levels() for home in homes])
+        return mesh is None or not any([home in mesh.forwarder.levels() for home in homes])
 
     def relieve_publishers(self) -> None:
         """Acknowledge what waited for links to other brokers that have room again."""
         mesh = self._distribution.mesh
         if mesh is not None and len(self._pressure):
-            self._pressure.relieve(mesh.broker.levels())
+            self._pressure.relieve(mesh.forwarder.levels())
 
     def _refuse(self) -> None:
         self.counters.publishes_refused += 1

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from timebound.config.values import MQTT_PACKET_BYTES_MAX
-from timebound.core.mesh.flooding import LINK, SUBSCRIPTION, Announcement
+from timebound.core.mesh.flooding import LINK, SUBSCRIPTION, LinkStateAdvertisement
 from timebound.core.mesh.member import COPY_BYTES
 from timebound.core.mesh.message import Copy, MeshMessage
 from timebound.core.mesh.pressure import EXHAUSTED, FULL
@@ -35,15 +35,15 @@ from timebound.wire.reasons import ReasonCode
 
 PREFIX: Final = "$timebound/mesh/"
 HELLO_TOPIC: Final = "$timebound/mesh/hello"  # measures how long an answer takes
-NEWS_TOPIC: Final = "$timebound/mesh/news"
-WAITS_TOPIC: Final = "$timebound/mesh/waits"
+ADVERTISEMENTS_TOPIC: Final = "$timebound/mesh/news"
+DELAY_REPORT_TOPIC: Final = "$timebound/mesh/waits"
 LEVELS_TOPIC: Final = "$timebound/mesh/full"
 
 # The User Property of CONNECT and CONNACK by which brokers tell each other their names.
 BROKER_PROPERTY: Final = "timebound-broker"
 COPY_PROPERTY: Final = "mesh"
-# A packet of announcements is about this large, if the neighbour takes as much: some hundreds of them.
-NEWS_BYTES: Final = 64 * 1_024
+# A packet of advertisements is about this large, if the neighbour takes as much: some hundreds of them.
+ADVERTISEMENTS_BYTES: Final = 64 * 1_024
 # What a packet between brokers may have beyond the limit of clients' packets: a copy's User Property has up
 # to 65,535 bytes, and its name, lengths and expiry some more. So what a client may publish can pass a link.
 ENVELOPE_BYTES: Final = 65_535 + 64
@@ -53,7 +53,7 @@ _NOBODY: Final = "*"  # no broker can have this name
 
 
 class Terms(msgspec.Struct, array_like=True, frozen=True):
-    """The terms of an announced subscription."""
+    """The terms of an advertised subscription."""
 
     subscriber: str
     where: str
@@ -64,7 +64,7 @@ class Terms(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Fact(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
-    """One announcement; with neither `link` nor `terms` it is a withdrawal."""
+    """One advertisement; with neither `link` nor `terms` it is a withdrawal."""
 
     kind: int
     owner: str
@@ -78,7 +78,7 @@ class Fact(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
 
 _READ_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _READ_FACT: Final = msgspec.json.Decoder(Fact)
-_READ_WAITS: Final = msgspec.json.Decoder(dict[str, int])
+_READ_NUMBERS: Final = msgspec.json.Decoder(dict[str, int])
 _WRITE: Final = msgspec.json.Encoder()
 
 
@@ -145,20 +145,20 @@ def message_size_max(packet_size_max: int) -> int:
     return packet_size_max - ENVELOPE_BYTES if packet_size_max > ENVELOPE_BYTES else packet_size_max // 2
 
 
-def encode_news(
-    announcements: list[Announcement], packet_size_max: int = 0
-) -> tuple[list[bytes], list[Announcement]]:
-    """Payloads of packets that a neighbour takes (0 = any), and the announcements that fit into none."""
+def encode_advertisements(
+    advertisements: list[LinkStateAdvertisement], packet_size_max: int = 0
+) -> tuple[list[bytes], list[LinkStateAdvertisement]]:
+    """Payloads of packets that a neighbour takes (0 = any), and the advertisements that fit into none."""
     bytes_max = packet_size_max - _TOPIC_BYTES if packet_size_max else UNLIMITED
     packets: list[list[bytes]] = []
-    too_large: list[Announcement] = []
+    too_large: list[LinkStateAdvertisement] = []
     size = 0
-    for announcement in announcements:
-        fact = _WRITE.encode(_to_fact(announcement))
+    for advertisement in advertisements:
+        fact = _WRITE.encode(_to_fact(advertisement))
         if len(fact) + 2 > bytes_max:  # with the brackets of a list
-            too_large.append(announcement)
+            too_large.append(advertisement)
             continue
-        if not packets or size + len(fact) + 1 > min(NEWS_BYTES, bytes_max):
+        if not packets or size + len(fact) + 1 > min(ADVERTISEMENTS_BYTES, bytes_max):
             packets.append([])
             size = 1
         packets[-1].append(fact)
@@ -166,52 +166,52 @@ def encode_news(
     return [b"[" + b",".join(facts) + b"]" for facts in packets], too_large
 
 
-def announced_size(subscription: MeshSubscription) -> int:
-    """The size of a packet that announces a subscription alone."""
+def advertised_size(subscription: MeshSubscription) -> int:
+    """The size of a packet that advertises a subscription alone."""
     key = (SUBSCRIPTION, subscription.home, subscription.client_id, subscription.topic_filter)
-    announcement = Announcement(key, (1 << 62, 1 << 40), subscription=subscription)
-    return len(_WRITE.encode(_to_fact(announcement))) + 2 + _TOPIC_BYTES
+    advertisement = LinkStateAdvertisement(key, (1 << 62, 1 << 40), subscription=subscription)
+    return len(_WRITE.encode(_to_fact(advertisement))) + 2 + _TOPIC_BYTES
 
 
-def decode_news(payload: bytes) -> tuple[list[Announcement], list[str]]:
-    """Announcements from a neighbour, and what is wrong with those that cannot be used.
+def decode_advertisements(payload: bytes) -> tuple[list[LinkStateAdvertisement], list[str]]:
+    """Advertisements from a neighbour, and what is wrong with those that cannot be used.
 
     One that this broker cannot read must not end the link: the neighbour would only send it again.
 
     Raises:
         ProtocolError: the payload is no list.
     """
-    found: list[Announcement] = []
+    found: list[LinkStateAdvertisement] = []
     mistakes: list[str] = []
     try:
         facts = _READ_LIST.decode(payload)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise _wrong(f"announcements cannot be read: {error}") from error
+        raise _wrong(f"advertisements cannot be read: {error}") from error
     for fact in facts:
         try:
-            found.append(_to_announcement(_READ_FACT.decode(fact)))
+            found.append(_to_advertisement(_READ_FACT.decode(fact)))
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, FilterError) as error:
             mistakes.append(str(error))
     return found, mistakes
 
 
-def encode_waits(waits: dict[str, int]) -> bytes:
-    return _WRITE.encode(waits)
+def encode_delay_report(delays: dict[str, int]) -> bytes:
+    return _WRITE.encode(delays)
 
 
-def decode_waits(payload: bytes) -> dict[str, int]:
-    """Waiting times by home, in nanoseconds.
+def decode_delay_report(payload: bytes) -> dict[str, int]:
+    """Return the queueing delays by home, in nanoseconds.
 
     Raises:
         ProtocolError: they cannot be read.
     """
     try:
-        waits = _READ_WAITS.decode(payload)
+        delays = _READ_NUMBERS.decode(payload)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise _wrong(f"waiting times cannot be read: {error}") from error
-    if any(wait_ns < 0 for wait_ns in waits.values()):
-        raise _wrong("a waiting time is negative")
-    return waits
+        raise _wrong(f"delay report cannot be read: {error}") from error
+    if any(delay_ns < 0 for delay_ns in delays.values()):
+        raise _wrong("a delay report has a negative delay")
+    return delays
 
 
 def encode_levels(levels: dict[str, int]) -> bytes:
@@ -225,7 +225,7 @@ def decode_levels(payload: bytes) -> dict[str, int]:
         ProtocolError: they cannot be read.
     """
     try:
-        levels = _READ_WAITS.decode(payload)
+        levels = _READ_NUMBERS.decode(payload)
     except msgspec.MsgspecError as error:
         raise _wrong(f"levels cannot be read: {error}") from error
     if any(level not in (FULL, EXHAUSTED) for level in levels.values()):
@@ -233,11 +233,11 @@ def decode_levels(payload: bytes) -> dict[str, int]:
     return levels
 
 
-def _to_fact(announcement: Announcement) -> Fact:
-    kind, owner, first, second = announcement.key
-    started_ns, count = announcement.stamp
-    delay = announcement.delay
-    subscription = announcement.subscription
+def _to_fact(advertisement: LinkStateAdvertisement) -> Fact:
+    kind, owner, first, second = advertisement.key
+    started_ns, count = advertisement.stamp
+    delay = advertisement.delay
+    subscription = advertisement.subscription
     link = None
     terms = None
     if delay is not None:
@@ -255,19 +255,19 @@ def _to_fact(announcement: Announcement) -> Fact:
     return Fact(kind, owner, first, second, started_ns, count, link, terms)
 
 
-def _to_announcement(fact: Fact) -> Announcement:
+def _to_advertisement(fact: Fact) -> LinkStateAdvertisement:
     key = (fact.kind, fact.owner, fact.first, fact.second)
     stamp = (fact.started_ns, fact.count)
     if fact.kind == LINK:
         if fact.owner == fact.first:
             raise ValueError(f"link from {fact.owner!r} leads to itself")
         delay = LinkDelay(*fact.link) if fact.link is not None else None
-        return Announcement(key, stamp, delay)
+        return LinkStateAdvertisement(key, stamp, delay)
     if fact.kind != SUBSCRIPTION:
         raise ValueError(f"kind {fact.kind} is unknown")
     terms = fact.terms
     if terms is None:
-        return Announcement(key, stamp)
+        return LinkStateAdvertisement(key, stamp)
     check_filter(fact.second)
     subscription = MeshSubscription(
         fact.first,
@@ -280,7 +280,7 @@ def _to_announcement(fact: Fact) -> Announcement:
         terms.last_mile_ns,
         terms.subscriber,
     )
-    return Announcement(key, stamp, subscription=subscription)
+    return LinkStateAdvertisement(key, stamp, subscription=subscription)
 
 
 def _wrong(text: str) -> ProtocolError:

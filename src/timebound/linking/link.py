@@ -59,9 +59,9 @@ class Receiver(Protocol):
 
     def on_copy(self, link: NeighbourLink, copy: Copy, now_ns: int) -> None: ...
 
-    def on_news(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None: ...
+    def on_advertisements(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None: ...
 
-    def on_waits(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None: ...
+    def on_delay_report(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None: ...
 
     def on_levels(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None: ...
 
@@ -129,7 +129,7 @@ class NeighbourLink:
 
     # --- out ----------------------------------------------------------------------------
 
-    def greet(self, now_ns: int) -> None:
+    def send_hello(self, now_ns: int) -> None:
         """Ask for an answer; the link is ready when it has come."""
         packet_id = self._register(None, now_ns)
         self._carrier.write(encode_publish(mesh_codec.HELLO_TOPIC, b"", 1, False, False, packet_id, b"", 5))
@@ -211,7 +211,7 @@ class NeighbourLink:
                 is_free = self._meter.written(len(data), FULL_BYTES, now_ns)
                 self.busy_until_ns = 0 if is_free else self._meter.wake_ns
 
-    def tell(self, topic: str, payload: bytes) -> bool:
+    def send_control(self, topic: str, payload: bytes) -> bool:
         """Send something that needs no confirmation: the connection keeps order, or ends.
 
         False if it is larger than the neighbour takes.
@@ -287,10 +287,10 @@ class NeighbourLink:
         wants_answer = packet.qos == 1  # a copy takes on the QoS of its message when it is read
         if not packet.topic.startswith(mesh_codec.PREFIX):
             self._receiver.on_copy(self, mesh_codec.decode_copy(packet, now_ns), now_ns)
-        elif packet.topic == mesh_codec.NEWS_TOPIC:
-            self._receiver.on_news(self, packet.payload, now_ns)
-        elif packet.topic == mesh_codec.WAITS_TOPIC:
-            self._receiver.on_waits(self, packet.payload, now_ns)
+        elif packet.topic == mesh_codec.ADVERTISEMENTS_TOPIC:
+            self._receiver.on_advertisements(self, packet.payload, now_ns)
+        elif packet.topic == mesh_codec.DELAY_REPORT_TOPIC:
+            self._receiver.on_delay_report(self, packet.payload, now_ns)
         elif packet.topic == mesh_codec.LEVELS_TOPIC:
             self._receiver.on_levels(self, packet.payload, now_ns)
         if wants_answer:

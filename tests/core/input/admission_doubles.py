@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from timebound.core.input.admission import Admission
+from timebound.core.input.admission import AdmissionControl
 from timebound.core.input.cells import EVEN
 from timebound.core.input.contract import Contract
 
@@ -12,8 +12,8 @@ QUANTUM = 1_000
 MS = 1_000_000
 
 
-def admission(order: str = EVEN, **options: int) -> Admission:
-    return Admission(quantum_ns=QUANTUM, quantum_bytes=100, order=order, **options)
+def admission(order: str = EVEN, **options: int) -> AdmissionControl:
+    return AdmissionControl(quantum_ns=QUANTUM, quantum_bytes=100, order=order, **options)
 
 
 def contract(client: str, topic: str, **terms: int) -> Contract:

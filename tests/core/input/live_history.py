@@ -262,7 +262,7 @@ class LiveHistory:
 
 
 def _take_offer(asked: Contract, decision: Decision) -> Contract | None:
-    offer = decision.offer
+    offer = decision.counter_offer
     if offer.interval_ns:
         return altered(asked, interval_ns=offer.interval_ns)
     return altered(asked, weight=offer.weight) if offer.weight else None

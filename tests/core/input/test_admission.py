@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from timebound.core.input.admission import CHANGES_MAX, SEARCH_MAX, Admission
+from timebound.core.input.admission import CHANGES_MAX, SEARCH_MAX, AdmissionControl
 from timebound.core.input.bounds import UNBOUNDED
 from timebound.core.input.cells import ORDERS
-from timebound.core.input.contract import Contract, Policer, rate_of
+from timebound.core.input.contract import Contract, rate_of
+from timebound.core.input.policer import Gcra
 
 from .admission_doubles import MS, QUANTUM, admission, altered, contract, terms
 
@@ -38,7 +39,7 @@ class TestAdvertise:
         # Ten cells of four quanta, its own, and the missed one.
         assert not decision.accepted
         assert (decision.bound_ns, decision.limit_ns) == (42 * QUANTUM, 10 * QUANTUM)
-        assert decision.offer.weight == 5
+        assert decision.counter_offer.weight == 5
         assert decision.reason == (
             "flow 't' of client 'c' would wait up to 0.042 ms, longer than its 0.010 ms; "
             "a weight of 5 would fit"
@@ -52,7 +53,7 @@ class TestAdvertise:
         decision = plan.advertise(contract("c", "t", interval_ns=2 * QUANTUM), now_ns=0)
 
         assert decision.bound_ns == UNBOUNDED
-        assert 4 * QUANTUM < decision.offer.interval_ns < 4.01 * QUANTUM
+        assert 4 * QUANTUM < decision.counter_offer.interval_ns < 4.01 * QUANTUM
         assert "sends 500000 messages/s; its share would be 250000, and has to be more" in decision.reason
         assert "a period of 0.005 ms or a weight of 4 would fit" in decision.reason
 
@@ -63,8 +64,8 @@ class TestAdvertise:
         decision = plan.advertise(contract("new", "b", weight=9), now_ns=0)
 
         assert (decision.broken_client, decision.broken_topic) == ("old", "a")
-        assert decision.offer.weight == 4
-        assert decision.offer.interval_ns == 0
+        assert decision.counter_offer.weight == 4
+        assert decision.counter_offer.interval_ns == 0
 
     def test_refused_again_advertisement_keeps_the_old_contract(self) -> None:
         plan = admission()
@@ -174,7 +175,7 @@ class TestNearAShare:
         assert decision.accepted == (asked.interval_ns * weight > cycle * QUANTUM)
         assert plan.work < 150_000  # cells and flows; a few milliseconds uncompiled
         if not decision.accepted:
-            assert share_ns < decision.offer.interval_ns <= 1.002 * share_ns + 1
+            assert share_ns < decision.counter_offer.interval_ns <= 1.002 * share_ns + 1
 
     def test_longest_cycle_is_answered_with_little_work(self) -> None:
         plan = admission()
@@ -188,7 +189,9 @@ class TestNearAShare:
         assert not refused.accepted
         assert refused.bound_ns >= (sum(range(768, 1024)) + 2) * QUANTUM
         assert plan.work < 150_000
-        offered = contract("c", "t", interval_ns=10_000 * MS, weight=refused.offer.weight, delay_ns=200 * MS)
+        offered = contract(
+            "c", "t", interval_ns=10_000 * MS, weight=refused.counter_offer.weight, delay_ns=200 * MS
+        )
         assert plan.advertise(offered, now_ns=0).accepted
 
     def test_search_that_ends_too_early_does_not_say_that_nothing_fits(self) -> None:
@@ -216,8 +219,8 @@ class TestNearAShare:
     def test_offer_is_accepted_when_taken_and_nothing_much_nearer_is(
         self, others: list[tuple[int, int, int]], weight: int, interval_ns: int, burst: int, delay: int
     ) -> None:
-        def planned() -> Admission:
-            plan = Admission(quantum_ns=QUANTUM, quantum_bytes=100, reserved=0.8)
+        def planned() -> AdmissionControl:
+            plan = AdmissionControl(quantum_ns=QUANTUM, quantum_bytes=100, reserved=0.8)
             plan.add_background("rest", 2, 1)
             for number, (other_weight, interval, other_delay) in enumerate(others):
                 terms = {"interval_ns": interval * QUANTUM, "delay_ns": other_delay * QUANTUM}
@@ -233,7 +236,7 @@ class TestNearAShare:
         asked = contract("c", "t", interval_ns=interval_ns, weight=weight, **terms)
         decision = planned().advertise(asked, now_ns=0)
 
-        offer = decision.offer
+        offer = decision.counter_offer
         if offer.interval_ns:
             assert is_accepted(offer.interval_ns, weight)
             assert not is_accepted(max(interval_ns, int(offer.interval_ns * 0.99) - 2), weight)
@@ -301,7 +304,7 @@ class TestChangingWeights:
 
 
 class TestGivingBack:
-    def full(self) -> Admission:
+    def full(self) -> AdmissionControl:
         plan = admission()
         for client in "abc":
             assert plan.advertise(contract(client, "t", delay_ns=4 * QUANTUM), now_ns=0).accepted
@@ -355,7 +358,7 @@ def test_rate_is_told_as_it_was_given(number: int, decimals: int) -> None:
 
 class TestPolicer:
     def test_burst_then_one_per_interval(self) -> None:
-        policer = Policer(contract("c", "t", burst=2, interval_ns=100, size=10))
+        policer = Gcra(contract("c", "t", burst=2, interval_ns=100, size=10))
 
         times = [0, 0, 0, 99, 100, 200, 300, 300]
 
@@ -363,18 +366,18 @@ class TestPolicer:
         assert policer.excess == 3
 
     def test_message_larger_than_agreed_is_excess(self) -> None:
-        policer = Policer(contract("c", "t", size=10))
+        policer = Gcra(contract("c", "t", size=10))
 
         assert not policer.conforms(11, 0)
         assert policer.conforms(10, 0)
 
     def test_jitter_lets_a_message_come_early(self) -> None:
-        policer = Policer(contract("c", "t", interval_ns=100), jitter_ns=30)
+        policer = Gcra(contract("c", "t", interval_ns=100), jitter_ns=30)
 
         assert [policer.conforms(1, t) for t in (0, 69, 70, 170, 240)] == [True, False, True, True, False]
 
     def test_more_jitter_counts_from_then_on(self) -> None:
-        policer = Policer(contract("c", "t", interval_ns=100, burst=2), jitter_ns=0)
+        policer = Gcra(contract("c", "t", interval_ns=100, burst=2), jitter_ns=0)
 
         before = [policer.conforms(1, t) for t in (0, 0, 0)]
         policer.set_jitter(50)
@@ -384,7 +387,7 @@ class TestPolicer:
 
     @given(st.integers(1, 4), st.lists(st.integers(0, 300), max_size=30))
     def test_no_interval_ever_holds_more_than_agreed(self, burst: int, gaps: list[int]) -> None:
-        policer = Policer(contract("c", "t", burst=burst, interval_ns=100))
+        policer = Gcra(contract("c", "t", burst=burst, interval_ns=100))
         passed = []
         now = 0
         for gap in gaps:
@@ -398,7 +401,7 @@ class TestPolicer:
 
     def test_unknown_mode_is_refused(self) -> None:
         with pytest.raises(ValueError, match="excess mode 'drop' is unknown; use lower or refuse"):
-            Policer(contract("c", "t"), mode="drop")
+            Gcra(contract("c", "t"), mode="drop")
 
 
 @pytest.mark.parametrize(
@@ -416,22 +419,22 @@ def test_impossible_contract_is_refused(terms: dict[str, int], message: str) -> 
 
 
 def test_flows_get_no_more_than_what_is_reserved_for_them() -> None:
-    admission = Admission(quantum_ns=100, quantum_bytes=64, reserved=0.5)
+    admission = AdmissionControl(quantum_ns=100, quantum_bytes=64, reserved=0.5)
     assert admission.advertise(Contract("a", "t", interval_ns=250, weight=10), 0).accepted
 
     refused = admission.advertise(Contract("b", "u", interval_ns=500, weight=10), 0)
     assert not refused.accepted
-    assert 1_000 <= refused.offer.interval_ns <= 1_001  # fractions are floats
+    assert 1_000 <= refused.counter_offer.interval_ns <= 1_001  # fractions are floats
     assert "10.0% of the 50% for advertised flows are left" in refused.reason
-    offered_ns = refused.offer.interval_ns
+    offered_ns = refused.counter_offer.interval_ns
     assert admission.advertise(Contract("b", "u", interval_ns=offered_ns, weight=10), 0).accepted
     # Its own share does not count against a flow that is advertised again.
     assert admission.advertise(Contract("a", "t", interval_ns=251, weight=10), 0).accepted
 
 
 def test_time_outside_the_queues_is_part_of_every_bound() -> None:
-    inside = Admission(quantum_ns=100, quantum_bytes=64)
-    outside = Admission(quantum_ns=100, quantum_bytes=64, outside_ns=5_000)
+    inside = AdmissionControl(quantum_ns=100, quantum_bytes=64)
+    outside = AdmissionControl(quantum_ns=100, quantum_bytes=64, outside_ns=5_000)
     contract = Contract("a", "t", interval_ns=10_000, delay_ns=5_100)
 
     bound_ns = inside.advertise(contract, 0).bound_ns
@@ -506,7 +509,7 @@ def test_removed_background_makes_no_bound_longer(
 
 
 def test_background_weight_changes_only_if_every_promise_holds() -> None:
-    admission = Admission(quantum_ns=100, quantum_bytes=64)
+    admission = AdmissionControl(quantum_ns=100, quantum_bytes=64)
     admission.add_background("rest", 1, 1)
     assert admission.advertise(Contract("a", "t", interval_ns=100_000, delay_ns=500), 0).accepted
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from timebound.core.input.admission import Admission
+from timebound.core.input.admission import AdmissionControl
 from timebound.core.input.cells import ORDERS, cell_order
 from timebound.core.input.contract import Contract, Decision
 from timebound.core.input.plan import PAPER_STEP
@@ -52,7 +52,9 @@ histories = st.lists(
 )
 
 
-def naive_bound(plan: Admission, flow: Contract, flows: list[Contract], background: tuple[int, int]) -> int:
+def naive_bound(
+    plan: AdmissionControl, flow: Contract, flows: list[Contract], background: tuple[int, int]
+) -> int:
     """Compute a flow's bound anew, from the topics alone: every start, every message."""
     names = sorted({other.topic for other in flows})
     weights = [plan.weight(name) for name in names] + [background[0]]
@@ -101,12 +103,12 @@ def test_no_history_leaves_an_admitted_flow_over_its_bound(order: str, history: 
             assert flow.delay_ns == 0 or worst <= flow.delay_ns
 
 
-def check_offer(plan: Admission, asked: Contract, decision: Decision, now: int) -> None:
+def check_offer(plan: AdmissionControl, asked: Contract, decision: Decision, now: int) -> None:
     """Every offer must be accepted when taken, and is taken back again here."""
     before = plan.contract(asked.client, asked.topic)
     for interval, weight in (
-        (decision.offer.interval_ns, asked.weight),
-        (asked.interval_ns, decision.offer.weight),
+        (decision.counter_offer.interval_ns, asked.weight),
+        (asked.interval_ns, decision.counter_offer.weight),
     ):
         if before is not None or not interval or (interval, weight) == (asked.interval_ns, 0):
             continue

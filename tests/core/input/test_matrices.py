@@ -6,12 +6,12 @@ from fractions import Fraction
 
 import pytest
 
-from timebound.core.input.matrices import Membership
+from timebound.core.input.matrices import InputMatrix
 
 
-def figure_4() -> Membership:
+def figure_4() -> InputMatrix:
     """Three topics of weights 4, 3, 2; A from clients 1, 2, 4; B from 2, 3, 4; C from 1, 3, 4."""
-    members = Membership()
+    members = InputMatrix()
     for topic, weight in (("A", 4), ("B", 3), ("C", 2)):
         members.set_weight(topic, weight)
     for client, topics in (("1", "AC"), ("2", "AB"), ("3", "BC"), ("4", "ABC")):
@@ -20,9 +20,9 @@ def figure_4() -> Membership:
     return members
 
 
-def table_1(heavy: int) -> Membership:
+def table_1(heavy: int) -> InputMatrix:
     """Client 1 with five topics, `heavy` of weight 10 and the rest of weight 1; Σδ = 165."""
-    members = Membership()
+    members = InputMatrix()
     for index in range(20):
         members.set_weight(f"t{index}", (10, 7, 4, 1)[index // 5])
     for index in range(heavy):
@@ -61,7 +61,7 @@ def test_table_1_shares_of_client_1(heavy: int, delta: int, percent: str) -> Non
 
 
 def test_shares_are_zero_while_nobody_publishes() -> None:
-    members = Membership()
+    members = InputMatrix()
     members.set_weight("A", 3)
     members.add_client("1")
 
@@ -70,4 +70,4 @@ def test_shares_are_zero_while_nobody_publishes() -> None:
 
 def test_topic_without_weight_is_refused() -> None:
     with pytest.raises(ValueError, match="topic 'A' has no weight; set one first"):
-        Membership().advertise("1", "A")
+        InputMatrix().advertise("1", "A")

@@ -5,17 +5,17 @@ from __future__ import annotations
 from timebound.core.input.bounds import NEVER
 from timebound.core.input.cells import EVEN
 from timebound.core.input.contract import Contract
-from timebound.core.input.plan import CELLS_MAX, Layout, Plan, Planned
+from timebound.core.input.plan import CELLS_MAX, Layout, PlannedTopic, RotationPlan
 
 
-def plan_of(**weights: int) -> Plan:
-    plan = Plan(EVEN)
+def plan_of(**weights: int) -> RotationPlan:
+    plan = RotationPlan(EVEN)
     for name, weight in weights.items():
-        plan.topics[name] = Planned(name, Layout(weight, plan.free_slot(weight)), 1)
+        plan.topics[name] = PlannedTopic(name, Layout(weight, plan.free_slot(weight)), 1)
     return plan
 
 
-def layouts(topic: Planned) -> list[tuple[int, int]]:
+def layouts(topic: PlannedTopic) -> list[tuple[int, int]]:
     return [(layout.weight, layout.slot) for layout in [*topic.past, topic.layout]]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from timebound.core.link.strategy.registry import strategy_named
 from timebound.core.mesh.account import MeshAccount
-from timebound.core.mesh.forwarding import MeshBroker
+from timebound.core.mesh.forwarding import Forwarder
 from timebound.core.mesh.message import MeshMessage
 from timebound.core.mesh.options import MeshOptions
 from timebound.core.mesh.overlay import LinkState, PathTree
@@ -20,14 +20,14 @@ class Diamond:
     """Its brokers, with one account; messages are of 10 KB unless said otherwise."""
 
     def __init__(self, routing: int, strategy: str = "eb", **options: float) -> None:
-        self.links = LinkState()
+        self.link_state = LinkState()
         self.table = SubscriptionTable()
         self.account = MeshAccount(is_tracing=True)
         self.options = MeshOptions(
             strategy_named(strategy), routing=routing, epsilon=0.001, message_bytes=10_240, **options
         )
         for (source, target), mean in LINKS.items():
-            self.links.set_link(source, target, LinkDelay(mean, 0.0001))
+            self.link_state.set_link(source, target, LinkDelay(mean, 0.0001))
         self.brokers = {name: self._broker(name) for name in "abcd"}
         for number, home in enumerate("ddc"):
             self.table.insert(
@@ -40,10 +40,10 @@ class Diamond:
         message = Message(topic, b"", 0, False, published_ns, "p", sequence=self._sequence)
         return MeshMessage(message, "a", size_bytes)
 
-    def _broker(self, name: str) -> MeshBroker:
-        broker = MeshBroker(name, self.links, self.table, self.options, self.account)
-        for neighbour in self.links.neighbours(name):
-            delay = self.links.delay(name, neighbour)
+    def _broker(self, name: str) -> Forwarder:
+        broker = Forwarder(name, self.link_state, self.table, self.options, self.account)
+        for neighbour in self.link_state.neighbours(name):
+            delay = self.link_state.delay(name, neighbour)
             assert delay is not None
             broker.add_neighbour(neighbour, delay)
         return broker

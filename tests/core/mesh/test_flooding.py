@@ -1,4 +1,4 @@
-"""Announcements: brokers agree in the end, whatever the order in which they hear of things."""
+"""Advertisements: brokers agree in the end, whatever the order in which they hear of things."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timebound.core.mesh.flooding import Announcement, Replica
+from timebound.core.mesh.flooding import LinkStateAdvertisement, Replica
 from timebound.core.mesh.overlay import LinkState
 from timebound.core.mesh.table import MeshSubscription, SubscriptionTable
 from timebound.core.values.delay import LinkDelay
@@ -22,9 +22,9 @@ def replica(name: str, started_ns: int = 1) -> Replica:
 
 def state(of: Replica) -> tuple[list[object], list[object]]:
     links = [
-        (source, target, of.links.delay(source, target).mean_s_per_kb)  # type: ignore[union-attr]  # it is there
-        for source in of.links.brokers()
-        for target in of.links.neighbours(source)
+        (source, target, of.link_state.delay(source, target).mean_s_per_kb)  # type: ignore[union-attr]  # it is there
+        for source in of.link_state.brokers()
+        for target in of.link_state.neighbours(source)
     ]
     subscriptions = sorted(
         (one.client_id, one.home, one.price, one.deadline_ns) for one in of.table.subscriptions()
@@ -34,10 +34,10 @@ def state(of: Replica) -> tuple[list[object], list[object]]:
 
 def test_what_is_newer_is_taken_over_and_passed_on_once() -> None:
     home, other = replica("a"), replica("b")
-    announcement = home.subscribe(MeshSubscription("s", "a", "t", deadline_ns=5, price=2.0, penalty=1.0))
+    advertisement = home.subscribe(MeshSubscription("s", "a", "t", deadline_ns=5, price=2.0, penalty=1.0))
 
-    assert other.receive(announcement)
-    assert not other.receive(announcement)
+    assert other.receive(advertisement)
+    assert not other.receive(advertisement)
 
     assert state(other) == state(home)
 
@@ -71,7 +71,7 @@ def test_a_restarted_owner_is_believed() -> None:
 
     other.receive(replica("a", started_ns=2).set_link("b", LinkDelay(0.5, 0.0)))
 
-    delay = other.links.delay("a", "b")
+    delay = other.link_state.delay("a", "b")
     assert delay is not None
     assert delay.mean_s_per_kb == 0.5
 
@@ -82,8 +82,8 @@ def test_a_snapshot_brings_a_newcomer_up_to_date() -> None:
     home.subscribe(MeshSubscription("s", "a", "t"))
     home.unsubscribe("s", "t")
 
-    for announcement in home.snapshot():
-        newcomer.receive(announcement)
+    for advertisement in home.snapshot():
+        newcomer.receive(advertisement)
 
     assert state(newcomer) == state(home)
 
@@ -102,7 +102,7 @@ changes = st.lists(
 @given(changes, st.integers(0, 1_000))
 def test_all_brokers_agree_in_the_end(wanted: list[tuple[str, str, int]], seed: int) -> None:
     replicas = {name: replica(name) for name in NAMES}
-    made: list[Announcement] = []
+    made: list[LinkStateAdvertisement] = []
     for name, what, number in wanted:
         owner = replicas[name]
         target = NAMES[(NAMES.index(name) + 1) % 3]
@@ -119,8 +119,8 @@ def test_all_brokers_agree_in_the_end(wanted: list[tuple[str, str, int]], seed: 
     for one in replicas.values():
         heard = made * 2  # everything comes twice, in any order
         random.shuffle(heard)
-        for announcement in heard:
-            one.receive(announcement)
+        for advertisement in heard:
+            one.receive(advertisement)
 
     # A broker that only ever lost its links may be known to some by name alone.
     assert state(replicas["a"]) == state(replicas["b"]) == state(replicas["c"])
@@ -135,7 +135,7 @@ def test_a_broker_that_started_again_owns_only_what_it_announced_since() -> None
     assert other.receive(after.subscribe(MeshSubscription("s", "a", "new")))
 
     assert [one.topic_filter for one in other.table.subscriptions()] == ["new"]
-    assert other.links.neighbours("a") == []
+    assert other.link_state.neighbours("a") == []
     assert not other.receive(old)
 
 
@@ -145,7 +145,7 @@ def test_what_others_remember_of_an_earlier_run_is_not_believed_by_its_owner() -
 
     assert not after.receive(old)
 
-    assert after.links.neighbours("a") == []
+    assert after.link_state.neighbours("a") == []
 
 
 def test_a_broker_whose_clock_went_back_announces_itself_anew() -> None:
@@ -155,8 +155,8 @@ def test_a_broker_whose_clock_went_back_announces_itself_anew() -> None:
     after.subscribe(MeshSubscription("s", "a", "new"))
     after.receive(old)
 
-    for announcement in after.own_again():
-        assert other.receive(announcement)
+    for advertisement in after.readvertise():
+        assert other.receive(advertisement)
 
     assert after.started_ns() == 10
     assert [one.topic_filter for one in other.table.subscriptions()] == ["new"]

@@ -58,7 +58,7 @@ def test_late_binding_never_sends_a_home_twice() -> None:
 
 def test_a_free_link_leaves_a_home_to_a_much_better_way() -> None:
     mesh = Diamond(LATE, preference=0.9)
-    mesh.links.set_link("c", "d", LinkDelay(0.9, 0.0001))
+    mesh.link_state.set_link("c", "d", LinkDelay(0.9, 0.0001))
     broker = mesh.brokers["a"]
 
     broker.publish(mesh.message(), 0)
@@ -71,7 +71,7 @@ def test_a_free_link_leaves_a_home_to_a_much_better_way() -> None:
 def test_waits_that_neighbours_report_lower_what_a_way_is_worth() -> None:
     mesh = Diamond(LATE, preference=0.9, waiting_share=1.0)
     broker = mesh.brokers["a"]
-    broker.note_waits("c", {"d": 9 * SECOND})
+    broker.receive_delay_report("c", {"d": 9 * SECOND})
 
     broker.publish(mesh.message(), 0)
 
@@ -114,9 +114,9 @@ def test_the_strategy_of_a_link_is_its_own_and_changes_while_messages_wait() -> 
 def congested(usual_worth: float, wait_ns: int) -> Diamond:
     """A diamond whose broker a has sent what is worth so much a link, and hears that it waits so long."""
     mesh = Diamond(LATE, waiting_share=0.0, thrift=1.0)
-    for name, neighbour in mesh.brokers["a"].neighbours.items():
-        neighbour.note_worth(usual_worth, 10_240.0, 10e9)
-        mesh.brokers["a"].note_waits(name, dict.fromkeys("bcd", wait_ns))
+    for name, link in mesh.brokers["a"].links.items():
+        link.note_worth(usual_worth, 10_240.0, 10e9)
+        mesh.brokers["a"].receive_delay_report(name, dict.fromkeys("bcd", wait_ns))
     return mesh
 
 
@@ -154,14 +154,14 @@ def test_what_has_no_limit_is_sent_however_congested_its_way_is() -> None:
 def test_waits_are_reported_over_the_shorter_of_two_queues() -> None:
     mesh = Diamond(LATE)
     broker = mesh.brokers["a"]
-    broker.neighbours["b"].wait_ns = 3e9
-    broker.neighbours["c"].wait_ns = 1e9
-    broker.note_waits("c", {"d": SECOND // 2})
+    broker.links["b"].queue_delay_ns = 3e9
+    broker.links["c"].queue_delay_ns = 1e9
+    broker.receive_delay_report("c", {"d": SECOND // 2})
 
-    waits = broker.report_waits()
+    delays = broker.delay_report()
 
-    assert waits["d"] == 1_500_000_000
-    assert waits["b"] == 3_000_000_000
+    assert delays["d"] == 1_500_000_000
+    assert delays["b"] == 3_000_000_000
 
 
 def test_a_broker_delivers_to_its_own_subscribers() -> None:
@@ -191,7 +191,7 @@ def test_what_can_no_longer_arrive_is_given_up_and_accounted() -> None:
 def test_a_message_given_up_in_one_queue_still_waits_in_the_other() -> None:
     mesh = Diamond(LATE, preference=0.0)
     mesh.table.remove("s2", "t")
-    mesh.links.set_link("c", "d", LinkDelay(0.85, 0.0001))
+    mesh.link_state.set_link("c", "d", LinkDelay(0.85, 0.0001))
     broker = mesh.brokers["a"]
     for _ in range(3):  # two leave at once, the third waits for both links
         broker.publish(mesh.message(), 0)
@@ -226,10 +226,10 @@ def test_when_a_link_fails_its_messages_take_another_way() -> None:
         for _ in range(3):
             broker.publish(mesh.message(), 0)
         broker.take_sends()
-        mesh.links.remove_link("a", "b")
+        mesh.link_state.remove_link("a", "b")
 
         broker.link_down("b", SECOND)
-        broker.neighbours["c"].is_busy = False
+        broker.links["c"].is_busy = False
         broker.link_free("c", SECOND)
 
         assert {send.neighbour for send in broker.take_sends()} == {"c"}
@@ -238,7 +238,7 @@ def test_when_a_link_fails_its_messages_take_another_way() -> None:
 
 def test_a_failed_link_without_alternative_loses_what_waits_for_it() -> None:
     mesh = Diamond(LATE)
-    mesh.links.remove_link("a", "c")
+    mesh.link_state.remove_link("a", "c")
     mesh.brokers["a"].link_down("c", 0)
 
     mesh.brokers["a"].publish(mesh.message(), 0)
@@ -263,8 +263,8 @@ def test_a_crash_loses_everything_that_waits() -> None:
     pairs_sent = sum(2 if home == "d" else 1 for _, home in sent)
     assert broker.waiting_messages() == 0
     assert mesh.account.dropped["disconnected"] == 12 - pairs_sent
-    for neighbour in broker.neighbours.values():
-        neighbour.queue._check()
+    for link in broker.links.values():
+        link.queue._check()
 
 
 def test_matching_again_sends_to_all_next_hops_and_knows_second_copies() -> None:
@@ -306,7 +306,7 @@ def test_equal_deadlines_of_a_home_are_merged() -> None:
     [_, at_d] = mesh.message().groups(mesh.table)
 
     assert at_d.home == "d"
-    assert [(share.count, share.price, share.penalty) for share in at_d.shares] == [(2, 2.0, 1.0)]
+    assert [(term.count, term.price, term.penalty) for term in at_d.terms] == [(2, 2.0, 1.0)]
 
 
 def test_equal_sets_of_subscriptions_share_their_group() -> None:
@@ -327,9 +327,9 @@ def test_options_out_of_range_are_refused() -> None:
 
 def test_a_copy_never_returns_to_a_broker_it_has_passed() -> None:
     mesh = Diamond(LATE)
-    mesh.links.set_link("d", "b", LinkDelay(0.01, 0.0))
-    mesh.links.set_link("b", "a", LinkDelay(0.01, 0.0))
-    mesh.links.set_link("a", "c", LinkDelay(0.01, 0.0))
+    mesh.link_state.set_link("d", "b", LinkDelay(0.01, 0.0))
+    mesh.link_state.set_link("b", "a", LinkDelay(0.01, 0.0))
+    mesh.link_state.set_link("a", "c", LinkDelay(0.01, 0.0))
     d = mesh.brokers["d"]
     d.add_neighbour("b", LinkDelay(0.01, 0.0))
 
@@ -354,7 +354,7 @@ def test_what_was_sent_over_a_link_that_failed_goes_another_way() -> None:
     broker = mesh.brokers["a"]
     broker.publish(mesh.message(), 0)
     [sent] = broker.take_sends()
-    mesh.links.remove_link("a", sent.neighbour)
+    mesh.link_state.remove_link("a", sent.neighbour)
     broker.link_down(sent.neighbour, SECOND)
 
     broker.send_again(sent.copy, SECOND)

@@ -20,14 +20,14 @@ def test_terms_are_announced_with_the_home() -> None:
         Subscription("c", "t/#", predicate=parse("x > 1"), deadline_ns=5, price=2.0, penalty=1.0, qos=1)
     )
 
-    [(announced, is_on)] = interest.take()
+    [(advertised, is_on)] = interest.take()
 
     assert is_on
-    assert (announced.home, announced.client_id, announced.subscriber) == ("b1", "c@b1", "c")
-    assert announced.topic_filter == "t/#"
-    assert (announced.deadline_ns, announced.price, announced.penalty) == (5, 2.0, 1.0)
-    assert announced.predicate is not None
-    assert announced.predicate.text == "x > 1"
+    assert (advertised.home, advertised.client_id, advertised.subscriber) == ("b1", "c@b1", "c")
+    assert advertised.topic_filter == "t/#"
+    assert (advertised.deadline_ns, advertised.price, advertised.penalty) == (5, 2.0, 1.0)
+    assert advertised.predicate is not None
+    assert advertised.predicate.text == "x > 1"
 
 
 def test_changes_are_told_once_and_in_order() -> None:
@@ -42,7 +42,7 @@ def test_changes_are_told_once_and_in_order() -> None:
     assert told(interest) == []
 
 
-def test_topics_of_the_broker_itself_are_not_announced() -> None:
+def test_topics_of_the_broker_itself_are_not_advertised() -> None:
     index = WatchedIndex()
     interest = Interest(index, "b1")
     index.insert(Subscription("c", "$SYS/#"))

@@ -6,7 +6,7 @@ from timebound.core.account.account import Account
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
 from timebound.core.mesh.account import MeshAccount
 from timebound.core.mesh.interest import WatchedIndex
-from timebound.core.mesh.member import ANNOUNCE_NS, Member
+from timebound.core.mesh.member import ADVERTISE_NS, Member
 from timebound.core.mesh.message import Copy
 from timebound.core.mesh.options import MeshOptions
 from timebound.core.values.delay import LinkDelay
@@ -46,8 +46,8 @@ class Mesh:
         while not is_quiet:
             is_quiet = True
             for name, member in self.members.items():
-                for news in member.take_news():
-                    self.members[news.neighbour].hear(name, news.announcement)
+                for send in member.take_advertisements():
+                    self.members[send.neighbour].receive_advertisement(name, send.advertisement)
                     is_quiet = False
                 for send in member.take_sends():
                     self.sent.append((name, send.neighbour, send.copy))
@@ -198,18 +198,18 @@ def test_a_broker_that_comes_back_learns_and_tells_everything_again() -> None:
 def test_a_measured_delay_is_announced_at_most_once_a_second() -> None:
     mesh = Mesh(("a", "b"))
     a, b = mesh.members["a"], mesh.members["b"]
-    a.measured("b", SLOW, ANNOUNCE_NS)
+    a.measured("b", SLOW, ADVERTISE_NS)
     mesh.settle()
-    a.measured("b", FAST, ANNOUNCE_NS + 1)
+    a.measured("b", FAST, ADVERTISE_NS + 1)
     mesh.settle()
-    heard = b.replica.links.delay("a", "b")
+    heard = b.replica.link_state.delay("a", "b")
     assert heard is not None
     assert heard.mean_s_per_kb == SLOW.mean_s_per_kb
 
-    a.wake(2 * ANNOUNCE_NS)
+    a.wake(2 * ADVERTISE_NS)
     mesh.settle()
 
-    heard = b.replica.links.delay("a", "b")
+    heard = b.replica.link_state.delay("a", "b")
     assert heard is not None
     assert heard.mean_s_per_kb == FAST.mean_s_per_kb
 
@@ -217,7 +217,7 @@ def test_a_measured_delay_is_announced_at_most_once_a_second() -> None:
 def test_a_slow_link_is_gone_round() -> None:
     mesh = Mesh(("a", "b"), ("b", "c"), ("a", "c"))
     mesh.indexes["c"].insert(Subscription("s", "t", deadline_ns=10**9))
-    mesh.members["a"].measured("c", SLOW, ANNOUNCE_NS)
+    mesh.members["a"].measured("c", SLOW, ADVERTISE_NS)
     mesh.settle()
 
     mesh.members["a"].publish(message(), 0)

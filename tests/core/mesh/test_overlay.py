@@ -1,4 +1,4 @@
-"""Link state, path trees and downhill ways, against all paths tried one by one."""
+"""Link state, path trees and downhill next_hops, against all paths tried one by one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.mesh.doubles import path_to
 
-from timebound.core.mesh.overlay import WAYS_MAX, LinkState
+from timebound.core.mesh.overlay import NEXT_HOPS_MAX, LinkState
 from timebound.core.values.delay import LinkDelay
 
 NAMES = ("a", "b", "c", "d", "e", "f")
@@ -62,12 +62,12 @@ def test_equal_means_prefer_fewer_brokers_then_the_smaller_name() -> None:
 def test_ways_add_up_what_lies_beyond_the_first_link() -> None:
     state = link_state({("a", "b"): 0.05, ("b", "c"): 0.06, ("c", "d"): 0.07})
 
-    way = state.tree("a").ways_from("a")["d"]
+    hop = state.tree("a").next_hops_from("a")["d"]
 
-    assert way.neighbour == "b"
-    assert way.path.brokers == 3
-    assert way.path.mean_s_per_kb == pytest.approx(0.13)
-    assert way.path.variance == pytest.approx(0.065)
+    assert hop.neighbour == "b"
+    assert hop.path.brokers == 3
+    assert hop.path.mean_s_per_kb == pytest.approx(0.13)
+    assert hop.path.variance == pytest.approx(0.065)
 
 
 def test_a_link_to_itself_is_refused() -> None:
@@ -91,14 +91,14 @@ def test_downhill_offers_every_nearer_neighbour_best_first() -> None:
         {("a", "b"): 0.05, ("a", "c"): 0.1, ("b", "d"): 0.05, ("c", "d"): 0.05, ("a", "e"): 0.01}
     )
 
-    assert [way.neighbour for way in state.downhill("a")["d"]] == ["b", "c"]
+    assert [hop.neighbour for hop in state.downhill("a")["d"]] == ["b", "c"]
 
 
 def test_ways_are_limited() -> None:
-    links = {("a", f"n{number}"): 0.05 for number in range(WAYS_MAX + 3)}
-    links |= {(f"n{number}", "z"): 0.05 for number in range(WAYS_MAX + 3)}
+    links = {("a", f"n{number}"): 0.05 for number in range(NEXT_HOPS_MAX + 3)}
+    links |= {(f"n{number}", "z"): 0.05 for number in range(NEXT_HOPS_MAX + 3)}
 
-    assert len(link_state(links).downhill("a")["z"]) == WAYS_MAX
+    assert len(link_state(links).downhill("a")["z"]) == NEXT_HOPS_MAX
 
 
 @given(random_links)
@@ -129,6 +129,6 @@ def test_going_only_downhill_always_arrives(links: dict[tuple[str, str], float])
                 assert steps <= len(NAMES), "a message goes in circles"
                 if broker == destination:
                     continue
-                ways = state.downhill(broker)[destination]
-                assert ways, "a message is stuck"
-                pending += [(way.neighbour, steps + 1) for way in ways]
+                next_hops = state.downhill(broker)[destination]
+                assert next_hops, "a message is stuck"
+                pending += [(hop.neighbour, steps + 1) for hop in next_hops]

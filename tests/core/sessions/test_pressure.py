@@ -128,7 +128,7 @@ class FullLink:
         self.member = member
         self.last_number = 0
         first = self.connect("first")
-        while not member.broker.levels():
+        while not member.forwarder.levels():
             self.publish(first, "t", 0)
 
     def connect(self, client_id: str, expiry_s: int = 0) -> Session:
@@ -145,7 +145,7 @@ class FullLink:
 
     def drain(self) -> None:
         """Send all that waits, and acknowledge what waited for that."""
-        while self.member.broker.levels():
+        while self.member.forwarder.levels():
             for send in self.member.take_sends():
                 self.member.link_free(send.neighbour, 0)
         self.broker.relieve_publishers()

@@ -379,10 +379,10 @@ class Neighbourhood:
     def on_copy(self, link: NeighbourLink, copy: Copy, now_ns: int) -> None:
         self.told.append("copy")
 
-    def on_news(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
+    def on_advertisements(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
         self.told.append("news")
 
-    def on_waits(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
+    def on_delay_report(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
         self.told.append("waits")
 
     def on_room(self, link: NeighbourLink, now_ns: int) -> None:

@@ -1,4 +1,4 @@
-"""What is large for a link: announcements and messages near the packet size limit, and limits that differ."""
+"""What is large for a link: advertisements and messages near the packet size limit, and unequal limits."""
 
 from __future__ import annotations
 

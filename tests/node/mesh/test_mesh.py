@@ -180,10 +180,10 @@ def test_waits_are_reported_to_neighbours() -> None:
         publish(nodes, "b", 1_000)
     run(nodes, 5 * SECOND)
 
-    nodes.nodes["b"].mesh.report_waits()
+    nodes.nodes["b"].mesh.send_delay_reports()
     run(nodes, SECOND)
 
-    assert nodes.nodes["a"].member.broker.neighbours["b"].wait_beyond_ns("c") > 100 * MILLISECOND
+    assert nodes.nodes["a"].member.forwarder.links["b"].queue_delay_beyond_ns("c") > 100 * MILLISECOND
 
 
 def test_only_neighbours_that_log_in_as_configured_are_let_in() -> None:

@@ -23,15 +23,15 @@ from timebound.core.input.bounds import NEVER, OUTSIDE, UNBOUNDED, Bound, Rotati
 from timebound.core.input.cells import EVEN, WEIGHT_MAX, check_order, check_weight
 from timebound.core.input.contract import (
     Contract,
+    CounterOffer,
     Decision,
-    Offer,
     accept,
     refuse,
     refuse_change,
     refuse_full,
     refuse_share,
 )
-from timebound.core.input.plan import WEIGHT_DEFAULT, Layout, Plan, Planned, Released
+from timebound.core.input.plan import WEIGHT_DEFAULT, Layout, PlannedTopic, ReleasedQuanta, RotationPlan
 
 # Each advertisement looks at every flow, while messages wait: docs/bounds.md has the times.
 FLOWS_MAX: Final = 1_000
@@ -45,7 +45,7 @@ PRECISION_BITS: Final = 10
 Flow = tuple[Contract, Bound]
 
 
-class Admission:
+class AdmissionControl:
     """The admitted flows, and the rotation that results from them.
 
     `quantum_ns` is the longest that a quantum takes, as measured. A contract without a delay
@@ -79,9 +79,9 @@ class Admission:
         self.reserved = reserved
         self.flows_max = flows_max
         # Every flow with its worst case, as it was when one was last admitted, weighted or measured anew.
-        self.told: list[Flow] = []
+        self.last_bounds: list[Flow] = []
         self.work = 0  # cells and flows looked at for the last decision
-        self._plan = Plan(order)
+        self._plan = RotationPlan(order)
         self._flow_count = 0
 
     # What the shell asks for.
@@ -100,11 +100,11 @@ class Admission:
             raise ValueError(f"background topic {name!r} is planned already, or has no quanta ({quanta})")
         self._begin(now_ns)
         layout = Layout(weight, plan.free_slot(weight))
-        plan.topics[name] = Planned(name, layout, quanta)
+        plan.topics[name] = PlannedTopic(name, layout, quanta)
         bounds = self._bounds({})
         broken = self._first_broken(bounds, None)
         if broken is None:
-            self.told = self._settled(bounds)
+            self.last_bounds = self._settled(bounds)
             return accept(None, UNBOUNDED, layout.weight, layout.slot)
         del plan.topics[name]
         return refuse(broken[0], broken[1], self.limit_ns(broken[0]))
@@ -133,7 +133,7 @@ class Admission:
         plan.topics[name] = topic
         broken = self._first_broken(self._worse(self._bounds({name: topic.layout}), before), None)
         if broken is None:
-            self.told = self.bounds()
+            self.last_bounds = self.bounds()
             return accept(None, UNBOUNDED, weight, topic.layout.slot)
         plan.restore(name, previous)
         return refuse(broken[0], broken[1], self.limit_ns(broken[0]))
@@ -186,15 +186,21 @@ class Admission:
         if broken is None:
             self._flow_count += 1 if is_new else 0
             layout = self._plan.topics[contract.topic].layout
-            self.told = self._settled(bounds)
-            own = [bound.delay_ns for flow, bound in self.told if flow is contract]
+            self.last_bounds = self._settled(bounds)
+            own = [bound.delay_ns for flow, bound in self.last_bounds if flow is contract]
             return accept(contract, own[0], layout.weight, layout.slot)
         is_own = broken[0] is contract
         interval_ns = self._fitting_interval(contract) if is_own else 0
         self._plan.restore(contract.topic, previous)
         weight = self._fitting_weight(contract, broken[0])
-        offer = Offer(interval_ns, weight, self.work <= SEARCH_MAX)
-        return refuse(broken[0], broken[1], self.limit_ns(broken[0]), outside_ns=self.outside_ns, offer=offer)
+        counter_offer = CounterOffer(interval_ns, weight, self.work <= SEARCH_MAX)
+        return refuse(
+            broken[0],
+            broken[1],
+            self.limit_ns(broken[0]),
+            outside_ns=self.outside_ns,
+            counter_offer=counter_offer,
+        )
 
     def unadvertise(self, client: str, topic_name: str, now_ns: int) -> bool:
         """Give a flow's capacity back; False if there was none."""
@@ -206,10 +212,10 @@ class Admission:
     def set_quantum(self, quantum_ns: int) -> list[Contract]:
         """Take a new measurement, and return the flows whose promise it breaks."""
         self.quantum_ns = quantum_ns
-        self.told = self.bounds()
-        return [contract for contract, bound in self.told if not self._keeps(contract, bound)]
+        self.last_bounds = self.bounds()
+        return [contract for contract, bound in self.last_bounds if not self._keeps(contract, bound)]
 
-    def promised_ns(self, contract: Contract, bound: Bound) -> int:
+    def guaranteed_ns(self, contract: Contract, bound: Bound) -> int:
         """Return the longest wait a flow was told: its bound, or the delay it asked for if that is broken."""
         limit_ns = self.limit_ns(contract)
         if bound.delay_ns == UNBOUNDED or 0 < limit_ns < bound.delay_ns:
@@ -394,7 +400,7 @@ class Admission:
         """
         is_changing = self._plan.is_changing()
         longest_ns = 0
-        for contract, bound in self.told:
+        for contract, bound in self.last_bounds:
             if contract.client == leaving and contract.topic in topic_names:
                 continue
             if self.contract(contract.client, contract.topic) is contract:
@@ -403,7 +409,7 @@ class Admission:
                     longest_ns = max(longest_ns, self.limit_ns(contract))
         return longest_ns
 
-    def _part_with_denser(self, topic: Planned) -> None:
+    def _part_with_denser(self, topic: PlannedTopic) -> None:
         """Count earlier layouts on their own that a rise goes beyond no more: down, and then up again.
 
         A topic that changed in one direction only is covered by one of its layouts, whatever of them a
@@ -412,7 +418,7 @@ class Admission:
         dense = [past for past in topic.past[:-1] if past.weight > topic.past[-1].weight]
         if topic.past and topic.layout.weight > topic.past[-1].weight:
             for past in dense:
-                self._plan.released.append(Released(past, topic.quanta(), past.until_ns))
+                self._plan.released.append(ReleasedQuanta(past, topic.quanta(), past.until_ns))
             topic.past = [past for past in topic.past if past not in dense]
 
     # What would fit instead.
@@ -430,7 +436,9 @@ class Admission:
             elif broken[0] is slower:
                 interval_ns = self._fitting_interval(slower)
             self._plan.restore(contract.topic, previous)
-        return refuse_share(contract, self._share_of(contract), left, self.reserved, Offer(interval_ns, 0))
+        return refuse_share(
+            contract, self._share_of(contract), left, self.reserved, CounterOffer(interval_ns, 0)
+        )
 
     def _fitting_interval(self, contract: Contract) -> int:
         """Return about the shortest longer interval with which the flow, already placed, would fit; or 0.

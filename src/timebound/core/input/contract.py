@@ -1,4 +1,4 @@
-"""What is asked of admission and what it answers: contracts, decisions, and the policing of flows.
+"""Contracts of flows, and the decisions of admission control about them.
 
 Values only; core/input/admission.py decides.
 """
@@ -10,11 +10,6 @@ from typing import Final
 
 from timebound.core.input.bounds import OUTSIDE, UNBOUNDED, Bound
 from timebound.core.input.cells import WEIGHT_MAX
-
-# What becomes of a message beyond its flow's contract.
-LOWER: Final = "lower"  # it waits at lower standing
-REFUSE: Final = "refuse"
-EXCESS_MODES: Final = (LOWER, REFUSE)
 
 BURST_MAX: Final = 10_000  # a longer one is no burst; the bound's search grows with it
 _MILLISECOND: Final = 1_000_000
@@ -91,7 +86,7 @@ class Contract:
         )
 
 
-class Offer:
+class CounterOffer:
     """The nearest interval and weight that would fit; 0 if none does, or if none was found in time."""
 
     __slots__ = ("interval_ns", "is_complete", "weight")
@@ -129,8 +124,8 @@ class Decision:
         "bound_ns",
         "broken_client",
         "broken_topic",
+        "counter_offer",
         "limit_ns",
-        "offer",
         "reason",
         "slot",
         "weight",
@@ -143,7 +138,7 @@ class Decision:
         self.broken_client = ""
         self.broken_topic = ""
         self.limit_ns = 0
-        self.offer = Offer(0, 0)
+        self.counter_offer = CounterOffer(0, 0)
         self.weight = 0
         self.slot = -1
 
@@ -159,7 +154,12 @@ def accept(contract: Contract | None, bound_ns: int, weight: int, slot: int) -> 
 
 
 def refuse(
-    broken: Contract, bound: Bound, limit_ns: int, *, outside_ns: int = 0, offer: Offer | None = None
+    broken: Contract,
+    bound: Bound,
+    limit_ns: int,
+    *,
+    outside_ns: int = 0,
+    counter_offer: CounterOffer | None = None,
 ) -> Decision:
     """Refuse because of what would happen to `broken`.
 
@@ -176,14 +176,14 @@ def refuse(
         )
         if outside_ns >= limit_ns:
             reason = f"{reason}: {OUTSIDE} of the machine alone take {outside_ns / _MILLISECOND:.3f} ms"
-    if offer is not None:
-        reason = f"{reason}; {offer.text()}"
+    if counter_offer is not None:
+        reason = f"{reason}; {counter_offer.text()}"
     decision = Decision(False, bound.delay_ns, reason)
     decision.broken_client = broken.client
     decision.broken_topic = broken.topic
     decision.limit_ns = limit_ns
-    if offer is not None:
-        decision.offer = offer
+    if counter_offer is not None:
+        decision.counter_offer = counter_offer
     return decision
 
 
@@ -197,63 +197,21 @@ def refuse_change(contract: Contract, count_max: int) -> Decision:
     return Decision(False, UNBOUNDED, f"{_name(contract)} cannot raise its topic's weight now: {fact}")
 
 
-def refuse_share(contract: Contract, share: float, left: float, reserved: float, offer: Offer) -> Decision:
+def refuse_share(
+    contract: Contract, share: float, left: float, reserved: float, counter_offer: CounterOffer
+) -> Decision:
     """Refuse because the flows together would take more than is reserved for them."""
     decision = Decision(
         False,
         UNBOUNDED,
         f"{_name(contract)} needs {share:.1%} of the service rate and {max(left, 0):.1%} of the "
-        f"{reserved:.0%} for advertised flows are left; {offer.text()}",
+        f"{reserved:.0%} for advertised flows are left; {counter_offer.text()}",
     )
     decision.broken_client = contract.client
     decision.broken_topic = contract.topic
-    decision.offer = offer
+    decision.counter_offer = counter_offer
     return decision
 
 
 def _name(contract: Contract) -> str:
     return f"flow {contract.topic!r} of client {contract.client!r}"
-
-
-class Policer:
-    """Tell messages within a contract from those beyond it, and count the latter.
-
-    A message is within if it comes no earlier than the contract allows after those before it
-    that were; one beyond does not count against later ones.
-    """
-
-    __slots__ = (
-        "_burst_ns",
-        "_due_ns",
-        "_early_ns",
-        "_interval_ns",
-        "_size",
-        "excess",
-        "mode",
-        "promised_ns",
-    )
-
-    def __init__(self, contract: Contract, *, mode: str = LOWER, jitter_ns: int = 0) -> None:
-        if mode not in EXCESS_MODES:
-            raise ValueError(f"excess mode {mode!r} is unknown; use lower or refuse")
-        self.mode = mode
-        self.excess = 0
-        self.promised_ns = 0  # the longest that a message within the contract waits; 0 = not known
-        self._interval_ns = contract.interval_ns
-        self._size = contract.size
-        # Message n may come (n - σ) intervals after the first: σ - 1 earlier than one by one.
-        self._burst_ns = (contract.burst - 1) * contract.interval_ns
-        self._early_ns = self._burst_ns + jitter_ns
-        self._due_ns = 0
-
-    def set_jitter(self, jitter_ns: int) -> None:
-        """Let messages come so much earlier from now on: sockets are read less often than was thought."""
-        self._early_ns = self._burst_ns + jitter_ns
-
-    def conforms(self, size: int, now_ns: int) -> bool:
-        """Tell whether a message of that size, arriving now, is within the contract."""
-        if size > self._size or now_ns < self._due_ns - self._early_ns:
-            self.excess += 1
-            return False
-        self._due_ns = max(self._due_ns, now_ns) + self._interval_ns
-        return True

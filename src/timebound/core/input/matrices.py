@@ -1,6 +1,6 @@
 """Who publishes what, and the shares that follow: equations 3 and 5.
 
-`Membership` holds the weights and the matrix IN; shares are exact fractions. Nothing here is on the hot
+`InputMatrix` holds the weights and the matrix IN; shares are exact fractions. Nothing here is on the hot
 path: the scheduler keeps its own, faster picture of IN in its open queues.
 """
 
@@ -11,7 +11,7 @@ from fractions import Fraction
 from timebound.core.input.cells import check_weight
 
 
-class Membership:
+class InputMatrix:
     """Weights of topics, and the matrix IN (clients x topics).
 
     Topics and clients keep the order in which they were first named.

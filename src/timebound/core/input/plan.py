@@ -38,7 +38,7 @@ class Layout:
         self.until_ns = until_ns
 
 
-class Planned:
+class PlannedTopic:
     """A topic of the rotation as admission counts it."""
 
     __slots__ = ("background", "flows", "layout", "name", "past")
@@ -57,14 +57,14 @@ class Planned:
         """Tell whether the scheduler has the newest layout, as far as is known."""
         return not self.past or self.past[-1].until_ns != NEVER
 
-    def copy(self) -> Planned:
-        copied = Planned(self.name, self.layout, self.background)
+    def copy(self) -> PlannedTopic:
+        copied = PlannedTopic(self.name, self.layout, self.background)
         copied.past = list(self.past)
         copied.flows = dict(self.flows)
         return copied
 
 
-class Released:
+class ReleasedQuanta:
     """Quanta that were given back and may still have delayed a waiting message."""
 
     __slots__ = ("layout", "quanta")
@@ -74,15 +74,15 @@ class Released:
         self.quanta = quanta
 
 
-class Plan:
+class RotationPlan:
     """All topics, and what was released; changes are made on copies, so that they can be undone."""
 
     __slots__ = ("order", "released", "topics")
 
     def __init__(self, order: str) -> None:
         self.order = order
-        self.topics: dict[str, Planned] = {}
-        self.released: list[Released] = []
+        self.topics: dict[str, PlannedTopic] = {}
+        self.released: list[ReleasedQuanta] = []
 
     def is_changing(self) -> bool:
         """Tell whether anything counts that is no longer in force."""
@@ -131,7 +131,7 @@ class Plan:
             quanta.append(count)
         return Rotation(weights, quanta, self.order, slots, cells_max=CELLS_MAX, step=PAPER_STEP)
 
-    def place(self, contract: Contract, weight: int) -> Planned | None:
+    def place(self, contract: Contract, weight: int) -> PlannedTopic | None:
         """Put a flow into the plan; return the topic as it was, for `restore`.
 
         A topic's weight only rises, to that of its heaviest flow.
@@ -139,7 +139,7 @@ class Plan:
         previous = self.topics.get(contract.topic)
         if previous is None:
             weight = weight or WEIGHT_DEFAULT
-            topic = Planned(contract.topic, Layout(weight, self.free_slot(weight)), 0)
+            topic = PlannedTopic(contract.topic, Layout(weight, self.free_slot(weight)), 0)
         else:
             topic = previous.copy()
             if weight > previous.layout.weight:
@@ -148,13 +148,13 @@ class Plan:
         self.topics[contract.topic] = topic
         return previous
 
-    def restore(self, name: str, previous: Planned | None) -> None:
+    def restore(self, name: str, previous: PlannedTopic | None) -> None:
         if previous is None:
             del self.topics[name]
         else:
             self.topics[name] = previous
 
-    def change_layout(self, topic: Planned, weight: int) -> None:
+    def change_layout(self, topic: PlannedTopic, weight: int) -> None:
         """Give a topic, a copy, the cells of another weight; what it had counts until it is settled."""
         if topic.is_settled():
             topic.past.append(Layout(topic.layout.weight, topic.layout.slot))
@@ -180,10 +180,10 @@ class Plan:
         assert slot < SLOTS_MAX, "flows_max is below the number of slots"
         return slot
 
-    def release(self, topic: Planned, quanta: int, until_ns: int) -> None:
+    def release(self, topic: PlannedTopic, quanta: int, until_ns: int) -> None:
         """Let quanta of a topic count until then, in all layouts it has."""
         for layout in [topic.layout, *topic.past]:
-            self.released.append(Released(layout, quanta, until_ns))
+            self.released.append(ReleasedQuanta(layout, quanta, until_ns))
 
     def forget(self, now_ns: int) -> None:
         """Drop what nobody can have met any more."""

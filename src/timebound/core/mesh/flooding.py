@@ -1,11 +1,11 @@
-"""How brokers of a mesh come to know the same links and subscriptions: by flooding announcements.
+"""How brokers of a mesh come to know the same links and subscriptions: by flooding advertisements.
 
-Whoever owns a fact, the broker at the start of a link or the home of a subscription, announces it
+Whoever owns a fact, the broker at the start of a link or the home of a subscription, advertises it
 with a stamp that only grows. A broker takes over what is newer than what it knows and passes it
-on to all neighbours but the sender; what is not newer ends there. So announcements may come in any
+on to all neighbours but the sender; what is not newer ends there. So advertisements may come in any
 order, twice, and over any path, and all brokers that are connected end up with the same state.
-What is withdrawn is remembered, else an old announcement could bring it back. A broker that has
-started again owns only what it has announced since: all it had announced before is void.
+What is withdrawn is remembered, else an old advertisement could bring it back. A broker that has
+started again owns only what it has advertised since: all it had advertised before is void.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from timebound.core.mesh.overlay import LinkState
 from timebound.core.mesh.table import MeshSubscription, SubscriptionTable
 from timebound.core.values.delay import LinkDelay
 
-# Withdrawals remembered at most; an announcement older than all of these no longer travels.
+# Withdrawals remembered at most; an advertisement older than all of these no longer travels.
 WITHDRAWN_MAX: Final = 100_000
 
 LINK: Final = 0
 SUBSCRIPTION: Final = 1
 
-# When the owner started, in ns, and how many announcements it has made since: an owner that
+# When the owner started, in ns, and how many advertisements it has made since: an owner that
 # restarts goes on with larger stamps without having stored the last one.
 Stamp = tuple[int, int]
 Key = tuple[int, str, str, str]  # kind, owner, then target or client id, then topic filter
 
 
-class Announcement:
+class LinkStateAdvertisement:
     """One fact. Neither `delay` nor `subscription` set means that it no longer holds."""
 
     __slots__ = ("delay", "key", "stamp", "subscription")
@@ -51,17 +51,17 @@ class Announcement:
 
 
 class Replica:
-    """What one broker knows of the mesh; `links` and `table` follow the announcements.
+    """What one broker knows of the mesh; `links` and `table` follow the advertisements.
 
     A broker that finds its own clients by another index leaves them out of the table (`lists_own`).
     """
 
-    __slots__ = ("_count", "_known", "_starts", "_withdrawn", "links", "lists_own", "name", "table")
+    __slots__ = ("_count", "_known", "_starts", "_withdrawn", "link_state", "lists_own", "name", "table")
 
     def __init__(
         self,
         name: str,
-        links: LinkState,
+        link_state: LinkState,
         table: SubscriptionTable,
         started_ns: int,
         *,
@@ -69,32 +69,32 @@ class Replica:
     ) -> None:
         self.name = name
         self.lists_own = lists_own
-        self.links = links
+        self.link_state = link_state
         self.table = table
         self._starts: dict[str, int] = {name: started_ns}  # by owner, the latest known
         self._count = 0
-        self._known: dict[Key, Announcement] = {}
+        self._known: dict[Key, LinkStateAdvertisement] = {}
         # In order of withdrawal; of a dict, the search for the oldest grows with all that were taken out.
         self._withdrawn: OrderedDict[Key, None] = OrderedDict()
 
-    def set_link(self, target: str, delay: LinkDelay | None) -> Announcement:
-        """Announce the delay of one of this broker's own links, or None: it has gone."""
+    def set_link(self, target: str, delay: LinkDelay | None) -> LinkStateAdvertisement:
+        """Advertise the delay of one of this broker's own links, or None: it has gone."""
         return self._own((LINK, self.name, target, ""), delay, None)
 
-    def subscribe(self, subscription: MeshSubscription) -> Announcement:
-        """Announce a subscription of one of this broker's own clients."""
-        assert subscription.home == self.name, "a broker announces its own subscriptions only"
+    def subscribe(self, subscription: MeshSubscription) -> LinkStateAdvertisement:
+        """Advertise a subscription of one of this broker's own clients."""
+        assert subscription.home == self.name, "a broker advertises its own subscriptions only"
         key = (SUBSCRIPTION, self.name, subscription.client_id, subscription.topic_filter)
         return self._own(key, None, subscription)
 
-    def unsubscribe(self, client_id: str, topic_filter: str) -> Announcement:
-        """Announce that a subscription has ended."""
+    def unsubscribe(self, client_id: str, topic_filter: str) -> LinkStateAdvertisement:
+        """Advertise that a subscription has ended."""
         return self._own((SUBSCRIPTION, self.name, client_id, topic_filter), None, None)
 
-    def receive(self, announcement: Announcement) -> bool:
+    def receive(self, advertisement: LinkStateAdvertisement) -> bool:
         """Take over what is newer; True if it has to be passed on to the other neighbours."""
-        owner = announcement.key[1]
-        started_ns = announcement.stamp[0]
+        owner = advertisement.key[1]
+        started_ns = advertisement.stamp[0]
         start_ns = self._starts.get(owner, 0)
         if started_ns < start_ns:
             return False
@@ -105,57 +105,61 @@ class Replica:
                 return False
             self._starts[owner] = started_ns
             self._forget(owner)
-        known = self._known.get(announcement.key)
-        if known is not None and known.stamp >= announcement.stamp:
+        known = self._known.get(advertisement.key)
+        if known is not None and known.stamp >= advertisement.stamp:
             return False
-        self._known[announcement.key] = announcement
-        self._apply(announcement)
+        self._known[advertisement.key] = advertisement
+        self._apply(advertisement)
         return True
 
     def started_ns(self) -> int:
         """When this broker started, as it tells others."""
         return self._starts[self.name]
 
-    def own_again(self) -> list[Announcement]:
-        """Everything this broker owns and holds, announced anew; after `started_ns` has changed."""
+    def readvertise(self) -> list[LinkStateAdvertisement]:
+        """Everything this broker owns and holds, advertised anew; after `started_ns` has changed."""
         own = [one for one in self._known.values() if one.key[1] == self.name and not one.is_withdrawal()]
         return [self._own(one.key, one.delay, one.subscription) for one in own]
 
-    def snapshot(self) -> list[Announcement]:
+    def snapshot(self) -> list[LinkStateAdvertisement]:
         """Everything known, to be told to a neighbour that has just connected."""
         return list(self._known.values())
 
-    def _own(self, key: Key, delay: LinkDelay | None, subscription: MeshSubscription | None) -> Announcement:
+    def _own(
+        self, key: Key, delay: LinkDelay | None, subscription: MeshSubscription | None
+    ) -> LinkStateAdvertisement:
         self._count += 1
-        announcement = Announcement(key, (self._starts[self.name], self._count), delay, subscription)
-        self.receive(announcement)
-        return announcement
+        advertisement = LinkStateAdvertisement(
+            key, (self._starts[self.name], self._count), delay, subscription
+        )
+        self.receive(advertisement)
+        return advertisement
 
     def _forget(self, owner: str) -> None:
-        """Take out all that an earlier run of a broker announced."""
+        """Take out all that an earlier run of a broker advertised."""
         for key in [key for key in self._known if key[1] == owner]:
             known = self._known.pop(key)
             self._withdrawn.pop(key, None)
             if not known.is_withdrawal():
                 self._remove(key)
 
-    def _apply(self, announcement: Announcement) -> None:
-        key = announcement.key
-        if announcement.is_withdrawal():
+    def _apply(self, advertisement: LinkStateAdvertisement) -> None:
+        key = advertisement.key
+        if advertisement.is_withdrawal():
             self._remember_withdrawal(key)
             self._remove(key)
             return
         self._withdrawn.pop(key, None)
-        if announcement.delay is not None:
-            self.links.set_link(key[1], key[2], announcement.delay)
-        elif announcement.subscription is not None and (self.lists_own or key[1] != self.name):
-            self.table.insert(announcement.subscription.copy())
+        if advertisement.delay is not None:
+            self.link_state.set_link(key[1], key[2], advertisement.delay)
+        elif advertisement.subscription is not None and (self.lists_own or key[1] != self.name):
+            self.table.insert(advertisement.subscription.copy())
 
     def _remove(self, key: Key) -> None:
         kind, owner, first, second = key
         if kind == LINK:
-            self.links.remove_link(owner, first)
-        # A client that has moved is announced by its new home, perhaps before the old one ends.
+            self.link_state.remove_link(owner, first)
+        # A client that has moved is advertised by its new home, perhaps before the old one ends.
         elif self.table.home_of(first, second) == owner:
             self.table.remove(first, second)
 

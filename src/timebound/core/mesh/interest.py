@@ -1,7 +1,7 @@
 """What the clients of one broker want of the rest of the mesh, gathered as they subscribe.
 
 `WatchedIndex` is the broker's own index of subscriptions and notes every change; `Interest`
-turns the changes into what is announced. The members of a shared group at one broker are announced
+turns the changes into what is advertised. The members of a shared group at one broker are advertised
 as one: the broker gets one copy of a message for all of them, and chooses among them itself.
 """
 
@@ -41,11 +41,11 @@ class Interest:
     def __init__(self, index: WatchedIndex, home: str) -> None:
         self.home = home
         self._index = index
-        # Members of shared groups, by name and filter; the first one's terms are announced.
+        # Members of shared groups, by name and filter; the first one's terms are advertised.
         self._groups: dict[tuple[str, str], dict[str, Subscription]] = {}
 
     def take(self) -> list[tuple[MeshSubscription, bool]]:
-        """What to announce (True) and what to withdraw (False) since the last call, in this order."""
+        """What to advertise (True) and what to withdraw (False) since the last call, in this order."""
         changes = self._index.changes
         if not changes:
             return []
@@ -58,7 +58,7 @@ class Interest:
             if group:
                 self._change_group(group, topic_filter, subscription, is_added, found)
             else:
-                found.append((self._announced(subscription.client_id, topic_filter, subscription), is_added))
+                found.append((self._advertised(subscription.client_id, topic_filter, subscription), is_added))
         return found
 
     def _change_group(
@@ -77,19 +77,19 @@ class Interest:
             del members[subscription.client_id]
         if not members:
             del self._groups[(group, topic_filter)]
-            found.append((self._announced(name, topic_filter, subscription), False))
+            found.append((self._advertised(name, topic_filter, subscription), False))
             return
         first = next(iter(members.values()))
-        # Only a change of the first one changes what is announced.
+        # Only a change of the first one changes what is advertised.
         if not is_added or first is subscription:
-            found.append((self._announced(name, topic_filter, first), True))
+            found.append((self._advertised(name, topic_filter, first), True))
 
-    def announced(self, client_id: str, subscription: Subscription) -> MeshSubscription:
+    def advertised(self, client_id: str, subscription: Subscription) -> MeshSubscription:
         """What the mesh is told of a subscription, or of a member of a shared group."""
         group, topic_filter = split_share(subscription.topic_filter)
-        return self._announced(f"$share/{group}" if group else client_id, topic_filter, subscription)
+        return self._advertised(f"$share/{group}" if group else client_id, topic_filter, subscription)
 
-    def _announced(self, client_id: str, topic_filter: str, terms: Subscription) -> MeshSubscription:
+    def _advertised(self, client_id: str, topic_filter: str, terms: Subscription) -> MeshSubscription:
         return MeshSubscription(
             # Two brokers may have clients of the same name.
             f"{client_id}@{self.home}",

@@ -1,8 +1,8 @@
 """One broker as a member of a mesh: what it knows of the others, and what it decides for messages.
 
-Joins `MeshBroker`, which decides, with `Replica`, which knows, and only joins. The driver says what
+Joins `Forwarder`, which decides, with `Replica`, which knows, and only joins. The driver says what
 happened: a client of this broker published or subscribed, a link came up or failed, a neighbour
-sent a copy or an announcement. Then it asks what to do: `take_sends`, `take_news`. Nothing here
+sent a copy or an advertisement. Then it asks what to do: `take_sends`, `take_advertisements`. Nothing here
 knows a clock or a socket, so tests and simulations drive it as the network node does.
 
 A copy that was sent is kept by the driver until the neighbour has confirmed it. When a link fails,
@@ -16,8 +16,8 @@ from typing import Final
 from timebound.core.link.scheduling import Scheduling
 from timebound.core.link.strategy.entry import NEVER_NS
 from timebound.core.mesh.account import MeshAccount
-from timebound.core.mesh.flooding import Announcement, Replica
-from timebound.core.mesh.forwarding import MeshBroker
+from timebound.core.mesh.flooding import LinkStateAdvertisement, Replica
+from timebound.core.mesh.forwarding import Forwarder
 from timebound.core.mesh.interest import Interest, WatchedIndex
 from timebound.core.mesh.message import Copy, MeshMessage, Seen
 from timebound.core.mesh.options import MeshOptions, Send
@@ -31,32 +31,32 @@ from timebound.units import SECOND
 
 # What a copy takes on the wire beside its message: framing, and where it comes from and goes to.
 COPY_BYTES: Final = 100
-# A link's delay is announced at most this often: every announcement reaches every broker.
-ANNOUNCE_NS: Final = SECOND
+# A link's delay is advertised at most this often: every advertisement reaches every broker.
+ADVERTISE_NS: Final = SECOND
 
 
-class News:
-    """An announcement to be told to one neighbour."""
+class SendAdvertisement:
+    """An advertisement to be told to one neighbour."""
 
-    __slots__ = ("announcement", "neighbour")
+    __slots__ = ("advertisement", "neighbour")
 
-    def __init__(self, neighbour: str, announcement: Announcement) -> None:
+    def __init__(self, neighbour: str, advertisement: LinkStateAdvertisement) -> None:
         self.neighbour = neighbour
-        self.announcement = announcement
+        self.advertisement = advertisement
 
 
 class Member:
     """One broker's part in the mesh."""
 
     __slots__ = (
-        "_announced_ns",
+        "_advertised_ns",
+        "_advertisements",
         "_interest",
         "_measured",
-        "_news",
         "_seen",
         "_size_max",
         "account",
-        "broker",
+        "forwarder",
         "name",
         "pressed",
         "received",
@@ -71,83 +71,83 @@ class Member:
         self.name = name
         self.account = account
         self.table = SubscriptionTable()
-        links = LinkState()
-        self.replica = Replica(name, links, self.table, started_ns, lists_own=False)
-        self.broker = MeshBroker(name, links, self.table, options, account)
+        link_state = LinkState()
+        self.replica = Replica(name, link_state, self.table, started_ns, lists_own=False)
+        self.forwarder = Forwarder(name, link_state, self.table, options, account)
         self.resent = 0  # copies sent another way because their link failed before they were confirmed
         self.received = 0  # copies from neighbours
         self.pressed: list[str] = []  # homes of the last message published to which all ways are full
         self._interest = Interest(index, name)
-        self._news: list[News] = []
+        self._advertisements: list[SendAdvertisement] = []
         self._seen = Seen()  # what was for this broker's clients
         self._size_max = NEVER_NS
-        self._announced_ns: dict[str, int] = {}  # by neighbour
-        self._measured: dict[str, LinkDelay] = {}  # by neighbour, not yet announced
+        self._advertised_ns: dict[str, int] = {}  # by neighbour
+        self._measured: dict[str, LinkDelay] = {}  # by neighbour, not yet advertised
 
     # --- links ------------------------------------------------------------------------
 
     def add_neighbour(self, name: str, delay: LinkDelay, scheduling: Scheduling | None = None) -> None:
         """A link that may come up; the delay is what is known of it beforehand."""
-        self.broker.add_neighbour(name, delay, scheduling)
-        self.broker.neighbours[name].is_up = False
+        self.forwarder.add_neighbour(name, delay, scheduling)
+        self.forwarder.links[name].is_up = False
 
     def link_up(self, name: str, now_ns: int, size_max: int = 0) -> None:
         """The link to a neighbour works: tell it all there is to know, and the others about it.
 
         It takes messages of at most `size_max` bytes; 0 = any.
         """
-        self.broker.neighbours[name].size_max = size_max
-        for announcement in self.replica.snapshot():
-            self._news.append(News(name, announcement))
-        self.broker.link_up(name)
+        self.forwarder.links[name].size_max = size_max
+        for advertisement in self.replica.snapshot():
+            self._advertisements.append(SendAdvertisement(name, advertisement))
+        self.forwarder.link_up(name)
         self._measure_sizes()
-        self._announce_link(name, self.broker.delay_of(name), now_ns)
+        self._advertise_link(name, self.forwarder.delay_of(name), now_ns)
 
     def link_down(self, name: str, unconfirmed: list[Copy], now_ns: int) -> None:
         """A link has failed; `unconfirmed` was sent over it and may not have arrived."""
         self._measured.pop(name, None)
-        self._news = [news for news in self._news if news.neighbour != name]
-        self._spread(self.replica.set_link(name, None), "")
+        self._advertisements = [send for send in self._advertisements if send.neighbour != name]
+        self._flood(self.replica.set_link(name, None), "")
         self.resent += len(unconfirmed)
-        self.broker.link_down(name, now_ns, unconfirmed)
+        self.forwarder.link_down(name, now_ns, unconfirmed)
         self._measure_sizes()
 
     def _measure_sizes(self) -> None:
         """Keep the least that a working link takes at once, to which almost all messages are compared."""
-        sizes = [one.size_max for one in self.broker.neighbours.values() if one.is_up and one.size_max]
+        sizes = [one.size_max for one in self.forwarder.links.values() if one.is_up and one.size_max]
         self._size_max = min(sizes, default=NEVER_NS)
 
-    def announced(self, client_id: str, subscription: Subscription) -> MeshSubscription:
+    def advertised(self, client_id: str, subscription: Subscription) -> MeshSubscription:
         """What the mesh is told of a subscription of this broker's clients."""
-        return self._interest.announced(client_id, subscription)
+        return self._interest.advertised(client_id, subscription)
 
     def measured(self, name: str, delay: LinkDelay, now_ns: int) -> None:
-        """The speed of a link was measured: decide by it at once, and announce it now and then."""
-        self.broker.set_link(name, delay, now_ns)
-        if now_ns - self._announced_ns.get(name, 0) >= ANNOUNCE_NS:
-            self._announce_link(name, delay, now_ns)
+        """The speed of a link was measured: decide by it at once, and advertise it now and then."""
+        self.forwarder.set_link(name, delay, now_ns)
+        if now_ns - self._advertised_ns.get(name, 0) >= ADVERTISE_NS:
+            self._advertise_link(name, delay, now_ns)
         else:
             self._measured[name] = delay
 
-    def _announce_link(self, name: str, delay: LinkDelay, now_ns: int) -> None:
-        self._announced_ns[name] = now_ns
-        self._spread(self.replica.set_link(name, delay), "")
+    def _advertise_link(self, name: str, delay: LinkDelay, now_ns: int) -> None:
+        self._advertised_ns[name] = now_ns
+        self._flood(self.replica.set_link(name, delay), "")
 
     # --- what others say ----------------------------------------------------------------
 
-    def hear(self, sender: str, announcement: Announcement) -> None:
-        """A neighbour passed on an announcement."""
+    def receive_advertisement(self, sender: str, advertisement: LinkStateAdvertisement) -> None:
+        """A neighbour passed on an advertisement."""
         started_ns = self.replica.started_ns()
-        if self.replica.receive(announcement):
-            self._spread(announcement, sender)
+        if self.replica.receive(advertisement):
+            self._flood(advertisement, sender)
         elif self.replica.started_ns() != started_ns:
-            for own in self.replica.own_again():
-                self._spread(own, "")
+            for own in self.replica.readvertise():
+                self._flood(own, "")
 
-    def _spread(self, announcement: Announcement, sender: str) -> None:
-        for name, neighbour in self.broker.neighbours.items():
-            if neighbour.is_up and name != sender:
-                self._news.append(News(name, announcement))
+    def _flood(self, advertisement: LinkStateAdvertisement, sender: str) -> None:
+        for name, link in self.forwarder.links.items():
+            if link.is_up and name != sender:
+                self._advertisements.append(SendAdvertisement(name, advertisement))
 
     # --- messages -----------------------------------------------------------------------
 
@@ -160,8 +160,8 @@ class Member:
         for group in what.groups(self.table):
             count += len(group.subscriptions)
         if count:
-            self.broker.publish(what, now_ns)
-        levels = self.broker.levels()
+            self.forwarder.publish(what, now_ns)
+        levels = self.forwarder.levels()
         if levels and not message.promised_ns and not message.lifetime_ns():
             for group in what.groups(self.table):
                 if not group.deadline_ns and group.home in levels:
@@ -173,7 +173,7 @@ class Member:
 
         What has a time limit may be dropped on its way, and an advertised flow was promised its room.
         """
-        levels = self.broker.levels()
+        levels = self.forwarder.levels()
         is_large = message.size() > self._size_max
         if not levels and not is_large:
             return ""
@@ -182,7 +182,7 @@ class Member:
             home = group.home
             if is_patient and not group.deadline_ns and levels.get(home, ROOM) == EXHAUSTED:
                 return f"the links to broker {home!r} are full (mesh.queue_messages_max)"
-            if is_large and not self.broker.router.carries(home, message.size()):
+            if is_large and not self.forwarder.router.carries(home, message.size()):
                 return f"no link to broker {home!r} takes {message.size()} bytes (its packet_size_max)"
         return ""
 
@@ -198,34 +198,34 @@ class Member:
         if is_for_here and len(targets) == 1:
             self.account.received += 1
         elif targets != {self.name}:
-            self.broker.receive(Copy(copy.what, copy.via, copy.hops, targets - {self.name}), now_ns)
+            self.forwarder.receive(Copy(copy.what, copy.via, copy.hops, targets - {self.name}), now_ns)
         return is_for_here
 
     def link_free(self, name: str, now_ns: int) -> None:
         """A link can take the next copy."""
-        self.broker.link_free(name, now_ns)
+        self.forwarder.link_free(name, now_ns)
 
     # --- what to do ---------------------------------------------------------------------
 
     def take_sends(self) -> list[Send]:
         """Copies to send now; a link that has one is busy until `link_free`."""
-        return self.broker.take_sends()
+        return self.forwarder.take_sends()
 
-    def take_news(self) -> list[News]:
-        """Announcements to tell the neighbours, in this order."""
+    def take_advertisements(self) -> list[SendAdvertisement]:
+        """Advertisements to tell the neighbours, in this order."""
         for subscription, is_wanted in self._interest.take():
             if is_wanted:
-                self._spread(self.replica.subscribe(subscription), "")
+                self._flood(self.replica.subscribe(subscription), "")
             else:
-                self._spread(self.replica.unsubscribe(subscription.client_id, subscription.topic_filter), "")
-        news = self._news
-        if news:
-            self._news = []
-        return news
+                self._flood(self.replica.unsubscribe(subscription.client_id, subscription.topic_filter), "")
+        sends = self._advertisements
+        if sends:
+            self._advertisements = []
+        return sends
 
     def wake(self, now_ns: int) -> None:
-        """About once a second: give up what can no longer arrive, announce what was measured."""
-        self.broker.wake(now_ns)
+        """About once a second: give up what can no longer arrive, advertise what was measured."""
+        self.forwarder.wake(now_ns)
         for name in list(self._measured):
-            if now_ns - self._announced_ns.get(name, 0) >= ANNOUNCE_NS:
-                self._announce_link(name, self._measured.pop(name), now_ns)
+            if now_ns - self._advertised_ns.get(name, 0) >= ADVERTISE_NS:
+                self._advertise_link(name, self._measured.pop(name), now_ns)

@@ -1,4 +1,4 @@
-"""A message under way in a mesh: the copies between brokers, and what waits at one broker."""
+"""A message under way in a mesh: copies between brokers, and its placements in the queues of one broker."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from timebound.core.values.message import Message
 
 MessageKey = tuple[str, int, int]  # origin, when that started, its count since
 
-# How many messages a broker remembers, at least, to tell a second copy from the first.
+# Messages that a broker remembers, at least, to recognise a second copy.
 SEEN_MAX: Final = 65_536
 
 
 class Seen:
-    """The last SEEN_MAX messages or some more, up to twice as many.
+    """The last SEEN_MAX messages, and up to as many before them.
 
-    Two sets that take turns: taking the oldest key out of one dict for each new one was quadratic,
-    since the search for it begins at the place of the first key ever put in.
+    Two sets take turns. Removing the oldest key of one dict for each new key was quadratic, since the
+    search for it starts at the position of the first key ever inserted.
     """
 
     __slots__ = ("_before", "_latest")
@@ -28,7 +28,7 @@ class Seen:
         self._before: set[MessageKey] = set()
 
     def add(self, key: MessageKey) -> bool:
-        """Remember a message; False if it is known already."""
+        """Remember a message; return False if it was known already."""
         if key in self._latest or key in self._before:
             return False
         if len(self._latest) >= SEEN_MAX:
@@ -41,9 +41,9 @@ class Seen:
 class MeshMessage:
     """A message with the broker where it entered the mesh.
 
-    It remembers what it matched, and in which state of which table: brokers that share a table,
-    as those of a simulation may, need not match it again. `started_ns` and `number` tell it apart
-    from all others of its origin: when that broker started, and its own count since.
+    It caches what it matched, for one version of one table: brokers that share a table, as those of a
+    simulation do, match it once. `started_ns` and `number` identify it among all messages of its origin:
+    when that broker started, and its count since.
     """
 
     __slots__ = (
@@ -70,11 +70,11 @@ class MeshMessage:
         self._version = -1
 
     def key(self) -> MessageKey:
-        """What no other message of the mesh has."""
+        """Return what identifies the message in the mesh."""
         return (self.origin, self.started_ns, self.number)
 
     def groups(self, table: SubscriptionTable) -> list[HomeGroup]:
-        """What it matches in a table, one group per home."""
+        """Return what it matches in a table, one group per home."""
         if self._table is not table or self._version != table.version:
             self._groups = table.match(self.message)
             self._table = table
@@ -85,47 +85,47 @@ class MeshMessage:
 class Copy:
     """One copy of a message between two brokers.
 
-    `targets` names the homes it is for, where its sender chose among several ways; otherwise it
-    is None and follows from the message's origin. `via` names the brokers it has passed, the last
-    one being its sender; it never returns to one of them.
+    `targets` names the homes it is for; None on publication, and where every broker matches again: all
+    homes that the message matches. `via` names the brokers it has passed, its sender last; it never
+    returns to one of them.
     """
 
     __slots__ = ("hops", "targets", "via", "what")
 
     def __init__(self, what: MeshMessage, via: tuple[str, ...], hops: int, targets: set[str] | None) -> None:
         self.what = what
-        self.via = via  # empty for a publisher, and where a failed link has to be gone round
+        self.via = via  # empty on publication, and after a detour round a failed link
         self.hops = hops  # links passed so far
         self.targets = targets
 
 
-class Waiting:
-    """A message at one broker until every group it is for has been sent on or given up."""
+class InTransit:
+    """A message at one broker, until every group it is for has been sent on or dropped."""
 
-    __slots__ = ("arrived_ns", "hops", "offers", "places", "via", "what")
+    __slots__ = ("arrived_ns", "hops", "placements", "places", "via", "what")
 
     def __init__(self, copy: Copy, arrived_ns: int) -> None:
         self.what = copy.what
         self.via = copy.via
         self.hops = copy.hops
         self.arrived_ns = arrived_ns
-        self.offers: list[Offer] = []
-        self.places: dict[str, int] = {}  # by home: in how many queues it waits
+        self.placements: list[Placement] = []
+        self.places: dict[str, int] = {}  # by home: the number of queues that hold it
 
-    def forget(self, offer: Offer) -> None:
-        """An offer no longer waits in its queue."""
-        offer.entry = None
-        if offer in self.offers:
-            self.offers.remove(offer)
+    def forget(self, placement: Placement) -> None:
+        """Note that a placement has left its queue."""
+        placement.entry = None
+        if placement in self.placements:
+            self.placements.remove(placement)
 
 
-class Offer:
-    """A message in the queue of one link, with the groups it is for over this link."""
+class Placement:
+    """A message in the queue of one link, with the groups that this link would serve."""
 
-    __slots__ = ("entry", "groups", "neighbour", "waiting")
+    __slots__ = ("entry", "groups", "neighbour", "transit")
 
-    def __init__(self, waiting: Waiting, neighbour: str, groups: list[HomeGroup]) -> None:
-        self.waiting = waiting
+    def __init__(self, transit: InTransit, neighbour: str, groups: list[HomeGroup]) -> None:
+        self.transit = transit
         self.neighbour = neighbour
         self.groups = groups
         self.entry: Entry | None = None

@@ -1,11 +1,11 @@
-"""Where a copy may go from one broker of a mesh, and what that is worth.
+"""The next hops of a copy from one broker of a mesh, and what it is worth over each of them.
 
-A router knows the overlay and the subscriptions as its broker sees them. It offers a copy to
-links (`offer`) in one of three ways, and works out what lies behind a link (`reach`, `audience`):
+A router knows the overlay and the subscriptions as its broker sees them. It places a copy on links (`place`)
+by one of three routings, and computes what lies behind a link (`reach`, `audience`):
 
 * `TREE`: along the path tree of its origin, so that no broker gets it twice;
-* `LATE`: it waits in the queues of all links that lead nearer to a subscriber, and the link
-  that takes it first binds the path; the copy names the homes it is for;
+* `LATE`: in the queues of all links that lead nearer to a subscriber; the link that takes it first binds
+  the path, and the copy names the homes it is for;
 * `MATCH`: every broker matches again and sends to all next hops, so that copies may meet.
 """
 
@@ -15,67 +15,67 @@ from typing import Final
 
 from timebound.core.link.strategy.audience import DIRECT, Audience
 from timebound.core.link.strategy.entry import NEVER_NS
-from timebound.core.mesh.message import Copy, Offer, Waiting
-from timebound.core.mesh.neighbour import Neighbour, Reach
+from timebound.core.mesh.link import MeshLink, Reach
+from timebound.core.mesh.message import Copy, InTransit, Placement
 from timebound.core.mesh.options import LATE, TREE
-from timebound.core.mesh.overlay import LinkState, Way
+from timebound.core.mesh.overlay import LinkState, NextHop
 from timebound.core.mesh.pressure import EXHAUSTED, ROOM
 from timebound.core.mesh.table import HomeGroup, SubscriptionTable
 
-# A copy never returns to a broker it has passed. Where it had to turn round at a failed link that is
-# forgotten; this many links end such a journey whatever fails.
+# A copy never returns to a broker it has passed, but a detour round a failed link forgets those. This many
+# links end such a journey whatever fails.
 HOPS_MAX: Final = 64
 
 
 class Router:
-    """The ways out of one broker; `neighbours` are its links by name."""
+    """The links of one broker by neighbour, and the choice among them."""
 
-    __slots__ = ("_numbers", "_version", "links", "name", "neighbours", "routing", "table")
+    __slots__ = ("_numbers", "_version", "link_state", "links", "name", "routing", "table")
 
-    def __init__(self, name: str, links: LinkState, table: SubscriptionTable, routing: int) -> None:
+    def __init__(self, name: str, link_state: LinkState, table: SubscriptionTable, routing: int) -> None:
         self.name = name
-        self.links = links
+        self.link_state = link_state
         self.table = table
         self.routing = routing
-        self.neighbours: dict[str, Neighbour] = {}
-        self._version = links.version
-        self._numbers: dict[str, int] = {}  # of brokers, as bits of what a message passes
+        self.links: dict[str, MeshLink] = {}
+        self._version = link_state.version
+        self._numbers: dict[str, int] = {}  # of brokers: their bits in `Reach.passed`
 
-    def offer(self, copy: Copy, waiting: Waiting) -> list[HomeGroup]:
-        """Offer a copy to the links it may take; gives the groups that no link leads to."""
-        if self._version != self.links.version:
+    def place(self, copy: Copy, transit: InTransit) -> list[HomeGroup]:
+        """Place a copy on the links it may take; return the groups that no link leads to."""
+        if self._version != self.link_state.version:
             self.forget_paths()
         if self.routing == LATE:
-            return self._offer_late(copy, waiting)
+            return self._place_late(copy, transit)
         if self.routing == TREE:
-            return self._offer_single(copy, waiting)
-        return self._offer_again(copy, waiting)
+            return self._place_single(copy, transit)
+        return self._place_again(copy, transit)
 
-    def _offer_single(self, copy: Copy, waiting: Waiting) -> list[HomeGroup]:
-        """One way per home: along the path tree of the origin while it leads there, else the best."""
+    def _place_single(self, copy: Copy, transit: InTransit) -> list[HomeGroup]:
+        """Choose one link per home: along the path tree of the origin if that leads there, else the best."""
         what = copy.what
         targets = copy.targets
-        ways = self.links.tree(what.origin).ways_from(self.name)
+        next_hops = self.link_state.tree(what.origin).next_hops_from(self.name)
         by_neighbour: dict[str, list[HomeGroup]] = {}
         ended: list[HomeGroup] = []
         for group in what.groups(self.table):
             home = group.home
             if targets is not None and home not in targets:
                 continue
-            way = ways.get(home)
-            if way is None and home != self.name and copy.hops < HOPS_MAX:
-                way = self.links.tree(self.name).ways_from(self.name).get(home)
-            if way is not None and self._is_open(way.neighbour, copy):
-                _add(by_neighbour, way.neighbour, group)
-                waiting.places[home] = 1
+            hop = next_hops.get(home)
+            if hop is None and home != self.name and copy.hops < HOPS_MAX:
+                hop = self.link_state.tree(self.name).next_hops_from(self.name).get(home)
+            if hop is not None and self._is_open(hop.neighbour, copy):
+                _add(by_neighbour, hop.neighbour, group)
+                transit.places[home] = 1
             else:
                 ended.append(group)
-        _make_offers(waiting, by_neighbour)
+        _make_placements(transit, by_neighbour)
         return ended
 
-    def _offer_late(self, copy: Copy, waiting: Waiting) -> list[HomeGroup]:
-        """All ways that lead nearer: the message waits for each of them."""
-        downhill = self.links.downhill(self.name)
+    def _place_late(self, copy: Copy, transit: InTransit) -> list[HomeGroup]:
+        """Choose all links that lead nearer: the message waits for each of them."""
+        downhill = self.link_state.downhill(self.name)
         targets = copy.targets
         by_neighbour: dict[str, list[HomeGroup]] = {}
         ended: list[HomeGroup] = []
@@ -83,58 +83,58 @@ class Router:
             home = group.home
             if targets is not None and home not in targets:
                 continue
-            ways = downhill.get(home)
+            next_hops = downhill.get(home)
             places = 0
-            if ways is not None and copy.hops < HOPS_MAX:
-                for way in ways:
-                    if self._is_open(way.neighbour, copy):
+            if next_hops is not None and copy.hops < HOPS_MAX:
+                for hop in next_hops:
+                    if self._is_open(hop.neighbour, copy):
                         places += 1
-                        _add(by_neighbour, way.neighbour, group)
+                        _add(by_neighbour, hop.neighbour, group)
             if places:
-                waiting.places[home] = places
+                transit.places[home] = places
             else:
                 ended.append(group)
-        _make_offers(waiting, by_neighbour)
+        _make_placements(transit, by_neighbour)
         return ended
 
-    def _offer_again(self, copy: Copy, waiting: Waiting) -> list[HomeGroup]:
-        """Every matching next hop as this broker sees it, whoever else sends there."""
-        ways = self.links.tree(self.name).ways_from(self.name)
+    def _place_again(self, copy: Copy, transit: InTransit) -> list[HomeGroup]:
+        """Choose every matching next hop as this broker sees it, whoever else sends there."""
+        next_hops = self.link_state.tree(self.name).next_hops_from(self.name)
         by_neighbour: dict[str, list[HomeGroup]] = {}
         ended: list[HomeGroup] = []
         for group in copy.what.groups(self.table):
-            way = ways.get(group.home)
-            if way is None:
+            hop = next_hops.get(group.home)
+            if hop is None:
                 if group.home == self.name:
                     ended.append(group)
-            elif self._is_open(way.neighbour, copy):
-                _add(by_neighbour, way.neighbour, group)
-        _make_offers(waiting, by_neighbour)
+            elif self._is_open(hop.neighbour, copy):
+                _add(by_neighbour, hop.neighbour, group)
+        _make_placements(transit, by_neighbour)
         return ended
 
     def _is_open(self, name: str, copy: Copy) -> bool:
-        return self.neighbours[name].is_up and name not in copy.via
+        return self.links[name].is_up and name not in copy.via
 
     # What a message is worth behind a link.
 
-    def audience(self, neighbour: Neighbour, groups: list[HomeGroup]) -> Audience:
-        """Whom a message for these groups has behind a link, in the terms of its queue."""
-        return neighbour.audience(groups, [self.reach(neighbour, group.home) for group in groups])
+    def audience(self, link: MeshLink, groups: list[HomeGroup]) -> Audience:
+        """Return the audience of a message for these groups behind a link, in the terms of its queue."""
+        return link.audience(groups, [self.reach(link, group.home) for group in groups])
 
-    def reach(self, neighbour: Neighbour, home: str) -> Reach:
-        """What it takes to get over a link to a home."""
-        known = neighbour.reaches.get(home)
+    def reach(self, link: MeshLink, home: str) -> Reach:
+        """Return the delay over a link to a home."""
+        known = link.reaches.get(home)
         if known is not None:
             return known
         path = DIRECT
-        for way in self.links.downhill(self.name).get(home, []):
-            if way.neighbour == neighbour.name:
-                path = way.path
-        return neighbour.reach(home, path, self._passed(neighbour.name, home))
+        for hop in self.link_state.downhill(self.name).get(home, []):
+            if hop.neighbour == link.name:
+                path = hop.path
+        return link.reach(home, path, self._passed(link.name, home))
 
     def _passed(self, name: str, home: str) -> int:
-        """The brokers that a message passes over a neighbour to a home, a bit for each."""
-        parents = self.links.tree(name).parents
+        """Return the brokers that a message passes over a neighbour to a home, one bit each."""
+        parents = self.link_state.tree(name).parents
         passed = 1 << self._number(name)
         broker = home
         while broker != name and broker in parents:
@@ -145,28 +145,28 @@ class Router:
     def _number(self, broker: str) -> int:
         return self._numbers.setdefault(broker, len(self._numbers))
 
-    def waits(self) -> dict[str, int]:
-        """How long messages wait from here to each home, over the shortest of its ways."""
-        waits: dict[str, int] = {}
-        for home, ways in self.links.downhill(self.name).items():
+    def queue_delays(self) -> dict[str, int]:
+        """Return the queueing delay from here to each home, over its shortest path, in nanoseconds."""
+        delays: dict[str, int] = {}
+        for home, next_hops in self.link_state.downhill(self.name).items():
             least = NEVER_NS
-            for way in ways:
-                neighbour = self.neighbours[way.neighbour]
-                wait_ns = int(neighbour.wait_ns) + neighbour.wait_beyond_ns(home)
-                if wait_ns < least:
-                    least = wait_ns
-            waits[home] = least
-        return waits
+            for hop in next_hops:
+                link = self.links[hop.neighbour]
+                delay_ns = int(link.queue_delay_ns) + link.queue_delay_beyond_ns(home)
+                if delay_ns < least:
+                    least = delay_ns
+            delays[home] = least
+        return delays
 
     def levels(self) -> dict[str, int]:
-        """How full the ways from here to each home are, where even the emptiest has no room."""
+        """Return how full the paths to homes are, for homes to which even the emptiest has no room."""
         levels: dict[str, int] = {}
-        if not any([neighbour.is_pressed() for neighbour in self.neighbours.values()]):
+        if not any([link.is_pressed() for link in self.links.values()]):
             return levels
-        for home, ways in self.links.downhill(self.name).items():
+        for home, next_hops in self.link_state.downhill(self.name).items():
             least = EXHAUSTED
-            for name in self._names_of(home, ways):
-                level = self.neighbours[name].level_to(home)
+            for name in self._names_of(home, next_hops):
+                level = self.links[name].level_to(home)
                 if level < least:
                     least = level
             if least > ROOM:
@@ -174,37 +174,37 @@ class Router:
         return levels
 
     def leads_to(self, home: str) -> bool:
-        """Whether a way to a home is open."""
-        ways = self.links.downhill(self.name).get(home)
-        return ways is not None and any([self.neighbours[way.neighbour].is_up for way in ways])
+        """Whether a path to a home is open."""
+        next_hops = self.link_state.downhill(self.name).get(home)
+        return next_hops is not None and any([self.links[hop.neighbour].is_up for hop in next_hops])
 
     def carries(self, home: str, size: int) -> bool:
-        """Whether one of this broker's own links that lead to a home takes a message of this size."""
-        ways = self.links.downhill(self.name).get(home)
-        if ways is None:
+        """Whether one of this broker's links that lead to a home takes a message of this size."""
+        next_hops = self.link_state.downhill(self.name).get(home)
+        if next_hops is None:
             return True  # it waits until one leads there
-        for name in self._names_of(home, ways):
-            if not 0 < self.neighbours[name].size_max < size:
+        for name in self._names_of(home, next_hops):
+            if not 0 < self.links[name].size_max < size:
                 return True
         return False
 
-    def _names_of(self, home: str, ways: list[Way]) -> list[str]:
-        """The neighbours over which messages for a home may go."""
+    def _names_of(self, home: str, next_hops: list[NextHop]) -> list[str]:
+        """Return the neighbours over which messages for a home may go."""
         if self.routing == LATE:
-            return [way.neighbour for way in ways]
-        way = self.links.tree(self.name).ways_from(self.name).get(home)
-        return [] if way is None else [way.neighbour]
+            return [hop.neighbour for hop in next_hops]
+        hop = self.link_state.tree(self.name).next_hops_from(self.name).get(home)
+        return [] if hop is None else [hop.neighbour]
 
     def forget_paths(self) -> None:
-        """The overlay has changed: what was worked out from its paths no longer holds."""
-        self._version = self.links.version
-        for neighbour in self.neighbours.values():
-            neighbour.forget_paths()
+        """Clear what was computed from paths: the overlay has changed."""
+        self._version = self.link_state.version
+        for link in self.links.values():
+            link.forget_paths()
 
 
-def _make_offers(waiting: Waiting, by_neighbour: dict[str, list[HomeGroup]]) -> None:
+def _make_placements(transit: InTransit, by_neighbour: dict[str, list[HomeGroup]]) -> None:
     for name, groups in by_neighbour.items():
-        waiting.offers.append(Offer(waiting, name, groups))
+        transit.placements.append(Placement(transit, name, groups))
 
 
 def _add(by_neighbour: dict[str, list[HomeGroup]], name: str, group: HomeGroup) -> None:

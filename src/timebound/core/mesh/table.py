@@ -67,7 +67,7 @@ class MeshSubscription(Subscription):
         )
 
 
-class Share:
+class GroupTerm:
     """What subscriptions of a group with the same deadline and last mile ask for, together."""
 
     __slots__ = ("count", "deadline_ns", "last_mile_ns", "penalty", "price")
@@ -86,27 +86,27 @@ class HomeGroup:
     `deadline_ns` is the mean of their deadlines, 0 if one of them has none.
     """
 
-    __slots__ = ("deadline_ns", "home", "number", "penalty_micro", "shares", "subscriptions")
+    __slots__ = ("deadline_ns", "home", "number", "penalty_micro", "subscriptions", "terms")
 
     def __init__(self, number: int, subscriptions: list[MeshSubscription]) -> None:
         self.number = number
         self.home = subscriptions[0].home
         self.subscriptions = subscriptions
         self.penalty_micro = 0
-        shares: dict[tuple[int, int], Share] = {}
+        terms: dict[tuple[int, int], GroupTerm] = {}
         for subscription in subscriptions:
             key = (subscription.deadline_ns, subscription.last_mile_ns)
-            share = shares.get(key)
-            if share is None:
-                share = shares[key] = Share(key[0], key[1])
-            share.price += subscription.price
-            share.penalty += subscription.penalty
-            share.count += 1
+            term = terms.get(key)
+            if term is None:
+                term = terms[key] = GroupTerm(key[0], key[1])
+            term.price += subscription.price
+            term.penalty += subscription.penalty
+            term.count += 1
             self.penalty_micro += subscription.penalty_micro
-        self.shares: list[Share] = list(shares.values())
+        self.terms: list[GroupTerm] = list(terms.values())
         self.deadline_ns = 0
-        if all([share.deadline_ns for share in self.shares]):
-            total_ns = sum([share.deadline_ns * share.count for share in self.shares])
+        if all([term.deadline_ns for term in self.terms]):
+            total_ns = sum([term.deadline_ns * term.count for term in self.terms])
             self.deadline_ns = total_ns // len(subscriptions)
 
 

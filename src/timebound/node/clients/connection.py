@@ -17,7 +17,7 @@ import logging
 from typing import Any, Final
 
 from timebound.core.broker import DENIED, REFUSED
-from timebound.core.input.contract import LOWER
+from timebound.core.input.policer import LOWER
 from timebound.core.sessions.session import Session
 from timebound.core.values.message import FRAME_KEPT_MAX, Message
 from timebound.errors import ProtocolError
@@ -417,13 +417,13 @@ class Connection(ConnectionOutput):
             queue = self.queues.get(topic)
             if queue is None:
                 queue = input_.flows.queue_for(self, topic)
-            arrival = InputMessage(self, session, message, packet.packet_id)
-            input_.scheduler.push(queue, arrival, len(message.payload), is_excess)
+            queued = InputMessage(self, session, message, packet.packet_id)
+            input_.scheduler.push(queue, queued, len(message.payload), is_excess)
         return True
 
-    def publish_arrival(self, arrival: InputMessage, now_ns: int) -> None:
+    def publish_queued(self, queued: InputMessage, now_ns: int) -> None:
         try:
-            self._publish(arrival.session, arrival.message, arrival.packet_id, now_ns)
+            self._publish(queued.session, queued.message, queued.packet_id, now_ns)
         except Exception as error:
             self.failed(error)
 
@@ -468,7 +468,7 @@ class Connection(ConnectionOutput):
         if policer is None:
             return True
         if policer.conforms(len(packet.payload), self._arrived_ns):
-            self._promised_ns = policer.promised_ns
+            self._promised_ns = policer.guaranteed_ns
             return True
         if policer.mode == LOWER:
             self.input.excess_lowered += 1

@@ -16,9 +16,10 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from timebound.config.values import InputConfig
-from timebound.core.input.admission import Admission
+from timebound.core.input.admission import AdmissionControl
 from timebound.core.input.bounds import UNBOUNDED
-from timebound.core.input.contract import Contract, Decision, Policer, rate_of, refuse_full
+from timebound.core.input.contract import Contract, Decision, rate_of, refuse_full
+from timebound.core.input.policer import Gcra
 from timebound.core.input.queues import InputQueue, InputTopic
 from timebound.core.input.scheduler import InputScheduler
 from timebound.node.input.allowance import Allowance
@@ -59,10 +60,10 @@ class Flows:
         self.generation = 0  # changes when messages of a topic may have to wait somewhere else
         self.broken: list[Contract] = []  # admitted before a measurement said that it was too much
         self.round_ns = ROUND_TURNS * int(config.turn_s * SECOND)
-        self._stop_ns_min = int(config.stall_allowance_s * SECOND)
-        self.stop_ns = self._stop_ns_min
-        outside_ns = ROUNDS_OUTSIDE * self.round_ns + self.stop_ns
-        self.admission = Admission(
+        self._stall_ns_min = int(config.stall_allowance_s * SECOND)
+        self.stall_ns = self._stall_ns_min
+        outside_ns = ROUNDS_OUTSIDE * self.round_ns + self.stall_ns
+        self.admission = AdmissionControl(
             quantum_ns=quantum_ns,
             quantum_bytes=config.quantum_bytes,
             order=config.order,
@@ -77,7 +78,7 @@ class Flows:
         self.is_report_due = False  # they changed since
         self._scheduler = scheduler
         self._backgrounds: dict[str, InputTopic[InputMessage]] = {}  # by filter, most specific first
-        self._policers: dict[tuple[str, str], Policer] = {}  # of all flows, by client and topic
+        self._policers: dict[tuple[str, str], Gcra] = {}  # of all flows, by client and topic
         self.set_weight(DEFAULT_FILTER, config.default_weight, 0)
         scheduler.set_lower_topic(self._backgrounds[DEFAULT_FILTER])
         for entry in config.weights:
@@ -211,7 +212,7 @@ class Flows:
         queue = self._scheduler.open_queue(publisher.client_input, topic)
         publisher.flow_queues[topic_name] = queue
         publisher.queues[topic_name] = queue
-        policer = Policer(contract, mode=self.config.excess, jitter_ns=self.admission.jitter_ns)
+        policer = Gcra(contract, mode=self.config.excess, jitter_ns=self.admission.jitter_ns)
         publisher.policers[topic_name] = policer
         self._policers[contract.client, topic_name] = policer
         self._tell()
@@ -244,15 +245,15 @@ class Flows:
         for queue in list(publisher.client_input.queues.values()):
             self._scheduler.close_queue(queue)
 
-    def set_measured(self, quantum_ns: int, round_ns: int, stop_ns: int) -> None:
+    def set_measured(self, quantum_ns: int, round_ns: int, stall_ns: int) -> None:
         """Look at every promise again with what was measured; broken ones are kept and reported."""
         admission = self.admission
-        stop_ns = max(stop_ns, self._stop_ns_min)
-        outside_ns = ROUNDS_OUTSIDE * round_ns + stop_ns
+        stall_ns = max(stall_ns, self._stall_ns_min)
+        outside_ns = ROUNDS_OUTSIDE * round_ns + stall_ns
         if not (_differs(quantum_ns, admission.quantum_ns) or _differs(outside_ns, admission.outside_ns)):
             return
         self.round_ns = round_ns
-        self.stop_ns = stop_ns
+        self.stall_ns = stall_ns
         admission.outside_ns = outside_ns
         admission.jitter_ns = outside_ns
         for policer in self._policers.values():
@@ -269,7 +270,7 @@ class Flows:
                     flow.client,
                     quantum_ns / 1_000,
                     round_ns / MILLISECOND,
-                    stop_ns / MILLISECOND,
+                    stall_ns / MILLISECOND,
                 )
 
     # --- what is promised -------------------------------------------------------------
@@ -277,10 +278,10 @@ class Flows:
     def _tell(self) -> None:
         """Let messages carry what their flows were told, for the trace."""
         admission = self.admission
-        for contract, bound in admission.told:
+        for contract, bound in admission.last_bounds:
             policer = self._policers.get((contract.client, contract.topic))
             if policer is not None:
-                policer.promised_ns = admission.promised_ns(contract, bound)
+                policer.guaranteed_ns = admission.guaranteed_ns(contract, bound)
 
     def report(self) -> dict[str, Any]:
         """Weights, shares and bounds as they are now; for `$SYS`, and `timebound bounds`."""
@@ -296,7 +297,7 @@ class Flows:
         return {
             "quantum_us": admission.quantum_ns / 1_000,
             "round_ms": self.round_ns / MILLISECOND,
-            "stop_ms": self.stop_ns / MILLISECOND,
+            "stop_ms": self.stall_ns / MILLISECOND,
             "service_rate": SECOND / admission.quantum_ns,
             "order": admission.order,
             "reserved": admission.reserved,

@@ -35,7 +35,7 @@ MEASURED_TURNS_MIN: Final = 50
 # rounds, of which one may be a stop of the machine. So few messages may meet a longer one.
 MEASURED_QUANTA_PART: Final = 0.99
 MEASURED_ROUNDS_PART: Final = 0.95
-MEASURED_STOPS_PART: Final = 0.001
+MEASURED_STALLS_PART: Final = 0.001
 # After a message of an advertised flow, a turn goes on for this part of its time at most.
 FLOW_TURNS: Final = 8
 # Requests that take long get this part of a turn's time in each, beyond what messages need.
@@ -190,13 +190,13 @@ class Input:
                     self._quanta += count
                     return until_ns
                 count += 1
-                arrival = scheduler.finished
-                if arrival is not None:
-                    arrival.publisher.publish_arrival(arrival, now_ns)
+                queued = scheduler.finished
+                if queued is not None:
+                    queued.publisher.publish_queued(queued, now_ns)
                 if queue.topic.quanta_max == 0:
                     until_ns = min(until_ns, now_ns + self.turn_ns // FLOW_TURNS)
-                if arrival is not None and arrival.publisher.is_slow:
-                    arrival.publisher.is_slow = False
+                if queued is not None and queued.publisher.is_slow:
+                    queued.publisher.is_slow = False
                     break
             now_ns = self.now_ns()
         self._quanta += count
@@ -226,7 +226,7 @@ class Input:
         return {
             "quantum_ns": self.flows.admission.quantum_ns,
             "round_ns": self.flows.round_ns,
-            "stop_ns": self.flows.stop_ns,
+            "stop_ns": self.flows.stall_ns,
             "flows": self.flows.admission.flow_count(),
             "flows_broken": len(self.flows.broken),
             "excess_lowered": self.excess_lowered,
@@ -242,8 +242,8 @@ class Input:
         if self._is_measuring:
             quantum_ns = self.quanta_meter.quantile_ns(MEASURED_QUANTA_PART)
         round_ns = max(self.rounds_meter.quantile_ns(MEASURED_ROUNDS_PART), ROUND_TURNS * self.turn_ns)
-        stop_ns = self.rounds_meter.overrun_ns(MEASURED_STOPS_PART, FADE_WEIGHT) - round_ns
-        self.flows.set_measured(quantum_ns, round_ns, stop_ns)
+        stall_ns = self.rounds_meter.overrun_ns(MEASURED_STALLS_PART, FADE_WEIGHT) - round_ns
+        self.flows.set_measured(quantum_ns, round_ns, stall_ns)
         self._seconds += 1
         if self._seconds % FADE_SECONDS == 0:
             self.quanta_meter.fade()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from timebound.core.input.contract import Policer
+from timebound.core.input.policer import Gcra
 from timebound.core.input.queues import ClientInput, InputQueue
 from timebound.core.sessions.session import Session
 from timebound.core.values.message import Message
@@ -38,7 +38,7 @@ class Publisher:
         # Where messages of a topic wait, found once for each topic; and the topics with a contract.
         self.queues: dict[str, InputQueue[InputMessage]] = {}
         self.flow_queues: dict[str, InputQueue[InputMessage]] = {}
-        self.policers: dict[str, Policer] = {}
+        self.policers: dict[str, Gcra] = {}
         # Of an earlier connection with this client id: its messages go first.
         self.predecessor: ClientInput[InputMessage] | None = None
         self.advertisements: Allowance | None = None  # made with the first
@@ -63,5 +63,5 @@ class Publisher:
         """Whether packets that were read are not handled yet."""
 
     @abstractmethod
-    def publish_arrival(self, arrival: InputMessage, now_ns: int) -> None:
+    def publish_queued(self, queued: InputMessage, now_ns: int) -> None:
         """The turn of a waiting message has come."""

@@ -270,7 +270,7 @@ class Dialler:
             dialled.failure = str(error) or "no answer in time"
         if dialled.failure and dialled.failure != self._failure:
             logger.warning("no link to broker %r: %s", self._config.name, dialled.failure)
-        # The same failure again is no news; after a link that worked, everything is.
+        # Log the same failure once; after a link that worked, log any.
         self._failure = dialled.failure
         self._retry_s = min(2 * self._retry_s, RETRY_S_MAX) if dialled.failure else RETRY_S_MIN
 

@@ -1,7 +1,7 @@
 """The mesh as the node drives it: links to neighbour brokers, and what the core decides about them.
 
 `Member` (core) decides; here its orders are carried out. Once a turn copies go to the links that
-have room for them and announcements to those who should hear them. A link with a configured rate is
+have room for them and advertisements to those who should hear them. A link with a configured rate is
 free again when that rate says so, any other when its transport takes more. All time comes from the
 clock that is handed in, so the same code runs under virtual time.
 """
@@ -17,7 +17,7 @@ from timebound.config.values import Config, NeighbourConfig
 from timebound.core.broker import Broker
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
 from timebound.core.mesh.account import MeshAccount
-from timebound.core.mesh.flooding import Announcement
+from timebound.core.mesh.flooding import LinkStateAdvertisement
 from timebound.core.mesh.interest import WatchedIndex
 from timebound.core.mesh.member import Member
 from timebound.core.mesh.message import Copy
@@ -77,7 +77,7 @@ class Mesh:
         self._timers: dict[str, Timer] = {}
         self._levels: dict[str, int] = {}  # as neighbours were last told
         self._packet_size_max = mesh_codec.link_packet_size_max(packet_size_max)
-        self._refused = 0  # announcements that could not be told or read
+        self._refused = 0  # advertisements that could not be told or read
         self._reported_ns = clock.now_ns()
         for neighbour in neighbours:
             scheduling = scheduling_of(neighbour)
@@ -91,7 +91,7 @@ class Mesh:
         Raises:
             ValueError: there is no such strategy.
         """
-        self.member.broker.set_strategy(name, strategy_named(strategy, mix=mix), now_ns)
+        self.member.forwarder.set_strategy(name, strategy_named(strategy, mix=mix), now_ns)
         self.strategies[name] = strategy, mix
 
     # --- links ------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class Mesh:
         is_dialled: bool = False,
     ) -> NeighbourLink:
         """A link over a connection to a neighbour; `open` it when the handshake is complete."""
-        delay = self.member.broker.delay_of(name)
+        delay = self.member.forwarder.delay_of(name)
         is_paced = self.neighbours[name].link_bytes_per_second > 0
         return NeighbourLink(
             name,
@@ -147,7 +147,7 @@ class Mesh:
             old.close(0, "another connection took its place")
             self.closed(old)
         self.links[link.name] = link
-        link.greet(self._clock.now_ns())
+        link.send_hello(self._clock.now_ns())
 
     def closed(self, link: NeighbourLink) -> None:
         """The connection under a link has ended."""
@@ -169,7 +169,7 @@ class Mesh:
         logger.info("link to %r is up, %.3f ms away", link.name, link.latency_ns / 1e6)
         self.member.link_up(link.name, now_ns, mesh_codec.message_size_max(link.packet_size_max))
         if self._levels:
-            self._tell(link, mesh_codec.LEVELS_TOPIC, mesh_codec.encode_levels(self._levels))
+            self._send_control(link, mesh_codec.LEVELS_TOPIC, mesh_codec.encode_levels(self._levels))
         self._clock.schedule()
 
     def on_copy(self, link: NeighbourLink, copy: Copy, now_ns: int) -> None:
@@ -179,21 +179,21 @@ class Mesh:
             # The copy is given up, not the link: the neighbour would send it again, for ever.
             self._clock.fault(f"a copy from broker {link.name!r}", error)
 
-    def on_news(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
-        announcements, mistakes = mesh_codec.decode_news(payload)
-        for announcement in announcements:
-            self.member.hear(link.name, announcement)
+    def on_advertisements(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
+        advertisements, mistakes = mesh_codec.decode_advertisements(payload)
+        for advertisement in advertisements:
+            self.member.receive_advertisement(link.name, advertisement)
         if mistakes:
             self._refused += len(mistakes)
             logger.warning(
-                "%d announcements from %r cannot be used: %s", len(mistakes), link.name, mistakes[0]
+                "%d advertisements from %r cannot be used: %s", len(mistakes), link.name, mistakes[0]
             )
 
-    def on_waits(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
-        self.member.broker.note_waits(link.name, mesh_codec.decode_waits(payload))
+    def on_delay_report(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
+        self.member.forwarder.receive_delay_report(link.name, mesh_codec.decode_delay_report(payload))
 
     def on_levels(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
-        self.member.broker.note_levels(link.name, mesh_codec.decode_levels(payload))
+        self.member.forwarder.note_levels(link.name, mesh_codec.decode_levels(payload))
 
     def on_room(self, link: NeighbourLink, now_ns: int) -> None:
         self.member.link_free(link.name, now_ns)
@@ -210,8 +210,8 @@ class Mesh:
     def turn(self) -> None:
         """Carry out what was decided."""
         now_ns = self._clock.now_ns()
-        self._tell_news()
-        self.member.broker.revive(now_ns)
+        self._send_advertisements()
+        self.member.forwarder.revive(now_ns)
         used = self._send(now_ns)
         for name in used:
             link = self.links.get(name)
@@ -219,7 +219,7 @@ class Mesh:
                 continue
             try:
                 link.flush(now_ns)
-                if not self.member.broker.neighbours[name].is_busy:
+                if not self.member.forwarder.links[name].is_busy:
                     link.rest()
             except Exception as error:
                 self._failed(link, error)
@@ -238,27 +238,30 @@ class Mesh:
         self.member.wake(now_ns)
         if now_ns - self._reported_ns >= REPORT_NS:
             self._reported_ns = now_ns
-            self.report_waits()
+            self.send_delay_reports()
 
-    def report_waits(self) -> None:
+    def send_delay_reports(self) -> None:
         """Tell every neighbour how long messages wait from here on."""
-        self._tell_all(mesh_codec.WAITS_TOPIC, mesh_codec.encode_waits(self.member.broker.report_waits()))
+        self._broadcast(
+            mesh_codec.DELAY_REPORT_TOPIC,
+            mesh_codec.encode_delay_report(self.member.forwarder.delay_report()),
+        )
 
-    def _tell_all(self, topic: str, payload: bytes) -> None:
+    def _broadcast(self, topic: str, payload: bytes) -> None:
         for link in list(self.links.values()):
             if link.is_ready:
-                self._tell(link, topic, payload)
+                self._send_control(link, topic, payload)
 
     def _note_levels(self) -> None:
         """Let go of publishers that wait for room there is now; neighbours hear of every change."""
-        levels = self.member.broker.levels()
+        levels = self.member.forwarder.levels()
         if levels is self._levels:
             return
         has_changed = levels != self._levels
         self._levels = levels
         self._broker.relieve_publishers()
         if has_changed:
-            self._tell_all(mesh_codec.LEVELS_TOPIC, mesh_codec.encode_levels(levels))
+            self._broadcast(mesh_codec.LEVELS_TOPIC, mesh_codec.encode_levels(levels))
 
     def _send(self, now_ns: int) -> dict[str, None]:
         """Put copies on links until none has room or nothing is left; gives the links used."""
@@ -272,7 +275,7 @@ class Mesh:
                 name = send.neighbour
                 link = self.links.get(name)
                 if link is None:  # it has failed since
-                    member.broker.send_again(send.copy, now_ns)
+                    member.forwarder.send_again(send.copy, now_ns)
                     continue
                 used[name] = None
                 try:
@@ -282,7 +285,7 @@ class Mesh:
 
     def _put(self, link: NeighbourLink, copy: Copy, now_ns: int) -> None:
         if not link.put(copy, now_ns):
-            self.member.broker.lose(copy, link.name, now_ns, Reason.TOO_LARGE)
+            self.member.forwarder.lose(copy, link.name, now_ns, Reason.TOO_LARGE)
         if link.has_room(now_ns):
             self.member.link_free(link.name, now_ns)
         else:
@@ -312,45 +315,45 @@ class Mesh:
             self.turn()
             if self._broker.has_ready():
                 self._clock.schedule()
-            if not self.member.broker.neighbours[link.name].is_busy:
+            if not self.member.forwarder.links[link.name].is_busy:
                 link.rest()
         elif now_ns < link.next_room_ns():
             self._await_room(link)  # less was acknowledged than it should have been by now
 
-    def _tell_news(self) -> None:
-        by_neighbour: dict[str, list[Announcement]] = {}
-        for news in self.member.take_news():
-            by_neighbour.setdefault(news.neighbour, []).append(news.announcement)
-        for name, announcements in by_neighbour.items():
+    def _send_advertisements(self) -> None:
+        by_neighbour: dict[str, list[LinkStateAdvertisement]] = {}
+        for send in self.member.take_advertisements():
+            by_neighbour.setdefault(send.neighbour, []).append(send.advertisement)
+        for name, advertisements in by_neighbour.items():
             link = self.links.get(name)
             if link is None:
                 continue
-            payloads, too_large = mesh_codec.encode_news(announcements, link.packet_size_max)
+            payloads, too_large = mesh_codec.encode_advertisements(advertisements, link.packet_size_max)
             for payload in payloads:
-                self._tell(link, mesh_codec.NEWS_TOPIC, payload)
-            for announcement in too_large:
+                self._send_control(link, mesh_codec.ADVERTISEMENTS_TOPIC, payload)
+            for advertisement in too_large:
                 self._refused += 1
-                _, owner, first, second = announcement.key
+                _, owner, first, second = advertisement.key
                 what = f"subscription of {first[:100]!r} to {second[:100]!r} at {owner!r}"
                 logger.warning("%r cannot be told of the %s: too large for a packet", name, what)
 
-    def _tell(self, link: NeighbourLink, topic: str, payload: bytes) -> None:
+    def _send_control(self, link: NeighbourLink, topic: str, payload: bytes) -> None:
         try:
-            is_told = link.tell(topic, payload)
+            is_sent = link.send_control(topic, payload)
         except Exception as error:
             self._failed(link, error)
             return
-        if not is_told:
+        if not is_sent:
             logger.warning("%r takes no packet of %d bytes on %r", link.name, len(payload), topic)
 
     def refusal(self, client_id: str, subscription: Subscription) -> str:
-        """Why a subscription cannot be announced to other brokers; empty if it can."""
+        """Why a subscription cannot be advertised to other brokers; empty if it can."""
         known = [link.packet_size_max for link in self.links.values() if link.packet_size_max]
         limit = min([self._packet_size_max, *known])
-        size = mesh_codec.announced_size(self.member.announced(client_id, subscription))
+        size = mesh_codec.advertised_size(self.member.advertised(client_id, subscription))
         if size <= limit:
             return ""
-        return f"announcing it to other brokers takes {size} bytes, packet_size_max allows {limit} of a link"
+        return f"advertising it to other brokers takes {size} bytes, packet_size_max allows {limit} of a link"
 
     def figures(self) -> dict[str, int]:
         """Numbers for `$SYS` and metrics."""
@@ -361,14 +364,14 @@ class Mesh:
             "subscriptions": len(self.member.table),
             "published": account.published,
             "received": self.member.received,
-            "waiting": self.member.broker.waiting_messages(),
+            "waiting": self.member.forwarder.waiting_messages(),
             "dropped": account.dropped_total(),
             "unreachable": account.unreachable,
             "duplicates": account.duplicates,
             "resent": self.member.resent,
             "refused": self._refused,
             "full": len(self._levels),
-            "parked": len(self.member.broker.parking),
+            "parked": len(self.member.forwarder.parking),
         }
 
 

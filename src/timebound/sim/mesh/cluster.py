@@ -7,7 +7,7 @@ and which link is free, and carries out what they order. It decides nothing.
 from __future__ import annotations
 
 from timebound.core.mesh.account import MeshAccount
-from timebound.core.mesh.forwarding import MeshBroker
+from timebound.core.mesh.forwarding import Forwarder
 from timebound.core.mesh.message import Copy, MeshMessage
 from timebound.core.mesh.options import MeshOptions
 from timebound.core.mesh.overlay import LinkState
@@ -49,7 +49,7 @@ class Cluster:
         self.processing_ns = options.processing_ns
         self.publish_until_ns = publish_until_ns
         self.measures = measures
-        self.brokers: dict[str, MeshBroker] = {}
+        self.brokers: dict[str, Forwarder] = {}
         self.sim_links: dict[tuple[str, str], SimLink] = {}
         self.estimators: dict[tuple[str, str], DelayEstimator] = {}
         self._sequence = 0
@@ -57,7 +57,7 @@ class Cluster:
         self._cut: dict[tuple[str, str], None] = {}
 
     def add_broker(self, name: str) -> None:
-        self.brokers[name] = MeshBroker(name, self.links, self.table, self.options, self.account)
+        self.brokers[name] = Forwarder(name, self.links, self.table, self.options, self.account)
 
     def add_link(self, link: SimLink) -> None:
         """Join two brokers; both must have been added."""
@@ -91,7 +91,7 @@ class Cluster:
         broker.publish(what, now_ns)
         self.act(broker, now_ns)
 
-    def act(self, broker: MeshBroker, now_ns: int) -> None:
+    def act(self, broker: Forwarder, now_ns: int) -> None:
         """Carry out what a broker has decided."""
         for delivery in broker.take_deliveries():
             copy = delivery.copy
@@ -110,11 +110,11 @@ class Cluster:
         if known is not None and estimator.has_moved(known):
             self.announce(link.source, link.target, estimator.link_delay(), now_ns)
 
-    def report_waits(self, now_ns: int) -> None:
+    def exchange_delay_reports(self, now_ns: int) -> None:
         """Let every broker tell those before it how long messages wait beyond."""
-        reports = {name: broker.report_waits() for name, broker in self.brokers.items()}
+        reports = {name: broker.delay_report() for name, broker in self.brokers.items()}
         for source, target in self.sim_links:
-            self.brokers[source].note_waits(target, reports[target])
+            self.brokers[source].receive_delay_report(target, reports[target])
 
     def announce(self, source: str, target: str, delay: LinkDelay, now_ns: int) -> None:
         """Let every broker know a link's delay."""
@@ -172,7 +172,7 @@ class Cluster:
         self.brokers[source].link_up(target)
 
 
-class ReportWaits(Event):
+class ReportDelays(Event):
     """Brokers tell their neighbours about waiting times, again and again while messages come."""
 
     __slots__ = ("cluster", "interval_ns")
@@ -182,7 +182,7 @@ class ReportWaits(Event):
         self.interval_ns = interval_ns
 
     def happen(self, now_ns: int) -> None:
-        self.cluster.report_waits(now_ns)
+        self.cluster.exchange_delay_reports(now_ns)
         if now_ns < self.cluster.publish_until_ns:
             self.cluster.kernel.schedule(now_ns + self.interval_ns, self)
 

@@ -18,7 +18,7 @@ from timebound.core.values.subscription import MICRO
 from timebound.records import Reason
 from timebound.sim.kernel.streams import Streams
 from timebound.sim.mesh import topology as shapes
-from timebound.sim.mesh.cluster import Cluster, ReportWaits
+from timebound.sim.mesh.cluster import Cluster, ReportDelays
 from timebound.sim.mesh.faults import schedule_faults
 from timebound.sim.mesh.network import SimLink
 from timebound.sim.mesh.setting import ROUTINGS, LinkSetting, Setting, TopologySetting
@@ -120,7 +120,7 @@ def build(setting: Setting, seed: int) -> Cluster:
         cluster.add_source(publisher, its.connection_ns, access, its.link_queues)
     schedule_faults(cluster, setting.faults)
     if setting.waiting_share > 0.0:
-        cluster.kernel.schedule(REPORT_NS, ReportWaits(cluster, REPORT_NS))
+        cluster.kernel.schedule(REPORT_NS, ReportDelays(cluster, REPORT_NS))
     return cluster
 
 

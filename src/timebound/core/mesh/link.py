@@ -1,0 +1,245 @@
+"""The link to one neighbour broker: its queue, the homes it reaches, and its queueing delay.
+
+A `Reach` holds the delay from here over this link to one home: that of the path, and a share of the queueing
+delays of the brokers on it, as the neighbour's delay report gives them. What a message is worth to a group of
+subscriptions over this link follows from it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from timebound.core.link.queue import LinkQueue
+from timebound.core.link.scheduling import Scheduling
+from timebound.core.link.strategy.audience import SCALE_FLOOR_NS, Audience, Term
+from timebound.core.mesh.pressure import ROOM, Gauge
+from timebound.core.mesh.table import HomeGroup
+from timebound.core.values.delay import KILOBYTE, NS_PER_S, LinkDelay, Path, phi
+from timebound.core.values.message import Message
+
+# Audiences of single groups that a link caches; beyond this many the cache is cleared.
+AUDIENCES_MAX: Final = 20_000
+# Weight of one message's queueing delay in the mean of the link.
+_QUEUE_DELAY_STEP: Final = 0.1
+# Weight of one message in the means of worth and of allowed time: about fifty messages count.
+_WORTH_STEP: Final = 0.02
+# Messages ahead, at most, that congestion counts; beyond them only the share of the allowed time counts.
+_AHEAD_MOST: Final = 3.0
+# Changes of a reported queueing delay below this many messages' sending times are ignored.
+_QUEUE_DELAY_DRIFT: Final = 0.25
+_NS_PER_BYTE: Final = NS_PER_S / KILOBYTE
+
+
+class Reach:
+    """The delay over one link to one home: times in ns, rates in ns per byte.
+
+    `passed` has a bit for each broker on the path. Each stands for one link, so the united bits of several
+    homes count the links that a message for all of them passes.
+    """
+
+    __slots__ = ("_last_mile_ns", "_path", "_paths", "deviation", "fixed", "mean", "passed")
+
+    def __init__(self, path: Path, queue: LinkQueue, queue_delay_ns: int, passed: int) -> None:
+        self.passed = passed
+        link = queue.link
+        # The queueing delay joins the last mile: neither depends on the size.
+        whole = Path(path.mean_s_per_kb, path.variance, path.brokers, path.last_mile_ns + queue_delay_ns)
+        self._paths: dict[int, Path] = {0: whole}  # by the subscriber's own last mile
+        self._path = whole  # of the last call: most subscribers are alike
+        self._last_mile_ns = 0
+        self.mean = link.mean_ns_per_byte + path.mean_s_per_kb * _NS_PER_BYTE
+        self.deviation = math.sqrt(link.variance + path.variance * _NS_PER_BYTE * _NS_PER_BYTE)
+        self.fixed = float(path.brokers * link.processing_ns + queue_delay_ns)
+
+    def path(self, last_mile_ns: int) -> Path:
+        """Return the path beyond the link to subscribers with this last mile."""
+        if last_mile_ns != self._last_mile_ns:
+            known = self._paths.get(last_mile_ns)
+            if known is None:
+                path = self._paths[0]
+                known = Path(
+                    path.mean_s_per_kb, path.variance, path.brokers, path.last_mile_ns + last_mile_ns
+                )
+                self._paths[last_mile_ns] = known
+            self._path = known
+            self._last_mile_ns = last_mile_ns
+        return self._path
+
+    def worth(self, group: HomeGroup, message: Message, size: float, age: float) -> float:
+        """Return the expected gain of sending to a group over this link now: Σ (price + penalty)·success."""
+        scale = size * self.deviation
+        if scale < SCALE_FLOOR_NS:
+            scale = SCALE_FLOOR_NS
+        spent = self.fixed + size * self.mean + age
+        total = 0.0
+        for term in group.terms:
+            allowed = math.inf
+            if term.deadline_ns:
+                allowed = float(term.deadline_ns)
+            if message.timeout_ns and message.timeout_ns < allowed:
+                allowed = float(message.timeout_ns)
+            chance = 1.0
+            if allowed < math.inf:
+                chance = phi((allowed - float(term.last_mile_ns) - spent) / scale)
+            total += (term.price + term.penalty) * chance
+        return total
+
+
+class MeshLink:
+    """The link to one neighbour broker, as the forwarder schedules it."""
+
+    __slots__ = (
+        "_audiences",
+        "_levels_beyond",
+        "_queue_delays_beyond",
+        "_scheduling",
+        "allowed_ns",
+        "delay",
+        "free_ns",
+        "gauge",
+        "is_busy",
+        "is_up",
+        "name",
+        "queue",
+        "queue_delay_ns",
+        "reaches",
+        "size_max",
+        "usual_size",
+        "usual_worth",
+        "waiting_share",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        queue: LinkQueue,
+        delay: LinkDelay,
+        waiting_share: float,
+        scheduling: Scheduling | None = None,
+    ) -> None:
+        self.name = name
+        self._scheduling = scheduling  # its topic classes are the lanes of the queue
+        self.delay = delay  # as last set in the queue
+        self.queue = queue
+        self.waiting_share = waiting_share
+        self.is_busy = False
+        self.is_up = True
+        self.size_max = 0  # of a message, in bytes; 0 = no limit
+        self.free_ns = 0  # expected end of sending, while busy
+        self.queue_delay_ns = 0.0  # mean of the messages sent
+        self.usual_size = 0.0  # mean of the messages sent, in bytes
+        self.usual_worth = 0.0  # mean of the messages sent: expected gain per link still to pass
+        self.allowed_ns = 0.0  # mean of the time the messages sent were allowed
+        # By the number of a single group. Combinations of several groups hardly ever recur.
+        self._audiences: dict[int, Audience] = {}
+        self.reaches: dict[str, Reach] = {}  # by home
+        self._queue_delays_beyond: dict[str, int] = {}  # by home, as last taken from a delay report
+        self.gauge = Gauge(queue.messages_max, queue.bytes_max)  # of messages without a time limit
+        self._levels_beyond: dict[str, int] = {}  # by home, as the neighbour reports; only without room
+
+    def lane_of(self, topic: str) -> int:
+        """Return the lane of a topic's class in the queue; -1 if it is in none."""
+        return self._scheduling.lane_of(topic) if self._scheduling is not None else -1
+
+    def forget_paths(self) -> None:
+        """Clear what was computed from paths."""
+        self._audiences = {}
+        self.reaches = {}
+
+    def reach(self, home: str, path: Path, passed: int) -> Reach:
+        """Return the delay to a home over this link, given the path beyond it and the brokers it passes."""
+        known = self.reaches.get(home)
+        if known is None:
+            queue_delay_ns = int(self.waiting_share * float(self._queue_delays_beyond.get(home, 0)))
+            known = self.reaches[home] = Reach(path, self.queue, queue_delay_ns, passed)
+        return known
+
+    def audience(self, groups: list[HomeGroup], reaches: list[Reach]) -> Audience:
+        """Return the audience of a message for these groups behind this link, given the reach of each."""
+        number = groups[0].number
+        if len(groups) == 1:
+            known = self._audiences.get(number)
+            if known is not None:
+                return known
+        terms: list[Term] = []
+        for index in range(len(groups)):
+            reach = reaches[index]
+            for term in groups[index].terms:
+                path = reach.path(term.last_mile_ns)
+                terms.append(Term(term.deadline_ns, term.price, term.penalty, path, term.count))
+        audience = Audience(terms)
+        if len(groups) == 1:
+            if len(self._audiences) >= AUDIENCES_MAX:
+                self._audiences = {}
+            self._audiences[number] = audience
+        return audience
+
+    def sending(self, size_bytes: int, waited_ns: int, now_ns: int) -> None:
+        """Note that a message is being sent after waiting for `waited_ns`."""
+        self.is_busy = True
+        self.free_ns = now_ns + int(float(size_bytes) * self.queue.link.mean_ns_per_byte)
+        self.queue_delay_ns += _QUEUE_DELAY_STEP * (float(waited_ns) - self.queue_delay_ns)
+
+    def expected_queue_delay_ns(self, now_ns: int) -> float:
+        """Return how long a message would wait for this link from now on."""
+        if not self.is_busy:
+            return 0.0
+        left_ns = self.free_ns - now_ns
+        return self.queue_delay_ns + (float(left_ns) if left_ns > 0 else 0.0)
+
+    def congestion(self, queue_delay_beyond_ns: float) -> float:
+        """Return the congestion beyond this link: (messages ahead)² times the share of allowed time waited.
+
+        Either factor alone misleads. Many small messages ahead harm none that has time, and waiting for a
+        single large one soon takes half of a short time. The square spares paths that are busy but hardly
+        late. The queueing delay of this link does not count: what it sends next has been chosen as the best.
+        """
+        first_ns = self.queue.link.first_ns
+        if self.allowed_ns <= 0.0 or first_ns <= 0.0:
+            return 0.0
+        ahead = min(queue_delay_beyond_ns / first_ns, _AHEAD_MOST)
+        return ahead * ahead * queue_delay_beyond_ns / self.allowed_ns
+
+    def usual_worth_of(self, size: float) -> float:
+        """Return the usual worth of what is sent in the time that this many bytes take."""
+        return self.usual_worth * (size / self.usual_size) if self.usual_size > 0.0 else 0.0
+
+    def note_worth(self, worth: float, size: float, allowed_ns: float) -> None:
+        """Note the worth of a message that is sent, per link of its path."""
+        step = _WORTH_STEP if self.allowed_ns > 0.0 else 1.0
+        self.usual_size += step * (size - self.usual_size)
+        self.usual_worth += step * (worth - self.usual_worth)
+        self.allowed_ns += step * (allowed_ns - self.allowed_ns)
+
+    def update_level(self) -> bool:
+        """Update the level from the queue; return whether it has changed."""
+        return self.gauge.note(self.queue.kept_messages(), self.queue.kept_bytes())
+
+    def level_to(self, home: str) -> int:
+        """Return the level of the path over this link to a home."""
+        beyond = self._levels_beyond.get(home, ROOM) if self._levels_beyond else ROOM
+        return beyond if beyond > self.gauge.level else self.gauge.level
+
+    def is_pressed(self) -> bool:
+        """Whether any path over this link is full."""
+        return self.gauge.level > ROOM or len(self._levels_beyond) > 0
+
+    def set_levels(self, levels: dict[str, int]) -> None:
+        """Store the levels that the neighbour reports for the paths beyond it."""
+        self._levels_beyond = levels
+
+    def queue_delay_beyond_ns(self, home: str) -> int:
+        return self._queue_delays_beyond.get(home, 0)
+
+    def set_queue_delays(self, delays: dict[str, int]) -> None:
+        """Store the queueing delays of a delay report, where they differ enough to matter."""
+        drift_ns = _QUEUE_DELAY_DRIFT * self.queue.link.first_ns
+        has_moved = False
+        for home, queue_delay_ns in delays.items():
+            if abs(float(queue_delay_ns - self._queue_delays_beyond.get(home, 0))) > drift_ns:
+                self._queue_delays_beyond[home] = queue_delay_ns
+                self.reaches.pop(home, None)
+                has_moved = True
+        if has_moved:
+            self._audiences = {}
