@@ -30,13 +30,13 @@ from timebound.bench.channel_results import (
     spread_of,
 )
 from timebound.bench.channel_tools import LIMIT_S, real_time_trouble
-from timebound.bench.channel_work import STOP_NS_MIN, BusyWorker, Figures, Stop, Stops, laxity_of
+from timebound.bench.channel_work import STOP_NS_MIN, Figures, Stop, Stops, Worker, laxity_of
 from timebound.cli import app
 
 # Beside each other they would delay each other, at the same priorities of one processor.
 pytestmark = pytest.mark.xdist_group("real-time")
 
-TINY = channel.ChannelBenchPlan(events=3, speed_events=500, step_s=0.1)
+TINY = channel.Plan(events=3, speed_events=500, step_s=0.1)
 SPREAD = spread_of([1_000, 2_000, 9_000])
 
 
@@ -96,7 +96,7 @@ def test_speed_is_measured() -> None:
 def test_experiment_that_fails_is_reported_and_the_others_keep_their_results(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def fail(plan: channel.ChannelBenchPlan) -> Speed:
+    def fail(plan: channel.Plan) -> Speed:
         raise TimeoutError("events were not delivered within 60 s")
 
     monkeypatch.setattr(channel, "measure_speed", fail)
@@ -283,8 +283,8 @@ def test_stops_while_an_older_job_was_still_open_count_as_well() -> None:
 
 
 def test_worker_does_what_it_is_told_and_says_what_was_left_at_the_deadline() -> None:
-    worker = BusyWorker(period_ns=10**9, cost_ns=2_000_000, stops=Stops(alone=True))
-    hurried = BusyWorker(period_ns=0, cost_ns=2_000_000, stops=Stops(alone=False))
+    worker = Worker(period_ns=10**9, cost_ns=2_000_000, stops=Stops(alone=True))
+    hurried = Worker(period_ns=0, cost_ns=2_000_000, stops=Stops(alone=False))
 
     worker.work(time.monotonic_ns())
     hurried.work(time.monotonic_ns())

@@ -9,20 +9,20 @@ from typing import cast
 import pytest
 
 from timebound.client import router as router_module
-from timebound.client.router import MessageRouter
-from timebound.client.subscription import Subscription, SubscriptionOwner
+from timebound.client.router import Router
+from timebound.client.subscription import Owner, Subscription
 from timebound.client.topics import FilterMatcher
 from timebound.wire.packets import SubscribeEntry
 from timebound.wire.properties import Properties
 
 
 def make(topic_filter: str) -> Subscription:
-    return Subscription(cast(SubscriptionOwner, None), [SubscribeEntry(topic_filter)], Properties())
+    return Subscription(cast(Owner, None), [SubscribeEntry(topic_filter)], Properties())
 
 
 def test_filters_that_ended_are_known_until_too_many_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(router_module, "ENDED_MAX", 3)
-    router = MessageRouter(keeps_session=False)
+    router = Router(keeps_session=False)
     for name in "abcd":
         subscription = make(f"{name}/#")
         router.insert(subscription)
@@ -44,7 +44,7 @@ def test_forgetting_the_oldest_takes_no_longer_where_many_have_ended(
     def forgetting_s(most: int) -> float:
         """Time to forget some filters, of so many that have ended."""
         monkeypatch.setattr(router_module, "ENDED_MAX", most)
-        router = MessageRouter(keeps_session=False)
+        router = Router(keeps_session=False)
         for number in range(most):
             router._ended[str(number)] = matcher
         took_s = 0.0

@@ -19,24 +19,24 @@ from typer.testing import CliRunner
 from timebound.commands.demo import app
 from timebound.demo import brokers, plot
 from timebound.demo.brokers import Contender, ours
-from timebound.demo.overload import OverloadResult, OverloadSetting, run
+from timebound.demo.overload import Outcome, Setting, run
 from timebound.demo.plot import draw
 from timebound.demo.report import as_values, notes, over_time, table, warnings
-from timebound.demo.testbed import why_no_interface
+from timebound.demo.way import why_no_interface
 from timebound.errors import TimeboundError
 
 RATE = 125_000.0
 
 
 @pytest.fixture(scope="module")
-def outcome() -> OverloadResult:
+def outcome() -> Outcome:
     passed: list[float] = []
-    found = run(ours("worth"), 2.0, OverloadSetting(RATE, 1.0, qos=1, buffer_s=0.2), passed.append)
+    found = run(ours("worth"), 2.0, Setting(RATE, 1.0, qos=1, buffer_s=0.2), passed.append)
     assert sum(passed) == pytest.approx(found.setting.run_s, rel=0.2)
     return found
 
 
-def test_every_message_offered_is_judged(outcome: OverloadResult) -> None:
+def test_every_message_offered_is_judged(outcome: Outcome) -> None:
     offered = sum(len(traffic.fates) * traffic.kind.frame_bytes for traffic in outcome.traffics)
 
     assert offered == pytest.approx(2 * RATE * 1.0, rel=0.25)
@@ -47,7 +47,7 @@ def test_every_message_offered_is_judged(outcome: OverloadResult) -> None:
     assert outcome.traffics[0].in_time() > 0
 
 
-def test_the_account_agrees_with_the_receiver(outcome: OverloadResult) -> None:
+def test_the_account_agrees_with_the_receiver(outcome: Outcome) -> None:
     account = outcome.account
     in_time = sum(traffic.in_time() for traffic in outcome.traffics)
     late = sum(traffic.late() for traffic in outcome.traffics)
@@ -64,7 +64,7 @@ def test_the_account_agrees_with_the_receiver(outcome: OverloadResult) -> None:
 def test_a_real_interface_is_used_and_removed() -> None:
     before = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
 
-    setting = OverloadSetting(RATE, 1.0, qos=1, buffer_s=0.1, wants_interface=True)
+    setting = Setting(RATE, 1.0, qos=1, buffer_s=0.1, wants_interface=True)
     found = run(ours("worth"), 0.5, setting, lambda _: None)
 
     assert all(traffic.in_time() + traffic.late() for traffic in found.traffics)
@@ -81,12 +81,12 @@ def test_drawing_is_checked_before_anything_runs(monkeypatch: pytest.MonkeyPatch
     assert isinstance(done.exception, TimeboundError)
 
 
-def test_nothing_earns_more_than_the_best(outcome: OverloadResult) -> None:
+def test_nothing_earns_more_than_the_best(outcome: Outcome) -> None:
     assert 0 < outcome.value <= outcome.value_best * 1.001
     assert outcome.link_used < 1.05
 
 
-def test_the_table_shows_each_broker_beside_the_best(outcome: OverloadResult) -> None:
+def test_the_table_shows_each_broker_beside_the_best(outcome: Outcome) -> None:
     text = StringIO()
     Console(file=text, width=110).print(table([outcome]))
 
@@ -96,7 +96,7 @@ def test_the_table_shows_each_broker_beside_the_best(outcome: OverloadResult) ->
     assert "…" not in printed
 
 
-def test_the_table_fits_80_columns_and_its_rows_add_up(outcome: OverloadResult) -> None:
+def test_the_table_fits_80_columns_and_its_rows_add_up(outcome: Outcome) -> None:
     labelled = dataclasses.replace(outcome, contender=ours("remaining-lifetime"))
     text = StringIO()
     Console(file=text, width=80).print(table([labelled]))
@@ -111,7 +111,7 @@ def test_the_table_fits_80_columns_and_its_rows_add_up(outcome: OverloadResult) 
     assert sum(map(int, classes)) == int(brokers_sum) == int(next(r[2] for r in rows if r[:1] == ["best"]))
 
 
-def test_values_for_programs_add_up(outcome: OverloadResult) -> None:
+def test_values_for_programs_add_up(outcome: Outcome) -> None:
     values = as_values([outcome])
 
     [row] = json.loads(json.dumps(values))["runs"]
@@ -119,22 +119,22 @@ def test_values_for_programs_add_up(outcome: OverloadResult) -> None:
     assert sum(each["value_best"] for each in row["classes"]) == pytest.approx(row["value_best"])
 
 
-def test_bins_hold_every_message(outcome: OverloadResult) -> None:
+def test_bins_hold_every_message(outcome: Outcome) -> None:
     for traffic in outcome.traffics:
         times, _, values = over_time(outcome, traffic)
         assert times == [0.25, 0.75]
         assert sum(values) * 0.5 == pytest.approx(traffic.in_time() * traffic.kind.price)
 
 
-def test_a_link_that_was_idle_is_told(outcome: OverloadResult) -> None:
-    starved = OverloadResult(
+def test_a_link_that_was_idle_is_told(outcome: Outcome) -> None:
+    starved = Outcome(
         outcome.contender, 2.0, outcome.setting, outcome.started_ns, outcome.traffics, outcome.best, 0.5
     )
 
     assert "used only 50%" in warnings([starved])[0]
 
 
-def test_the_picture_is_written(outcome: OverloadResult, tmp_path: Path) -> None:
+def test_the_picture_is_written(outcome: Outcome, tmp_path: Path) -> None:
     path = draw([outcome], tmp_path / "new")
 
     assert path.read_bytes().startswith(b"\x89PNG")

@@ -38,7 +38,7 @@ _REPEATS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelBenchPlan:
+class Plan:
     """How long to measure: events per supplier, pushes for the speed, seconds for each utilisation."""
 
     events: int = 150
@@ -46,7 +46,7 @@ class ChannelBenchPlan:
     step_s: float = 2.5
 
 
-QUICK: Final = ChannelBenchPlan(events=20, speed_events=5_000, step_s=0.4)
+QUICK: Final = Plan(events=20, speed_events=5_000, step_s=0.4)
 
 
 def say_nothing(text: str) -> None:
@@ -56,7 +56,7 @@ def say_nothing(text: str) -> None:
 def run(
     experiments: Sequence[str] = EXPERIMENTS,
     *,
-    plan: ChannelBenchPlan | None = None,
+    plan: Plan | None = None,
     progress: Callable[[str], None] = say_nothing,
 ) -> ChannelResults:
     """Run the named experiments; `progress` is told what begins.
@@ -69,7 +69,7 @@ def run(
     for name in experiments:
         if name not in EXPERIMENTS:
             raise ValueError(f"unknown experiment {name!r}; choose from {', '.join(EXPERIMENTS)}")
-    plan = plan or ChannelBenchPlan()
+    plan = plan or Plan()
     results = ChannelResults(is_compiled(), os.cpu_count() or 1, real_time_trouble())
     for name in experiments:
         progress(name)
@@ -82,7 +82,7 @@ def run(
     return results
 
 
-def _add(results: ChannelResults, name: str, plan: ChannelBenchPlan) -> ChannelResults:
+def _add(results: ChannelResults, name: str, plan: Plan) -> ChannelResults:
     real_time = not results.notice
     if name == "speed":
         return replace(results, speed=measure_speed(plan))
@@ -108,7 +108,7 @@ def is_compiled() -> bool:
 # --- speed ------------------------------------------------------------------------------
 
 
-def measure_speed(plan: ChannelBenchPlan) -> Speed:
+def measure_speed(plan: Plan) -> Speed:
     """The time a push takes with reactive dispatching, and the delay of a hand-over to a lane."""
     return Speed(
         _push_us(1, plan.speed_events),
@@ -150,7 +150,7 @@ def _hand_over(events: int) -> Spread:
 # --- table 1 ----------------------------------------------------------------------------
 
 
-def measure_collocated(plan: ChannelBenchPlan) -> list[LatencyRow]:
+def measure_collocated(plan: Plan) -> list[LatencyRow]:
     """Latency to the first and the last consumer, for each number of suppliers and consumers."""
     rows = []
     for dispatching in DISPATCHING:

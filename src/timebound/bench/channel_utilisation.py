@@ -20,7 +20,7 @@ from typing import Final
 from timebound.bench.channel_published import UTILISATION_SINGLE
 from timebound.bench.channel_results import Reached, UtilisationRun, UtilisationStep
 from timebound.bench.channel_tools import LIMIT_S, settle
-from timebound.bench.channel_work import BusyWorker, Figures, Stop, Stops, join_laxities, laxity_of
+from timebound.bench.channel_work import Figures, Stop, Stops, Worker, join_laxities, laxity_of
 from timebound.channel import ChannelBuilder, Event, EventChannel, Lanes, ThreadTiming, Timeout, every
 from timebound.channel.base.realtime import LANE_PRIORITY_MAX, become_real_time, switch_interval
 from timebound.units import MILLISECOND, SECOND
@@ -44,7 +44,7 @@ class Pair:
     """A supplier that pushes at each period, and a consumer that works for as long as it is told."""
 
     def __init__(self, channel: EventChannel, name: str, period_ns: int, cost_ns: int, stops: Stops) -> None:
-        self._worker = BusyWorker(period_ns, cost_ns, stops)
+        self._worker = Worker(period_ns, cost_ns, stops)
         self._released_ns: list[int] = []
         operation = channel.scheduler.operation
         self._supplier = channel.supplier(name, name)
@@ -169,7 +169,7 @@ def bare_burst(target: float, real_time: bool) -> Found:
     def run(rank: int, period_ns: int, cost_ns: int) -> None:
         if real_time:
             become_real_time(LANE_PRIORITY_MAX - rank)
-        worker = BusyWorker(period_ns, cost_ns, stops)
+        worker = Worker(period_ns, cost_ns, stops)
         released_ns = begin_ns
         while released_ns < begin_ns + BURST_S * SECOND:
             time.sleep(max(released_ns - time.monotonic_ns(), 0) / SECOND)

@@ -101,7 +101,7 @@ def _switches() -> int:
     return usage.ru_nvcsw + usage.ru_nivcsw
 
 
-class BusyWorker:
+class Worker:
     """Uses the processor for as long as it is told; one thread only."""
 
     def __init__(self, period_ns: int, cost_ns: int, stops: Stops) -> None:

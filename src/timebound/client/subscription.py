@@ -34,7 +34,7 @@ class State(Enum):
     ENDED = "ended"
 
 
-class SubscriptionOwner(Protocol):
+class Owner(Protocol):
     """What a subscription needs of its client."""
 
     async def start(self, subscription: Subscription) -> None: ...
@@ -57,7 +57,7 @@ class Subscription:
 
     def __init__(
         self,
-        owner: SubscriptionOwner,
+        owner: Owner,
         entries: list[SubscribeEntry],
         properties: Properties,
         *,
@@ -167,7 +167,7 @@ class Subscription:
         self.settled.set()
         self._arrived.set()
 
-    def drop_unacknowledged(self) -> None:
+    def give_back(self) -> None:
         """Drop what is queued and not acknowledged: the server will send it again."""
         self._queue = deque(entry for entry in self._queue if entry[1] is None)
 

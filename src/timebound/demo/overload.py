@@ -17,9 +17,9 @@ from typing import Final
 
 from timebound.client import Client, Subscription
 from timebound.demo.best import Best, best_possible
-from timebound.demo.brokers import Contender, DeliveryCounts, read_account, running
-from timebound.demo.testbed import LOOPBACK, Testbed, open_testbed
+from timebound.demo.brokers import Account, Contender, read_account, running
 from timebound.demo.traffic import CLASSES, Traffic, TrafficClass, plan
+from timebound.demo.way import LOOPBACK, Way, open_way
 from timebound.units import SECOND, format_duration
 
 # The subscriber keeps all that has come; the queue of the client is only a hand-over.
@@ -32,7 +32,7 @@ Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class OverloadSetting:
+class Setting:
     """What is the same for every broker."""
 
     rate_bytes_per_s: float
@@ -52,17 +52,17 @@ class OverloadSetting:
 
 
 @dataclass(frozen=True, slots=True)
-class OverloadResult:
+class Outcome:
     """One broker under one load."""
 
     contender: Contender
     load: float
-    setting: OverloadSetting
+    setting: Setting
     started_ns: int
     traffics: list[Traffic]
     best: list[Best]
     link_used: float  # share of what the link could have carried, by the messages that arrived
-    account: DeliveryCounts | None = None  # what the broker itself says, where it is ours
+    account: Account | None = None  # what the broker itself says, where it is ours
 
     @property
     def value(self) -> float:
@@ -77,36 +77,34 @@ class OverloadResult:
         return self.value / self.value_best if self.value_best else 0.0
 
 
-def run(contender: Contender, load: float, setting: OverloadSetting, progress: Progress) -> OverloadResult:
+def run(contender: Contender, load: float, setting: Setting, progress: Progress) -> Outcome:
     """Run one broker under one load; `progress` is told the seconds that have passed."""
     with (
-        open_testbed(
-            setting.rate_bytes_per_s, setting.buffer_s, wants_interface=setting.wants_interface
-        ) as testbed,
-        running(contender, testbed) as port,
-        testbed.link(port) as address,
+        open_way(setting.rate_bytes_per_s, setting.buffer_s, wants_interface=setting.wants_interface) as way,
+        running(contender, way) as port,
+        way.link(port) as address,
     ):
-        return asyncio.run(_drive(contender, load, setting, testbed, port, address, progress))
+        return asyncio.run(_drive(contender, load, setting, way, port, address, progress))
 
 
 async def _drive(
     contender: Contender,
     load: float,
-    setting: OverloadSetting,
-    testbed: Testbed,
+    setting: Setting,
+    way: Way,
     port: int,
     address: tuple[str, int],
     progress: Progress,
-) -> OverloadResult:
+) -> Outcome:
     traffics = [Traffic(kind) for kind in setting.classes]
     # Aliases would shorten the topics for one broker and not for the other.
     subscriber = Client(address[0], address[1], client_id="subscriber", topic_alias_maximum=0)
     publishers = [Client(LOOPBACK, port, client_id=traffic.kind.name) for traffic in traffics]
     async with contextlib.AsyncExitStack() as stack:
         # A socket stays where it was opened.
-        with testbed.behind_link():
+        with way.behind_link():
             await stack.enter_async_context(subscriber)
-        with testbed.beside_broker():
+        with way.beside_broker():
             for publisher in publishers:
                 await stack.enter_async_context(publisher)
         subscriptions = [await _subscribe(subscriber, traffic, setting) for traffic in traffics]
@@ -124,18 +122,16 @@ async def _drive(
                 )
             await _watch(started_ns, setting.run_s, progress)
             until_ns = time.monotonic_ns()
-            account = read_account(port, testbed) if contender.is_ours else None
+            account = read_account(port, way) if contender.is_ours else None
             for reader in readers:
                 reader.cancel()
     best = best_possible(traffics, setting.rate_bytes_per_s, until_ns)
     could_carry = setting.rate_bytes_per_s * (until_ns - started_ns) / SECOND
     arrived = sum(len(traffic.delays_ns()) * traffic.kind.frame_bytes for traffic in traffics)
-    return OverloadResult(
-        contender, load, setting, started_ns, traffics, best, arrived / could_carry, account
-    )
+    return Outcome(contender, load, setting, started_ns, traffics, best, arrived / could_carry, account)
 
 
-async def _subscribe(client: Client, traffic: Traffic, setting: OverloadSetting) -> Subscription:
+async def _subscribe(client: Client, traffic: Traffic, setting: Setting) -> Subscription:
     kind = traffic.kind
     deadline = format_duration(kind.deadline_ns) if kind.deadline_ns else None
     return await client.subscribe(

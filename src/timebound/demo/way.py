@@ -25,7 +25,7 @@ _CLONE_NEWNET: Final = 0x40000000
 
 
 @dataclass(frozen=True, slots=True)
-class Testbed:
+class Way:
     """How to start the broker, and how publishers and the subscriber reach it."""
 
     rate_bytes_per_s: float
@@ -64,14 +64,14 @@ class Testbed:
 
 
 @contextlib.contextmanager
-def open_testbed(rate_bytes_per_s: float, buffer_s: float, *, wants_interface: bool) -> Iterator[Testbed]:
+def open_way(rate_bytes_per_s: float, buffer_s: float, *, wants_interface: bool) -> Iterator[Way]:
     """Make the way, and remove it in the end; the rate counts what TCP carries, in full segments."""
     if not wants_interface:
-        yield Testbed(rate_bytes_per_s, buffer_s)
+        yield Way(rate_bytes_per_s, buffer_s)
         return
     wire_bytes_per_s = rate_bytes_per_s * FRAME_BYTES / SEGMENT_BYTES
     with ShapedInterface(wire_bytes_per_s, buffer_s) as interface:
-        yield Testbed(rate_bytes_per_s, buffer_s, interface)
+        yield Way(rate_bytes_per_s, buffer_s, interface)
 
 
 def why_no_interface() -> str:
