@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.client.scripted_server import options
 from timebound import Client, Will
 from timebound.client.options import Address, parse_address
 
@@ -55,3 +57,21 @@ def test_error_about_a_url_does_not_show_the_password() -> None:
 def test_wrong_argument_is_refused_before_connecting(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Client(**arguments)
+
+
+def test_session_that_is_kept_is_resumed_from_the_second_connect_on() -> None:
+    kept = options(1883, session_expiry_s=60)
+    fresh = options(1883)
+
+    assert [kept.connect_packet("c", is_first=one).clean_start for one in (True, False)] == [True, False]
+    assert [fresh.connect_packet("c", is_first=one).clean_start for one in (True, False)] == [True, True]
+
+
+def test_connect_packet_announces_our_limits_in_mqtt_5_alone() -> None:
+    limited = options(1883, receive_maximum=7, maximum_packet_size=100, topic_alias_maximum=0)
+
+    assert limited.connect_packet("c", is_first=True).properties.present() == {
+        "receive_maximum": 7,
+        "maximum_packet_size": 100,
+    }
+    assert replace(limited, version=4).connect_packet("c", is_first=True).properties.present() == {}

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from typing import Final
 
-from timebound.client.outbox import Outgoing
+from timebound.client.outbox import OutgoingMessage
 from timebound.client.topics import check_topic
 from timebound.client.values import Duration, duration_text, number_text
 from timebound.wire.properties import Properties
@@ -28,7 +28,7 @@ def advertisement(
     size: int | None,
     weight: int | None,
     delay: Duration | None,
-) -> Outgoing:
+) -> OutgoingMessage:
     """Return the message that advertises a flow.
 
     Raises:
@@ -50,13 +50,13 @@ def advertisement(
             terms.append((name, str(value)))
     if delay is not None:
         terms.append(("delay", duration_text(delay, "delay")))
-    return Outgoing(PREFIX + topic, b"", 1, False, properties.encode_passed_on())
+    return OutgoingMessage(PREFIX + topic, b"", 1, False, properties.encode_passed_on())
 
 
-def withdrawal(topic: str) -> Outgoing:
+def withdrawal(topic: str) -> OutgoingMessage:
     """Return the message that ends a flow's contract."""
     check_topic(topic)
-    return Outgoing(PREFIX + topic, b"", 1, False, b"")
+    return OutgoingMessage(PREFIX + topic, b"", 1, False, b"")
 
 
 class Advertised:
@@ -65,17 +65,17 @@ class Advertised:
     def __init__(self) -> None:
         self._flows: dict[str, bytes] = {}
 
-    def add(self, outgoing: Outgoing) -> None:
+    def add(self, outgoing: OutgoingMessage) -> None:
         self._flows[outgoing.topic] = outgoing.passed_on
 
-    def remove(self, outgoing: Outgoing) -> None:
+    def remove(self, outgoing: OutgoingMessage) -> None:
         self._flows.pop(outgoing.topic, None)
 
-    def renewals(self) -> list[Outgoing]:
+    def renewals(self) -> list[OutgoingMessage]:
         """Return messages that advertise all again; a refusal is logged, since nobody awaits it."""
         renewed = []
         for topic, terms in self._flows.items():
-            outgoing = Outgoing(topic, b"", 1, False, terms)
+            outgoing = OutgoingMessage(topic, b"", 1, False, terms)
             outgoing.future = asyncio.get_running_loop().create_future()
             outgoing.future.add_done_callback(_log_refusal)
             renewed.append(outgoing)

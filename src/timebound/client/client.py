@@ -15,11 +15,11 @@ from timebound.client.advertising import advertisement, withdrawal
 from timebound.client.backoff import DELAY_S_MAX
 from timebound.client.keeper import Keeper
 from timebound.client.message import Message
-from timebound.client.options import Address, Options, parse_address
-from timebound.client.outbox import Outgoing
+from timebound.client.options import Address, ClientOptions, parse_address
+from timebound.client.outbox import OutgoingMessage
 from timebound.client.refusals import NotTimebound, PublishRefused
 from timebound.client.requests import Requests
-from timebound.client.session import Session
+from timebound.client.session import ClientSession
 from timebound.client.subscription import QUEUE_SIZE, Subscription
 from timebound.client.topics import check_filter, check_topic
 from timebound.client.values import (
@@ -87,7 +87,7 @@ class Client:
         address = parse_address(host, port, bool(tls))
         username = address.username if username is None else username
         password = address.password if password is None else password
-        self._options: Final = Options(
+        self._options: Final = ClientOptions(
             address=address,
             client_id=client_id,
             username=username,
@@ -108,7 +108,7 @@ class Client:
         )
         self._options.check()
         random = Random()
-        self._session: Final = Session(self._options, random)
+        self._session: Final = ClientSession(self._options, random)
         self._keeper: Final = Keeper(self._options, self._session, random)
         self._requests: Final = Requests(self._subscribe_to_answers)
 
@@ -228,7 +228,7 @@ class Client:
         expiry_s = -1 if expiry is None else to_whole_seconds(expiry, "expiry")
         if self._options.version != 5 and (passed_on or timeout_ns or expiry_s >= 0):
             raise ValueError("timeout, priority, expiry and properties need MQTT 5 (version is 4)")
-        outgoing = Outgoing(
+        outgoing = OutgoingMessage(
             topic, to_payload(payload), qos, retain, passed_on, timeout_ns=timeout_ns, expiry_s=expiry_s
         )
         return await self._session.publish(outgoing)
@@ -342,9 +342,9 @@ class Client:
         """
         topic = f"$timebound/{request}"
         check_topic(topic)
-        return await self._ask(Outgoing(topic, to_payload(payload), 1, False, b""))
+        return await self._ask(OutgoingMessage(topic, to_payload(payload), 1, False, b""))
 
-    async def _ask(self, outgoing: Outgoing) -> str:
+    async def _ask(self, outgoing: OutgoingMessage) -> str:
         if self._options.version != 5:
             raise ValueError("requests to the broker, such as advertising, need MQTT 5 (version is 4)")
         reason_code = await self._session.publish(outgoing)

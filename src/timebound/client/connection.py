@@ -28,24 +28,24 @@ CLOSE_TIMEOUT_S: Final = 5.0
 _TOPIC_ALIAS_INVALID: Final = 0x94
 
 
-class Receiver(Protocol):
+class PacketReceiver(Protocol):
     """What a connection hands packets and its end to."""
 
-    def connected(self, connection: Connection, connack: Connack) -> None: ...
+    def connected(self, connection: ClientConnection, connack: Connack) -> None: ...
 
     def handle(self, packet: Packet) -> None: ...
 
     def writable(self) -> None: ...
 
-    def lost(self, connection: Connection) -> None: ...
+    def lost(self, connection: ClientConnection) -> None: ...
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """The client's end of a connection, from CONNECT on."""
 
     def __init__(
         self,
-        receiver: Receiver,
+        receiver: PacketReceiver,
         version: int,
         *,
         packet_size_max: int,

@@ -12,10 +12,10 @@ from random import Random
 from typing import Final
 
 from timebound.client.backoff import Backoff
-from timebound.client.connection import CLOSE_TIMEOUT_S, Connection
-from timebound.client.options import Options
+from timebound.client.connection import CLOSE_TIMEOUT_S, ClientConnection
+from timebound.client.options import ClientOptions
 from timebound.client.refusals import FAILURE_FROM, explain
-from timebound.client.session import Session
+from timebound.client.session import ClientSession
 from timebound.errors import ClientError, ConnectError, NotConnected
 from timebound.wire.packets import Connack, Disconnect, Packet
 
@@ -30,7 +30,7 @@ _FINAL_CODES: Final = frozenset({0x84, 0x85, 0x86, 0x87, 0x8A, 0x8C, 0x8E, 0x9C,
 class Keeper:
     """Keeps one session connected."""
 
-    def __init__(self, options: Options, session: Session, random: Random) -> None:
+    def __init__(self, options: ClientOptions, session: ClientSession, random: Random) -> None:
         self.client_id = options.client_id
         self.connack: Connack | None = None
         self.reconnects = 0
@@ -81,7 +81,7 @@ class Keeper:
             runner.cancel()
             await asyncio.wait([runner])
 
-    async def _establish(self) -> Connection:
+    async def _establish(self) -> ClientConnection:
         """Make one connection up to its CONNACK.
 
         Raises:
@@ -89,7 +89,7 @@ class Keeper:
         """
         options = self._options
         where = f"{options.address.host}:{options.address.port}"
-        connection = Connection(
+        connection = ClientConnection(
             self,
             options.version,
             packet_size_max=options.maximum_packet_size,
@@ -116,7 +116,7 @@ class Keeper:
             raise ConnectError(f"{where} refused the client ({reason})", reason_code=connack.reason_code)
         return connection
 
-    async def _open_transport(self, connection: Connection) -> None:
+    async def _open_transport(self, connection: ClientConnection) -> None:
         loop = asyncio.get_running_loop()
         address, tls = self._options.address, self._options.tls
         if tls is None:
@@ -132,7 +132,7 @@ class Keeper:
             ssl_shutdown_timeout=CLOSE_TIMEOUT_S,
         )
 
-    async def _run(self, connection: Connection) -> None:
+    async def _run(self, connection: ClientConnection) -> None:
         """Stay connected until told otherwise."""
         loop = asyncio.get_running_loop()
         while True:
@@ -151,7 +151,7 @@ class Keeper:
                 return
             connection = following
 
-    async def _reconnect(self) -> Connection | None:
+    async def _reconnect(self) -> ClientConnection | None:
         """Try until there is a connection, or the server says that there will be none."""
         while True:
             await asyncio.sleep(self._backoff.next_delay_s())
@@ -174,7 +174,7 @@ class Keeper:
 
     # What a connection calls
 
-    def connected(self, connection: Connection, connack: Connack) -> None:
+    def connected(self, connection: ClientConnection, connack: Connack) -> None:
         """Take over an accepted connection, in the very turn: messages may follow the CONNACK."""
         if connack.reason_code >= FAILURE_FROM:
             return
@@ -193,12 +193,12 @@ class Keeper:
     def writable(self) -> None:
         self._session.writable()
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: ClientConnection) -> None:
         if connection is self._session.connection:
             self._session.detach()
 
 
-async def _drop(connection: Connection) -> None:
+async def _drop(connection: ClientConnection) -> None:
     """Close a connection that never got to its CONNACK, or was refused."""
     connection.connack.cancel()
     connection.abort(ConnectError("connecting was given up"))

@@ -62,7 +62,7 @@ def _shown(url: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ClientOptions:
     """Everything a connection is made from."""
 
     address: Address

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from typing import Final
 
-from timebound.client.connection import Connection
+from timebound.client.connection import ClientConnection
 from timebound.client.limits import ServerLimits
 from timebound.client.refusals import FAILURE_FROM, PublishRefused
 from timebound.client.values import budget_text
@@ -60,7 +60,7 @@ class PacketIds:
         self._used.discard(packet_id)
 
 
-class Outgoing:
+class OutgoingMessage:
     """One message of ours, from `publish` to its last acknowledgement."""
 
     __slots__ = (
@@ -132,7 +132,7 @@ class Outgoing:
             self.future.set_exception(error)
 
 
-def late_error(outgoing: Outgoing) -> PublishError:
+def late_error(outgoing: OutgoingMessage) -> PublishError:
     return PublishError(
         f"message on {outgoing.topic!r} timed out before it could be sent "
         f"(timeout {format_duration(outgoing.timeout_ns)})"
@@ -144,27 +144,27 @@ class Outbox:
 
     def __init__(self, ids: PacketIds) -> None:
         self._ids = ids
-        self._inflight: dict[int, Outgoing] = {}  # by packet id, in the order of their first sending
-        self._again: deque[Outgoing] = deque()  # in flight, to be sent on this connection too
-        self._waiting: deque[Outgoing] = deque()  # without a packet id yet
+        self._inflight: dict[int, OutgoingMessage] = {}  # by packet id, in the order of their first sending
+        self._again: deque[OutgoingMessage] = deque()  # in flight, to be sent on this connection too
+        self._waiting: deque[OutgoingMessage] = deque()  # without a packet id yet
         self._quota = 0
-        self._connection: Connection | None = None
+        self._connection: ClientConnection | None = None
         self._limits = ServerLimits()
 
     def __len__(self) -> int:
         return len(self._inflight) + len(self._waiting)
 
-    def submit(self, outgoing: Outgoing) -> None:
+    def submit(self, outgoing: OutgoingMessage) -> None:
         """Send a message as soon as those before it are sent and the server's quota allows."""
         self._waiting.append(outgoing)
         self.pump()
 
-    def abandon(self, outgoing: Outgoing) -> None:
+    def abandon(self, outgoing: OutgoingMessage) -> None:
         """Forget a message whose caller gave up, unless the server may already know of it."""
         if outgoing.packet_id == 0 and outgoing in self._waiting:
             self._waiting.remove(outgoing)
 
-    def attach(self, connection: Connection, limits: ServerLimits, *, session_present: bool) -> None:
+    def attach(self, connection: ClientConnection, limits: ServerLimits, *, session_present: bool) -> None:
         """Go on over a new connection: releases first, then what is unacknowledged, in order."""
         self._connection = connection
         self._limits = limits
@@ -224,7 +224,7 @@ class Outbox:
         if ack.kind == types.PUBREC and ack.reason_code < FAILURE_FROM:
             self._write_release(ack.packet_id, _NOT_FOUND)
 
-    def _finish(self, outgoing: Outgoing, ack: Ack) -> None:
+    def _finish(self, outgoing: OutgoingMessage, ack: Ack) -> None:
         self._forget(outgoing)
         if outgoing.has_quota:
             self._quota += 1
@@ -239,7 +239,7 @@ class Outbox:
             outgoing.future.set_result(0 if ack.kind == types.PUBCOMP else ack.reason_code)
         self.pump()
 
-    def _resume_release(self, outgoing: Outgoing, session_present: bool) -> None:
+    def _resume_release(self, outgoing: OutgoingMessage, session_present: bool) -> None:
         if session_present:
             self._write_release(outgoing.packet_id)
             return
@@ -256,7 +256,7 @@ class Outbox:
             version = self._connection.version
             self._connection.write(encode_ack(types.PUBREL, packet_id, reason_code, version))
 
-    def _next(self) -> Outgoing | None:
+    def _next(self) -> OutgoingMessage | None:
         """Return the next message to send, with a packet identifier, or None."""
         while self._again:
             outgoing = self._again.popleft()
@@ -275,7 +275,7 @@ class Outbox:
             self._waiting.popleft()
         return None
 
-    def _send(self, connection: Connection, outgoing: Outgoing) -> None:
+    def _send(self, connection: ClientConnection, outgoing: OutgoingMessage) -> None:
         if not outgoing.was_sent and outgoing.is_late(time.monotonic_ns()):
             self._forget(outgoing)
             outgoing.fail(late_error(outgoing))
@@ -292,6 +292,6 @@ class Outbox:
         outgoing.was_sent = True
         connection.write(frame)
 
-    def _forget(self, outgoing: Outgoing) -> None:
+    def _forget(self, outgoing: OutgoingMessage) -> None:
         self._inflight.pop(outgoing.packet_id, None)
         self._ids.free(outgoing.packet_id)

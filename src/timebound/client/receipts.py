@@ -7,7 +7,7 @@ means: it may send only as many as the Receive Maximum says without acknowledgem
 
 from __future__ import annotations
 
-from timebound.client.connection import Connection
+from timebound.client.connection import ClientConnection
 from timebound.errors import ProtocolError
 from timebound.wire import packet_types as types
 from timebound.wire.codec import encode_ack
@@ -21,7 +21,7 @@ class Receipt:
 
     __slots__ = ("connection", "is_taken", "packet_id", "qos", "takers")
 
-    def __init__(self, publish: Publish, connection: Connection) -> None:
+    def __init__(self, publish: Publish, connection: ClientConnection) -> None:
         self.packet_id = publish.packet_id
         self.qos = publish.qos
         self.connection = connection
@@ -36,10 +36,10 @@ class Receipts:
         self._receive_maximum = receive_maximum
         self._open: dict[int, Receipt] = {}  # not acknowledged yet
         self._recorded: set[int] = set()  # QoS 2: PUBREC was sent, PUBREL has not come
-        self._connection: Connection | None = None
+        self._connection: ClientConnection | None = None
         self._held = 0  # messages of this connection that count against the Receive Maximum
 
-    def attach(self, connection: Connection, *, session_present: bool) -> None:
+    def attach(self, connection: ClientConnection, *, session_present: bool) -> None:
         self._connection = connection
         self._held = 0
         if not session_present:

@@ -29,7 +29,7 @@ _IDENTIFIER_MAX: Final = 268_435_455
 TIMER_TOPICS: Final = ("$timebound/watchdog", "$timebound/every")
 
 
-class Router:
+class SubscriptionRouter:
     """The subscriptions of a client and what has come for none of them."""
 
     def __init__(self, *, keeps_session: bool) -> None:

@@ -13,14 +13,14 @@ from random import Random
 from typing import Final
 
 from timebound.client.advertising import Advertised
-from timebound.client.connection import Connection
+from timebound.client.connection import ClientConnection
 from timebound.client.limits import ServerLimits, read_limits
 from timebound.client.message import Message
-from timebound.client.options import Options
-from timebound.client.outbox import PACKET_ID_MAX, Outbox, Outgoing, PacketIds, late_error
+from timebound.client.options import ClientOptions
+from timebound.client.outbox import PACKET_ID_MAX, Outbox, OutgoingMessage, PacketIds, late_error
 from timebound.client.receipts import Receipt, Receipts
 from timebound.client.refusals import FAILURE_FROM, SubscribeRefused, explain
-from timebound.client.router import Router
+from timebound.client.router import SubscriptionRouter
 from timebound.client.subscription import State, Subscription
 from timebound.errors import ClientError, NotConnected, ProtocolError, PublishError, SubscribeError
 from timebound.units import SECOND
@@ -33,10 +33,10 @@ logger = logging.getLogger("timebound.client")
 _TURN_PUBLISHES_MAX: Final = 64
 
 
-class Session:
+class ClientSession:
     """The client's half of an MQTT session."""
 
-    def __init__(self, options: Options, random: Random) -> None:
+    def __init__(self, options: ClientOptions, random: Random) -> None:
         self.advertised = Advertised()
         self.limits = ServerLimits()
         self.failure: ClientError | None = NotConnected("client is not connected; call connect() first")
@@ -45,8 +45,8 @@ class Session:
         self._ids = PacketIds(random.randrange(PACKET_ID_MAX))
         self._outbox = Outbox(self._ids)
         self._receipts = Receipts(options.receive_maximum)
-        self._router = Router(keeps_session=options.keeps_session)
-        self._connection: Connection | None = None
+        self._router = SubscriptionRouter(keeps_session=options.keeps_session)
+        self._connection: ClientConnection | None = None
         self._subscribing: dict[int, Subscription] = {}  # by packet id, on this connection
         self._unsubscribing: dict[int, asyncio.Future[None]] = {}
         self._to_unsubscribe: list[str] = []  # left over from while there was no connection
@@ -56,7 +56,7 @@ class Session:
         self._published_in_turn = 0
 
     @property
-    def connection(self) -> Connection | None:
+    def connection(self) -> ClientConnection | None:
         return self._connection
 
     # From connection to connection
@@ -67,7 +67,7 @@ class Session:
         self.failure = None
         self._online.clear()
 
-    def attach(self, connection: Connection, connack: Connack, *, is_first: bool) -> None:
+    def attach(self, connection: ClientConnection, connack: Connack, *, is_first: bool) -> None:
         """Go on over a connection that the server accepted."""
         present = connack.session_present
         self.limits = read_limits(connack, connection.version)
@@ -121,7 +121,7 @@ class Session:
         assert self.failure is not None, "asked why there is no connection while there may be one"
         return NotConnected(str(self.failure), reason_code=self.failure.reason_code)
 
-    async def wait_online(self, limit_s: float) -> Connection:
+    async def wait_online(self, limit_s: float) -> ClientConnection:
         """Return the connection, waiting for the next one where it was lost.
 
         Raises:
@@ -233,7 +233,7 @@ class Session:
 
     # Publishing
 
-    async def publish(self, outgoing: Outgoing) -> int:
+    async def publish(self, outgoing: OutgoingMessage) -> int:
         """Send a message; with QoS 1 and 2 wait for the acknowledgement and return its reason code.
 
         Raises:
@@ -252,7 +252,7 @@ class Session:
         finally:
             self._outbox.abandon(outgoing)
 
-    async def _publish_unconfirmed(self, outgoing: Outgoing) -> None:
+    async def _publish_unconfirmed(self, outgoing: OutgoingMessage) -> None:
         connection = self._connection
         if connection is None:
             limit_s = self._operation_timeout_s
@@ -271,7 +271,7 @@ class Session:
             self._published_in_turn = 0
             await asyncio.sleep(0)
 
-    async def _wait_writable(self, connection: Connection) -> None:
+    async def _wait_writable(self, connection: ClientConnection) -> None:
         """Hold the caller back while the network takes no more."""
         try:
             async with asyncio.timeout(self._operation_timeout_s):
@@ -281,7 +281,7 @@ class Session:
         except TimeoutError:
             raise PublishError(f"server read nothing for {self._operation_timeout_s:g}s") from None
 
-    async def _wait_acknowledged(self, outgoing: Outgoing, future: asyncio.Future[int]) -> int:
+    async def _wait_acknowledged(self, outgoing: OutgoingMessage, future: asyncio.Future[int]) -> int:
         limit_s = self._operation_timeout_s
         if outgoing.timeout_ns and not outgoing.was_sent:
             # Nobody wants it any more when its time runs out here, so the caller need not wait longer.
@@ -362,14 +362,14 @@ class Session:
             return NotConnected(f"no connection {limit}")
         return SubscribeError(f"no answer to SUBSCRIBE of {', '.join(subscription.topic_filters)} {limit}")
 
-    def _send_subscribe(self, connection: Connection, subscription: Subscription) -> None:
+    def _send_subscribe(self, connection: ClientConnection, subscription: Subscription) -> None:
         packet_id = self._take_id()
         self._subscribing[packet_id] = subscription
         has_identifiers = self.limits.has_subscription_identifiers
         connection.send(subscription.packet(packet_id, with_identifier=has_identifiers))
 
     def _send_unsubscribe(
-        self, connection: Connection, topic_filters: tuple[str, ...]
+        self, connection: ClientConnection, topic_filters: tuple[str, ...]
     ) -> asyncio.Future[None]:
         packet_id = self._take_id()
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

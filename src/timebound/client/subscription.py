@@ -34,7 +34,7 @@ class State(Enum):
     ENDED = "ended"
 
 
-class Owner(Protocol):
+class SubscriptionOwner(Protocol):
     """What a subscription needs of its client."""
 
     async def start(self, subscription: Subscription) -> None: ...
@@ -57,7 +57,7 @@ class Subscription:
 
     def __init__(
         self,
-        owner: Owner,
+        owner: SubscriptionOwner,
         entries: list[SubscribeEntry],
         properties: Properties,
         *,
