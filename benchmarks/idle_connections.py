@@ -23,7 +23,7 @@ from typing import Final
 from brokers import RunningBroker, find_kinds, running
 from rich.console import Console
 
-from timebound.bench.handshake import Connection, read_connack, subscribe
+from timebound.bench.handshake import LoadConnection, read_connack, subscribe
 from timebound.errors import ConnectError
 from timebound.wire.codec import encode
 from timebound.wire.packets import Connect
@@ -67,7 +67,7 @@ def raise_file_limit() -> int:
 
 def hold_connections(port: int, count: int, *, with_subscription: bool) -> None:
     """Open the connections, say so on standard output, and hold them until standard input ends."""
-    held: list[Connection] = []
+    held: list[LoadConnection] = []
     for first in range(0, count, BATCH):
         batch = [open_idle(port, number) for number in range(first, min(first + BATCH, count))]
         for connection in batch:
@@ -80,7 +80,7 @@ def hold_connections(port: int, count: int, *, with_subscription: bool) -> None:
     sys.stdin.read()
 
 
-def open_idle(port: int, number: int) -> Connection:
+def open_idle(port: int, number: int) -> LoadConnection:
     # A source address has a limited number of ports; the loopback network has many addresses.
     source = f"127.0.0.{1 + number // PORTS_PER_ADDRESS}"
     try:
@@ -89,7 +89,7 @@ def open_idle(port: int, number: int) -> Connection:
         raise ConnectError(f"connection {number} failed ({error})") from error
     name = f"idle-{number}"
     sock.sendall(encode(Connect(name, 4, keep_alive=0), 4))
-    return Connection(sock, name, 4)
+    return LoadConnection(sock, name, 4)
 
 
 def wait_settled(broker: RunningBroker) -> int:

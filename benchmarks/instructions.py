@@ -28,7 +28,7 @@ from typing import Final
 from brokers import free_port
 
 import timebound
-from timebound.bench.handshake import Connection, open_connections
+from timebound.bench.handshake import LoadConnection, open_connections
 from timebound.bench.options import LoadOptions
 from timebound.errors import ConnectError
 from timebound.wire.codec import Decoder, encode
@@ -55,7 +55,7 @@ TOOL: Final = ("valgrind", "--tool=callgrind", "--callgrind-out-file=counts")
 Work = Callable[[int, int], None]  # port, messages
 
 
-def connect(port: int, names: list[str]) -> list[Connection]:
+def connect(port: int, names: list[str]) -> list[LoadConnection]:
     return open_connections(LoadOptions(port=port, mqtt_version=5, timeout_s=60.0), names)
 
 
