@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from timebound.demo.brokers import mosquitto_program
 from timebound.demo.interface import why_not
-from timebound.demo.interface_run import Case, Result, run
+from timebound.demo.interface_run import Case, InterfaceResult, run
 
 HEADER = (
     "| link | buffer | load | | alerts in time | age, median | 99 % | telemetry in time | late | value "
@@ -25,7 +25,7 @@ HEADER = (
 )
 
 
-def line(result: Result) -> str:
+def line(result: InterfaceResult) -> str:
     case = result.case
     kind = "Mosquitto" if case.is_mosquitto else "between brokers" if case.is_mesh else case.wire
     if case.falls_to != 1.0:

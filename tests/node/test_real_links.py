@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import Certificates
 
 from timebound.demo.interface import payload_rate, why_not
-from timebound.demo.interface_run import CLASSES, Case, Result, run
+from timebound.demo.interface_run import CLASSES, Case, InterfaceResult, run
 from timebound.node.links.pacing import BUDGET_NS, SEGMENT_BYTES
 from timebound.units import SECOND
 
@@ -34,7 +34,7 @@ def unsent_max(case: Case) -> float:
     return max(2 * budget, MESSAGE_BYTES_MAX)
 
 
-def check(result: Result, *, age_s_max: float = 0.1, share_min: float = 0.95) -> str:
+def check(result: InterfaceResult, *, age_s_max: float = 0.1, share_min: float = 0.95) -> str:
     """What is wrong with a result; empty if nothing is."""
     wrong = []
     if result.in_time_share("alerts") < 0.99:
@@ -48,7 +48,7 @@ def check(result: Result, *, age_s_max: float = 0.1, share_min: float = 0.95) ->
     return f"{result.case}: {', '.join(wrong)}" if wrong else ""
 
 
-def run_all(cases: list[Case], judge: Callable[[Result], str] = check) -> None:
+def run_all(cases: list[Case], judge: Callable[[InterfaceResult], str] = check) -> None:
     """Run cases side by side; those that fail once more, one by one."""
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         results = list(pool.map(run, cases))
@@ -81,7 +81,7 @@ def test_a_link_that_falls_to_a_quarter_and_one_whose_speed_is_set() -> None:
     # A faster interface in front of a link that is known to carry a megabit.
     known = Case(10 * MEGABIT, 0.05, 0.2, 4.0, listener_config=f"link_bytes_per_second = {int(MEGABIT)}")
 
-    def judge(result: Result) -> str:
+    def judge(result: InterfaceResult) -> str:
         if result.case.falls_to != 1.0:
             return check(result, age_s_max=0.2, share_min=0.88)
         carried = sum(len(one.delays_ns()) * one.kind.frame_bytes for one in result.traffics)
