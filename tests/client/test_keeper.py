@@ -99,7 +99,7 @@ async def test_failed_connect_can_be_tried_again() -> None:
 
 async def test_second_connect_without_disconnect_is_refused() -> None:
     async with ScriptedServer() as server, lone_client(server) as (client, _):
-        with pytest.raises(ConnectError, match="connected already"):
+        with pytest.raises(ConnectError, match="already connected"):
             await client.connect()
 
 
@@ -115,7 +115,7 @@ async def test_keep_alive_of_the_server_wins() -> None:
 
 
 @pytest.mark.parametrize("reason_code", [0x86, 0x87, 0x8A])
-async def test_reconnecting_ends_when_the_server_says_that_it_is_no_use(reason_code: int) -> None:
+async def test_reconnecting_ends_when_the_reason_of_the_server_rules_it_out(reason_code: int) -> None:
     async with ScriptedServer() as server:
         client = durable(server)
         peer = await server.connect(client)

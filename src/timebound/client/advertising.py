@@ -1,6 +1,6 @@
-"""Advertising flows: what a client says it will publish, so that the broker can promise a delay.
+"""Advertised flows: what a client will publish, for which the broker guarantees a delay bound.
 
-A contract lasts as long as its connection, so those still wanted are renewed on the next one.
+A contract ends with its connection, so those still wanted are renewed on the next one.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def advertisement(
     """Return the message that advertises a flow.
 
     Raises:
-        ValueError: neither or both of `period` and `rate` are given, or a value cannot be.
+        ValueError: neither or both of `period` and `rate` are given, or a value is out of range.
     """
     check_topic(topic)
     if (period is None) == (rate is None):
-        raise ValueError('a flow has either a period like "20ms" or a rate per second')
+        raise ValueError('a flow needs either a period like "20ms" or a rate per second')
     properties = Properties()
     terms = properties.user_properties
     if period is not None:
@@ -60,7 +60,7 @@ def withdrawal(topic: str) -> OutgoingMessage:
 
 
 class Advertised:
-    """The flows that the server admitted, to be renewed on each new connection."""
+    """The flows that the server admitted; they are renewed on each new connection."""
 
     def __init__(self) -> None:
         self._flows: dict[str, bytes] = {}
@@ -72,7 +72,7 @@ class Advertised:
         self._flows.pop(outgoing.topic, None)
 
     def renewals(self) -> list[OutgoingMessage]:
-        """Return messages that advertise all again; a refusal is logged, since nobody awaits it."""
+        """Return the messages that renew all flows; a refusal is logged, since nobody awaits it."""
         renewed = []
         for topic, terms in self._flows.items():
             outgoing = OutgoingMessage(topic, b"", 1, False, terms)

@@ -1,7 +1,7 @@
 """Makes connections to the server, one after the other, and attaches the session to each.
 
-The first attempt reports its failure to the caller; after that a task connects again whenever
-the connection is lost, until `close` is called or the server says that it is no use.
+The first attempt reports its failure to the caller. After that a task reconnects whenever the
+connection is lost, until `close` is called or the server's reason rules it out.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from timebound.wire.packets import Connack, Disconnect, Packet
 
 logger = logging.getLogger("timebound.client")
 
-# A connection that stood so long was a good one: the next attempt starts with the shortest delay.
+# After a connection that lasted this long, the next attempt starts with the shortest delay.
 _STABLE_S: Final = 5.0
-# Trying again would not help, or (0x8E, session taken over) would fight another client for the session.
+# Trying again cannot help, or (0x8E, session taken over) would fight another client for the session.
 _FINAL_CODES: Final = frozenset({0x84, 0x85, 0x86, 0x87, 0x8A, 0x8C, 0x8E, 0x9C, 0x9D})
 
 
@@ -43,13 +43,13 @@ class Keeper:
         self._runner: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Connect once, and stay connected from then on.
+        """Connect, and stay connected from then on.
 
         Raises:
             ConnectError: the server refused, or could not be reached in time.
         """
         if self._is_open:
-            raise ConnectError("client is connected already; call disconnect() first")
+            raise ConnectError("client is already connected; call disconnect() first")
         await self._stop_runner()
         self._is_open = True
         self._is_first = True
@@ -64,7 +64,7 @@ class Keeper:
         self._runner = asyncio.create_task(self._run(connection), name=f"timebound-client {self.client_id}")
 
     async def close(self, packet: Disconnect) -> None:
-        """Say goodbye, close, and let everybody who waits for the server know."""
+        """Send the packet, close, and fail all waiting calls."""
         self._is_open = False
         reason = NotConnected("client is not connected (disconnect was called)")
         await self._stop_runner()
@@ -133,26 +133,26 @@ class Keeper:
         )
 
     async def _run(self, connection: ClientConnection) -> None:
-        """Stay connected until told otherwise."""
+        """Reconnect until closed, or until the server's reason rules it out."""
         loop = asyncio.get_running_loop()
         while True:
             connected_at = loop.time()
             await asyncio.shield(connection.closed)
-            assert connection.failure is not None, "a connection that ended says why"
+            assert connection.failure is not None, "a connection that ended has a reason"
             self.last_failure = connection.failure
             if loop.time() - connected_at >= _STABLE_S:
                 self._backoff.reset()
             if not self._options.reconnect or connection.failure.reason_code in _FINAL_CODES:
                 self._give_up(connection.failure)
                 return
-            logger.warning("%s; connecting again", connection.failure)
+            logger.warning("%s; reconnecting", connection.failure)
             following = await self._reconnect()
             if following is None:
                 return
             connection = following
 
     async def _reconnect(self) -> ClientConnection | None:
-        """Try until there is a connection, or the server says that there will be none."""
+        """Try until a connection is accepted; return None if the server's reason rules it out."""
         while True:
             await asyncio.sleep(self._backoff.next_delay_s())
             try:
@@ -168,14 +168,14 @@ class Keeper:
                 return connection
 
     def _give_up(self, failure: ClientError) -> None:
-        logger.warning("%s; not connecting again", failure)
+        logger.warning("%s; not reconnecting", failure)
         self._is_open = False
         self._session.end(NotConnected(str(failure), reason_code=failure.reason_code), is_wanted=False)
 
-    # What a connection calls
+    # Called by the connection
 
     def connected(self, connection: ClientConnection, connack: Connack) -> None:
-        """Take over an accepted connection, in the very turn: messages may follow the CONNACK."""
+        """Attach an accepted connection, in the same turn: messages may follow the CONNACK."""
         if connack.reason_code >= FAILURE_FROM:
             return
         self.connack = connack
@@ -199,7 +199,7 @@ class Keeper:
 
 
 async def _drop(connection: ClientConnection) -> None:
-    """Close a connection that never got to its CONNACK, or was refused."""
+    """Close a connection that got no CONNACK, or was refused."""
     connection.connack.cancel()
-    connection.abort(ConnectError("connecting was given up"))
+    connection.abort(ConnectError("the connection attempt was abandoned"))
     await connection.wait_closed()

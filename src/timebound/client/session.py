@@ -1,7 +1,7 @@
 """What outlives a connection: subscriptions, unfinished messages, packet identifiers.
 
-A session is attached to one connection after the other. It knows nothing of how they are
-made; `client.py` does that and tells it when there will be no further one.
+A session is attached to one connection after the other. `keeper.py` makes them, and calls
+`end` when there will be no further one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from timebound.wire.packets import Ack, Connack, Packet, Publish, Suback, Unsuba
 
 logger = logging.getLogger("timebound.client")
 
-# Messages with QoS 0 sent in a row before other tasks, and the reading of answers, get a turn.
+# Messages with QoS 0 sent in a row before other tasks get a turn.
 _TURN_PUBLISHES_MAX: Final = 64
 
 
@@ -49,8 +49,8 @@ class ClientSession:
         self._connection: ClientConnection | None = None
         self._subscribing: dict[int, Subscription] = {}  # by packet id, on this connection
         self._unsubscribing: dict[int, asyncio.Future[None]] = {}
-        self._to_unsubscribe: list[str] = []  # left over from while there was no connection
-        self._is_resumed = False  # the server remembers subscriptions of an earlier process
+        self._to_unsubscribe: list[str] = []  # ended while there was no connection
+        self._is_resumed = False  # the server has subscriptions of an earlier process
         self._online = asyncio.Event()  # there is a connection, or there will be none again
         self._writable = asyncio.Event()
         self._published_in_turn = 0
@@ -62,13 +62,13 @@ class ClientSession:
     # From connection to connection
 
     def begin(self) -> None:
-        """Expect a connection: from now on operations wait for one instead of failing."""
+        """Expect a connection: from now on calls wait for one instead of failing."""
         self.advertised = Advertised()
         self.failure = None
         self._online.clear()
 
     def attach(self, connection: ClientConnection, connack: Connack, *, is_first: bool) -> None:
-        """Go on over a connection that the server accepted."""
+        """Continue on an accepted connection."""
         present = connack.session_present
         self.limits = read_limits(connack, connection.version)
         self._connection = connection
@@ -87,7 +87,7 @@ class ClientSession:
             self._outbox.submit(outgoing)
 
     def detach(self) -> None:
-        """The connection is gone; another one may come."""
+        """Note that the connection is lost; another may follow."""
         self._connection = None
         self._online.clear()
         self._writable.set()
@@ -101,7 +101,7 @@ class ClientSession:
         self._unsubscribing.clear()
 
     def end(self, failure: ClientError, *, is_wanted: bool) -> None:
-        """There will be no further connection: let everybody who waits know."""
+        """Fail all waiting calls: there will be no further connection."""
         self.failure = failure
         self._connection = None
         self._online.set()
@@ -122,10 +122,10 @@ class ClientSession:
         return NotConnected(str(self.failure), reason_code=self.failure.reason_code)
 
     async def wait_online(self, limit_s: float) -> ClientConnection:
-        """Return the connection, waiting for the next one where it was lost.
+        """Return the connection, waiting for the next one if it was lost.
 
         Raises:
-            NotConnected: there is none and none came within the limit.
+            NotConnected: there was none within the limit.
         """
         try:
             async with asyncio.timeout(limit_s):
@@ -139,7 +139,7 @@ class ClientSession:
             raise NotConnected(f"no connection within {limit_s:g}s") from None
 
     async def ping(self) -> float:
-        """Wait for the server's answer to a PINGREQ; return how many seconds it took.
+        """Send a PINGREQ and return the seconds until its answer.
 
         Raises:
             NotConnected: the connection ended before the answer, with the server's reason if it gave one.
@@ -155,7 +155,7 @@ class ClientSession:
             ) from None
         return time.monotonic() - began
 
-    # What the connection reports
+    # Called by the keeper
 
     def handle(self, packet: Packet) -> None:
         if isinstance(packet, Publish):
@@ -192,7 +192,7 @@ class ClientSession:
         elif self._is_resumed and not self._router.was_ended(message.topic):
             self._router.keep(message, receipt)
         elif receipt is not None:
-            # It was on its way when its subscription ended: nobody will read it.
+            # Sent before its subscription ended: nobody will read it.
             self._receipts.take(receipt)
 
     def _handle_suback(self, packet: Suback) -> None:
@@ -272,7 +272,7 @@ class ClientSession:
             await asyncio.sleep(0)
 
     async def _wait_writable(self, connection: ClientConnection) -> None:
-        """Hold the caller back while the network takes no more."""
+        """Make the caller wait while the network takes no more."""
         try:
             async with asyncio.timeout(self._operation_timeout_s):
                 while connection.is_paused and connection is self._connection:
@@ -284,7 +284,7 @@ class ClientSession:
     async def _wait_acknowledged(self, outgoing: OutgoingMessage, future: asyncio.Future[int]) -> int:
         limit_s = self._operation_timeout_s
         if outgoing.timeout_ns and not outgoing.was_sent:
-            # Nobody wants it any more when its time runs out here, so the caller need not wait longer.
+            # If its timeout passes before it is sent, the message is worthless: the caller is told at once.
             await asyncio.wait([future], timeout=min(limit_s, outgoing.timeout_ns / SECOND))
             if not future.done() and not outgoing.was_sent:
                 raise late_error(outgoing)
@@ -298,13 +298,13 @@ class ClientSession:
                 f"message on {outgoing.topic!r} was not acknowledged within {limit_s:g}s"
             ) from None
 
-    # Subscribing: what a Subscription calls
+    # Subscribing: called by Subscription
 
     async def start(self, subscription: Subscription) -> None:
-        """Subscribe, unless that is done, and wait for the server's answer.
+        """Subscribe, unless that is done, and wait for the answer.
 
         Raises:
-            SubscribeError: the server refused, did not answer, or the filter is taken.
+            SubscribeError: the server refused, did not answer, or the filter is in use.
             NotConnected: there is no connection and none came in time.
         """
         if subscription.state is State.NEW:
@@ -325,7 +325,7 @@ class ClientSession:
             raise subscription.failure
 
     async def stop(self, subscription: Subscription) -> None:
-        """Unsubscribe and wait for the answer; without a connection, do it when the next one comes."""
+        """Unsubscribe and wait for the answer; without a connection, do so on the next one."""
         subscription.end(None)
         is_subscribed = self._router.remove(subscription)
         subscription.discard()
@@ -347,7 +347,7 @@ class ClientSession:
         is_subscribed = self._router.remove(subscription)
         if failure is None:
             subscription.discard()
-        # A server that refused the only filter has nothing to unsubscribe.
+        # A server that refused the only filter has no subscription to end.
         if isinstance(failure, SubscribeRefused) and len(subscription.topic_filters) == 1:
             return
         if is_subscribed and self._connection is not None:
