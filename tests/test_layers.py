@@ -194,10 +194,8 @@ THIRD_PARTY: dict[str, frozenset[str]] = {
 
 # Modules that no test names, and why that is right.
 UNTESTED = {
-    "bench/relay.py": "a process of its own; `bench.selftest` measures against it",
     "__main__.py": "one line; the tests that start `python -m timebound` run it",
     "cli.py": "wires the commands; tests start it as a process",
-    "version.py": "a number",
 }
 
 # Public names that nothing in the repository uses but tests: users do.

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from timebound.bench.clients import SECOND, Inbox, Publisher, Ring
+from timebound.bench.clients import SECOND, Inbox, LoadPublisher, Ring
 from timebound.bench.counting import STAMP, STAMP_MARK, Samples
-from timebound.bench.handshake import Connection
+from timebound.bench.handshake import LoadConnection
 from timebound.wire import packet_types as types
 from timebound.wire.codec import Decoder, encode_ack
 from timebound.wire.packets import Ack, Packet, Publish
@@ -25,8 +25,8 @@ class Pair:
         sock.setblocking(False)
         self.peer.setblocking(False)
         ring = Ring(["t/0", "t/1"], size=SIZE, qos=qos, version=4, slots=slots, stamp_every=1)
-        connection = Connection(sock, "p", 4)
-        self.publisher = Publisher(connection, ring, Samples(), Inbox(64), window=window, rate=rate)
+        connection = LoadConnection(sock, "p", 4)
+        self.publisher = LoadPublisher(connection, ring, Samples(), Inbox(64), window=window, rate=rate)
         self.decoder = Decoder(4, is_server=True)
 
     def received(self) -> list[Packet]:

@@ -7,11 +7,16 @@ Every wait has a limit.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from timebound import Client
+from timebound.client.client import Client
+from timebound.client.connection import ClientConnection
+from timebound.client.options import Address, ClientOptions
+from timebound.errors import NotConnected
 from timebound.wire.codec import Decoder, encode
 from timebound.wire.packets import Connack, Connect, Packet, Publish, Suback, Subscribe
 
@@ -146,3 +151,81 @@ def durable(server: ScriptedServer) -> Client:
 
 async def published(peer: ScriptedPeer) -> Publish:
     return await peer.expect(Publish)
+
+
+@asynccontextmanager
+async def lone_client(
+    server: ScriptedServer, *, keep_alive: int = 60
+) -> AsyncIterator[tuple[Client, ScriptedPeer]]:
+    """Yield a connected client that does not reconnect, and the server's end."""
+    client = Client(port=server.port, reconnect=False, keep_alive=keep_alive)
+    peer = await server.connect(client)
+    try:
+        yield client, peer
+    finally:
+        await client.disconnect()
+
+
+def options(port: int, **changes: Any) -> ClientOptions:
+    """Return what a client without wishes of its own asks for."""
+    plain = ClientOptions(
+        address=Address("127.0.0.1", port, False, None, None),
+        client_id="c",
+        username=None,
+        password=None,
+        tls=None,
+        keep_alive=60,
+        clean_start=True,
+        session_expiry_s=0,
+        will=None,
+        version=5,
+        reconnect=True,
+        reconnect_delay_s_max=0.01,
+        connect_timeout_s=LIMIT_S,
+        operation_timeout_s=LIMIT_S,
+        receive_maximum=10,
+        maximum_packet_size=0,
+        topic_alias_maximum=8,
+    )
+    return replace(plain, **changes)
+
+
+class RecordingReceiver:
+    """Keeps what a connection hands over."""
+
+    def __init__(self) -> None:
+        self.connacks: list[Connack] = []
+        self.packets: list[Packet] = []
+        self.lost_connections: list[ClientConnection] = []
+
+    def connected(self, connection: ClientConnection, connack: Connack) -> None:
+        self.connacks.append(connack)
+
+    def handle(self, packet: Packet) -> None:
+        self.packets.append(packet)
+
+    def writable(self) -> None:
+        pass
+
+    def lost(self, connection: ClientConnection) -> None:
+        self.lost_connections.append(connection)
+
+
+@asynccontextmanager
+async def bare_connection(
+    server: ScriptedServer, *, version: int = 5
+) -> AsyncIterator[tuple[ClientConnection, ScriptedPeer, RecordingReceiver]]:
+    """Yield an accepted connection without a session, the server's end, and what was handed over."""
+    loop = asyncio.get_running_loop()
+    receiver = RecordingReceiver()
+    connection = ClientConnection(receiver, version, packet_size_max=0, topic_alias_maximum=8, loop=loop)
+    await loop.create_connection(lambda: connection, "127.0.0.1", server.port)
+    connection.send(Connect("c", version))
+    peer = await server.accept()
+    async with asyncio.timeout(LIMIT_S):
+        await asyncio.shield(connection.connack)
+    try:
+        yield connection, peer, receiver
+    finally:
+        connection.abort(NotConnected("the test is over"))
+        await connection.wait_closed()

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.client.scripted_server import LIMIT_S, ScriptedPeer, ScriptedServer
+from tests.client.scripted_server import (
+    LIMIT_S,
+    RecordingReceiver,
+    ScriptedServer,
+    bare_connection,
+    lone_client,
+    wait_until,
+)
 from timebound import Client
+from timebound.client.connection import ClientConnection
 from timebound.errors import ConnectError, NotConnected
 from timebound.wire import packet_types as types
 from timebound.wire.packets import (
@@ -21,22 +27,8 @@ from timebound.wire.packets import (
     Pingresp,
     Publish,
     Suback,
-    Unsuback,
 )
 from timebound.wire.properties import Properties
-
-
-@asynccontextmanager
-async def lone_client(
-    server: ScriptedServer, *, keep_alive: int = 60
-) -> AsyncIterator[tuple[Client, ScriptedPeer]]:
-    """A connected client that does not reconnect, and the server's end."""
-    client = Client(port=server.port, reconnect=False, keep_alive=keep_alive)
-    peer = await server.connect(client)
-    try:
-        yield client, peer
-    finally:
-        await client.disconnect()
 
 
 async def lost(client: Client) -> NotConnected:
@@ -94,78 +86,6 @@ async def test_ping_without_an_answer_ends_with_the_operation_timeout() -> None:
         await client.disconnect()
 
 
-async def test_server_of_mqtt_311_alone_is_named_as_such() -> None:
-    """[MQTT-3.1.2-2] of 3.1.1: such a server answers MQTT 5 in the form of 3.1.1."""
-    async with ScriptedServer() as server:
-        client = Client(port=server.port)
-
-        async def refuse() -> None:
-            (await server.next_peer()).send_bytes(b"\x20\x02\x00\x01")
-
-        with pytest.raises(ConnectError, match="0x84 unsupported protocol version") as refused:
-            await asyncio.gather(client.connect(), refuse())
-
-    assert refused.value.reason_code == 0x84
-
-
-async def test_refused_connect_carries_reason_code_and_string() -> None:
-    properties = Properties()
-    properties.reason_string = "who are you"
-    async with ScriptedServer() as server:
-        client = Client(port=server.port)
-
-        with pytest.raises(ConnectError, match=r"0x86 bad user name or password: who are you") as caught:
-            await server.connect(client, Connack(False, 0x86, properties))
-
-    assert caught.value.reason_code == 0x86
-    assert not client.is_connected
-
-
-async def test_connect_to_a_closed_port_says_where() -> None:
-    async with ScriptedServer() as server:
-        port = server.port
-
-    with pytest.raises(ConnectError, match=f"127.0.0.1:{port} cannot be reached"):
-        await Client(port=port).connect()
-
-
-async def test_server_that_never_answers_connect_is_given_up_in_time() -> None:
-    async with ScriptedServer() as server:
-        client = Client(port=server.port, connect_timeout="50ms")
-
-        with pytest.raises(ConnectError, match=r"did not answer within 0\.05s"):
-            await client.connect()
-
-
-async def test_server_that_closes_before_connack_is_reported() -> None:
-    async with ScriptedServer() as server:
-        connecting = asyncio.create_task(Client(port=server.port).connect())
-        peer = await server.next_peer()
-        await peer.receive()
-        peer.cut()
-
-        with pytest.raises(ConnectError, match="connection was closed by the server"):
-            await connecting
-
-
-async def test_failed_connect_can_be_tried_again() -> None:
-    async with ScriptedServer() as server:
-        client = Client(port=server.port)
-        with pytest.raises(ConnectError):
-            await server.connect(client, Connack(False, 0x88))
-
-        await server.connect(client)
-
-        assert client.is_connected
-        await client.disconnect()
-
-
-async def test_second_connect_without_disconnect_is_refused() -> None:
-    async with ScriptedServer() as server, lone_client(server) as (client, _):
-        with pytest.raises(ConnectError, match="connected already"):
-            await client.connect()
-
-
 async def test_topic_alias_of_the_server_is_resolved() -> None:
     async with ScriptedServer() as server, lone_client(server) as (client, peer):
         subscription = client.subscribe("a/+")
@@ -219,20 +139,6 @@ async def test_packet_above_our_maximum_size_ends_the_connection() -> None:
         await client.disconnect()
 
 
-async def test_more_messages_than_our_receive_maximum_end_the_connection() -> None:
-    async with ScriptedServer() as server:
-        client = Client(port=server.port, reconnect=False, receive_maximum=2)
-        peer = await server.connect(client)
-        subscription = client.subscribe("a")
-        await asyncio.gather(peer.grant(1), subscription)
-        peer.send(*(Publish("a", b"x", qos=1, packet_id=number) for number in (1, 2, 3)))
-
-        goodbye = await peer.expect(Disconnect)
-
-        assert goodbye.reason_code == 0x93
-        await client.disconnect()
-
-
 async def test_reason_of_a_server_disconnect_is_reported() -> None:
     properties = Properties()
     properties.reason_string = "back at noon"
@@ -267,17 +173,6 @@ async def test_dead_server_is_found_out_while_publishing_to_it() -> None:
         assert "did not answer PINGREQ" in str(await lost(client))
 
 
-async def test_keep_alive_of_the_server_wins() -> None:
-    properties = Properties()
-    properties.server_keep_alive = 1
-    async with ScriptedServer() as server:
-        client = Client(port=server.port, keep_alive=0)
-        peer = await server.connect(client, Connack(False, 0, properties))
-
-        await peer.expect(Pingreq)
-        await client.disconnect()
-
-
 async def test_disconnect_says_goodbye_after_what_was_published() -> None:
     async with ScriptedServer() as server, lone_client(server) as (client, peer):
         for number in range(20):
@@ -292,14 +187,74 @@ async def test_disconnect_says_goodbye_after_what_was_published() -> None:
     assert goodbye.properties.session_expiry_interval == 5
 
 
-async def test_unknown_answers_are_harmless() -> None:
-    async with ScriptedServer() as server, lone_client(server) as (client, peer):
-        peer.send(Ack(types.PUBACK, 9), Suback(9, [0]), Unsuback(9, [0]), Ack(types.PUBCOMP, 9))
-        peer.send(Ack(types.PUBREC, 9), Ack(types.PUBREL, 9))
+async def test_packets_of_one_turn_leave_in_order_and_before_the_goodbye() -> None:
+    async with ScriptedServer() as server, bare_connection(server) as (connection, peer, _):
+        for number in range(5):
+            connection.send(Publish("a", str(number).encode()))
+        connection.close(Disconnect(), NotConnected("over"))
+        connection.send(Publish("a", b"after the end"))
 
-        release = await peer.expect(Ack)
-        complete = await peer.expect(Ack)
+        payloads = [(await peer.expect(Publish)).payload for _ in range(5)]
+        await peer.expect(Disconnect)
 
-        assert (release.kind, release.reason_code) == (types.PUBREL, 0x92)
-        assert (complete.kind, complete.reason_code) == (types.PUBCOMP, 0x92)
-        assert client.is_connected
+        assert payloads == [b"0", b"1", b"2", b"3", b"4"]
+        assert await peer.receive() is None
+
+
+async def test_large_batch_of_one_turn_arrives_whole() -> None:
+    async with ScriptedServer() as server, bare_connection(server) as (connection, peer, _):
+        payload = bytes(50_000)
+        for _ in range(4):
+            connection.send(Publish("a", payload))
+
+        assert [len((await peer.expect(Publish)).payload) for _ in range(4)] == [50_000] * 4
+
+
+async def test_end_of_a_connection_is_reported_once_with_its_reason() -> None:
+    async with ScriptedServer() as server, bare_connection(server) as (connection, peer, receiver):
+        ping = connection.ping()
+        peer.cut()
+
+        with pytest.raises(NotConnected, match="connection was closed by the server"):
+            await ping
+        await connection.wait_closed()
+
+        assert receiver.lost_connections == [connection]
+        assert "closed by the server" in str(connection.failure)
+        assert not connection.is_open
+
+
+async def test_first_reason_of_an_end_is_the_one_that_counts() -> None:
+    async with ScriptedServer() as server, bare_connection(server) as (connection, _, _):
+        connection.abort(NotConnected("first"))
+        connection.abort(NotConnected("second"))
+        await connection.wait_closed()
+
+        assert str(connection.failure) == "first"
+
+
+async def test_packet_before_connack_ends_the_connection() -> None:
+    async with ScriptedServer() as server:
+        loop = asyncio.get_running_loop()
+        receiver = RecordingReceiver()
+        connection = ClientConnection(receiver, 5, packet_size_max=0, topic_alias_maximum=0, loop=loop)
+        await loop.create_connection(lambda: connection, "127.0.0.1", server.port)
+        (await server.next_peer()).send(Publish("a", b"early"))
+
+        with pytest.raises(ConnectError, match="PUBLISH before CONNACK") as caught:
+            async with asyncio.timeout(LIMIT_S):
+                await connection.connack
+        await connection.wait_closed()
+
+        assert caught.value.reason_code == 0x82
+        assert receiver.packets == []
+
+
+async def test_received_packets_are_handed_over_in_order() -> None:
+    async with ScriptedServer() as server, bare_connection(server) as (_, peer, receiver):
+        sent: list[Packet] = [Ack(types.PUBACK, 1), Publish("a", b"x"), Suback(2, [0])]
+        peer.send(*sent)
+
+        await wait_until(lambda: len(receiver.packets) == 3)
+
+        assert receiver.packets == sent

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from timebound.client import Message
+from timebound.client.message import Message
 from timebound.wire.packets import Publish
 
 

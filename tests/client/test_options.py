@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.client.scripted_server import options
 from timebound import Client, Will
 from timebound.client.options import Address, parse_address
 
@@ -42,11 +44,11 @@ def test_error_about_a_url_does_not_show_the_password() -> None:
         ({"version": 3}, "version is 3; it must be 5"),
         ({"keep_alive": 65_536}, "keep_alive is 65536; it must be 0 to 65535"),
         ({"receive_maximum": 0}, "receive_maximum is 0; it must be 1 to 65535"),
-        ({"port": 65_536}, "the port is 1 to 65535"),
+        ({"port": 65_536}, "the port must be 1 to 65535"),
         ({"session_expiry": "soon"}, "is not a duration"),
         ({"connect_timeout": 0}, "connect_timeout is 0; it must be above zero"),
         ({"version": 4, "password": "x"}, "a password needs a user name"),
-        ({"version": 4, "clean_start": False}, "client_id, which is empty"),
+        ({"version": 4, "clean_start": False}, "client_id is empty"),
         ({"will": Will("a/#")}, "will topic 'a/#' has a wildcard"),
         ({"will": Will("a", qos=3)}, "will QoS is 3"),
         ({"version": 4, "will": Will("a", delay="1s")}, "will_delay_interval needs MQTT 5"),
@@ -55,3 +57,21 @@ def test_error_about_a_url_does_not_show_the_password() -> None:
 def test_wrong_argument_is_refused_before_connecting(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Client(**arguments)
+
+
+def test_session_that_is_kept_is_resumed_from_the_second_connect_on() -> None:
+    kept = options(1883, session_expiry_s=60)
+    fresh = options(1883)
+
+    assert [kept.connect_packet("c", is_first=one).clean_start for one in (True, False)] == [True, False]
+    assert [fresh.connect_packet("c", is_first=one).clean_start for one in (True, False)] == [True, True]
+
+
+def test_connect_packet_announces_our_limits_in_mqtt_5_alone() -> None:
+    limited = options(1883, receive_maximum=7, maximum_packet_size=100, topic_alias_maximum=0)
+
+    assert limited.connect_packet("c", is_first=True).properties.present() == {
+        "receive_maximum": 7,
+        "maximum_packet_size": 100,
+    }
+    assert replace(limited, version=4).connect_packet("c", is_first=True).properties.present() == {}

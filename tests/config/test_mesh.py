@@ -7,11 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from timebound.config.scheduling import scheduling_of
-from timebound.config.values import ListenerConfig, NeighbourConfig, NeighbourTlsConfig
+from timebound.config.values import NeighbourConfig, NeighbourTlsConfig
 from timebound.core.broker import Broker
-from timebound.core.link.strategy.audience import Audience, Term
-from timebound.core.link.strategy.entry import Entry
 from timebound.core.mesh.flooding import LINK, SUBSCRIPTION, LinkStateAdvertisement
 from timebound.core.mesh.interest import WatchedIndex
 from timebound.core.mesh.member import COPY_BYTES, Member
@@ -245,25 +242,6 @@ def test_thrift_is_off_unless_it_is_asked_for() -> None:
 
     assert sent_over("[mesh]\n") == ["b"]
     assert sent_over("[mesh]\nthrift = 1\n") == []
-
-
-def test_a_mix_of_0_and_an_epsilon_of_a_listener_are_those_of_its_queues() -> None:
-    config = parse_config(
-        "[[listeners]]\nstrategy = 'ebpc'\nstrategy_mix_percent = 0\nepsilon = 0.25\n"
-        "[[neighbours]]\nname = 'b'\nstrategy = 'mtep'\nstrategy_mix_percent = 0\n",
-        PATH,
-    )
-
-    listener, link = scheduling_of(config.listeners[0]), scheduling_of(config.neighbours[0])
-
-    assert (listener.mix, link.mix) == (0.0, 0.0)
-    queue = listener.make_queue(LinkDelay(0.1, 0.0001), 10, 10_000, 0)
-    assert queue.link.epsilon == 0.25
-    # 1 KB takes 100 ± 10 ms: with a chance of a quarter it is dropped 6.7 ms after it should have left.
-    for _ in range(2):
-        queue.push(Entry(None, 1_024, 0, Audience([Term(SECOND)])), 0)
-    assert queue.next_wakeup_ns() == pytest.approx(906_745_000, abs=100_000)
-    assert scheduling_of(ListenerConfig(strategy="ebpc")).mix == -1.0
 
 
 @pytest.mark.parametrize(

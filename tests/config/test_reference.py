@@ -12,7 +12,7 @@ from tests.core.values.doubles import parse_access_rules
 from timebound.config.values import TABLES
 from timebound.core.values.access import AccessList
 from timebound.node.config import default_config, load_config
-from timebound.toml.setting import KIBIBYTE, NEVER_S, UNLIMITED, Setting, format_size, settings_of
+from timebound.toml.setting import KIBIBYTE, NEVER_S, UNLIMITED, KeySpec, format_size, settings_of
 from timebound.units import SECOND, format_duration
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def test_the_example_can_be_used_and_shows_every_key() -> None:
             assert f"\n{key} = " in text or f"\n# {key} = " in text, key
 
 
-def default_text(known: Field[Any], described: Setting) -> str:
+def default_text(known: Field[Any], described: KeySpec) -> str:
     """A default as it would stand in TOML."""
     value = known.default
     if value is MISSING:
@@ -54,7 +54,7 @@ def default_text(known: Field[Any], described: Setting) -> str:
             return f"`{value}`"
 
 
-def unit_text(described: Setting) -> str:
+def unit_text(described: KeySpec) -> str:
     words = {"switch": "true or false", "text": "text", "texts": "list of texts", "path": "path"}
     if described.kind in words:
         return words[described.kind]

@@ -1,18 +1,26 @@
-"""The configuration file: the values it gives, and those it leaves out."""
+"""The values of a configuration: their defaults, and what follows from them."""
 
 from __future__ import annotations
 
+from dataclasses import MISSING, replace
 from pathlib import Path
 
 import pytest
 from tests.config.doubles import PATH
 
-from timebound.config.reader import key_text
-from timebound.config.scheduling import scheduling_of
-from timebound.core.values.access import AccessRule
-from timebound.node.config import default_config, is_loopback, load_config, parse_config
+from timebound.config.values import (
+    TABLES,
+    Config,
+    FlightConfig,
+    JournalConfig,
+    ListenerConfig,
+    SecurityConfig,
+    TlsConfig,
+    is_loopback,
+)
+from timebound.node.config import default_config, load_config, parse_config
 from timebound.node.login.passwords import PasswordFile
-from timebound.toml.setting import NEVER_S
+from timebound.toml.setting import settings_of
 
 
 def test_defaults_listen_on_this_machine_alone() -> None:
@@ -23,69 +31,6 @@ def test_defaults_listen_on_this_machine_alone() -> None:
     assert listener.anonymous_allowed
     assert config.data.path == Path("data")
     assert config.security.rules == ()
-
-
-def test_an_empty_file_is_the_default_but_for_where_data_lies() -> None:
-    config = parse_config("", PATH)
-
-    assert config.listeners == default_config().listeners
-    assert config.limits == default_config().limits
-    assert config.data.path == PATH.parent / "data"
-
-
-def test_every_kind_of_value_is_read() -> None:
-    config = parse_config(
-        """
-        node_name = "n-1"
-        sys_interval = "500ms"
-        data = { path = "store", fsync = false }
-        [[listeners]]
-        name = "net"
-        host = "0.0.0.0"
-        port = 8884
-        kind = "websocket"
-        path = "/ws"
-        origins = ["https://a.example", "*"]
-        allow_anonymous = true
-        tls.certificate = "c.pem"
-        tls.key = "/keys/k.pem"
-        tls.ca = "ca.pem"
-        tls.identity = "common_name"
-        [security]
-        anonymous_user = "guest"
-        [[acl]]
-        user = "*"
-        filter = "a/%u/#"
-        action = "publish"
-        allow = false
-        [limits]
-        packet_size_max = "2 MiB"
-        topic_length_max = 100
-        connect_timeout = "1.5s"
-        keep_alive_max = "2m"
-        session_expiry_max = "never"
-        [log]
-        level = "debug"
-        """,
-        PATH,
-    )
-
-    (listener,) = config.listeners
-    assert listener.tls is not None
-    assert listener.tls.certificate == PATH.parent / "c.pem"
-    assert listener.tls.key == Path("/keys/k.pem")
-    assert listener.tls.identity == "common_name"
-    assert listener.origins == ("https://a.example", "*")
-    assert config.data.path == PATH.parent / "store"
-    assert config.data.fsync is False
-    assert config.sys_interval_s == 0.5
-    assert config.limits.packet_size_max == 2 * 1024 * 1024
-    assert config.limits.topic_length_max == 100
-    assert config.limits.connect_timeout_s == 1.5
-    assert config.limits.keep_alive_max_s == 120
-    assert config.limits.session_expiry_max_s == NEVER_S
-    assert config.security.rules == (AccessRule("*", "publish", "a/%u/#", False),)
-    assert config.log.level == "debug"
 
 
 def test_a_network_listener_with_passwords_keeps_anonymous_clients_out(tmp_path: Path) -> None:
@@ -132,15 +77,47 @@ def test_browsers_are_served_only_from_listed_origins() -> None:
     assert anything.allows_origin("null")
 
 
-def test_key_text_is_how_people_write_it() -> None:
-    assert key_text(("listeners", 0, "tls", "key")) == "listeners[0].tls.key"
+def test_open_network_is_closed_to_anonymous_clients_unless_the_configuration_says_otherwise() -> None:
+    assert ListenerConfig(host="127.0.0.1").anonymous_allowed
+    assert not ListenerConfig(host="0.0.0.0").anonymous_allowed
+    assert ListenerConfig(host="0.0.0.0", allow_anonymous=True).anonymous_allowed
+    assert not ListenerConfig(host="127.0.0.1", allow_anonymous=False).anonymous_allowed
+    assert not FlightConfig(host="0.0.0.0").anonymous_allowed
+    assert FlightConfig(host="0.0.0.0", allow_anonymous=True).anonymous_allowed
 
 
-def test_a_margin_reaches_the_queues_of_its_listener() -> None:
-    config = parse_config("[[listeners]]\nmargin = '150ms'\n[[listeners]]\nport = 1884\n", PATH)
+def test_somebody_can_log_in_by_password_certificate_or_without_a_name() -> None:
+    closed = ListenerConfig(host="0.0.0.0")
+    tls = TlsConfig(Path("c"), Path("k"), Path("ca"), identity="common_name")
 
-    assert [scheduling_of(one).margin_ns for one in config.listeners] == [150_000_000, 0]
+    assert not Config().lets_somebody_in(closed)
+    assert Config(security=SecurityConfig(password_file=Path("users"))).lets_somebody_in(closed)
+    assert Config().lets_somebody_in(replace(closed, tls=tls))
+    assert not Config().lets_somebody_in(replace(closed, tls=replace(tls, identity="none")))
+    assert Config().lets_somebody_in(replace(closed, allow_anonymous=True))
 
 
-def test_the_length_of_filters_may_still_be_written_as_a_size() -> None:
-    assert parse_config("[limits]\nfilter_length_max = '4KiB'", PATH).limits.filter_length_max == 4096
+def test_journals_are_served_if_there_are_any_or_it_is_asked_for() -> None:
+    journal = JournalConfig("plant")
+
+    assert [config.flight_enabled for config in (Config(), Config(journals=(journal,)))] == [False, True]
+    assert Config(flight=FlightConfig(enabled=True)).flight_enabled
+    assert not Config(journals=(journal,), flight=FlightConfig(enabled=False)).flight_enabled
+
+
+def test_listener_is_called_by_its_name_or_its_address() -> None:
+    assert ListenerConfig(name="field").label == "field"
+    assert ListenerConfig(port=1884).label == "tcp 127.0.0.1:1884"
+
+
+@pytest.mark.parametrize(("name", "table"), TABLES)
+def test_every_default_is_within_its_range(name: str, table: type) -> None:
+    for key, (known, spec) in settings_of(table).items():
+        if known.default is MISSING or known.default is None:
+            continue
+        if spec.kind in ("count", "size", "duration", "seconds"):
+            assert spec.minimum <= known.default <= spec.maximum, f"[{name}] {key}"
+        elif spec.kind == "fraction":
+            assert spec.least <= known.default <= spec.most, f"[{name}] {key}"
+        elif spec.kind == "choice":
+            assert known.default in spec.choices, f"[{name}] {key}"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from timebound.demo.best import Job, best_possible, most_bytes
+from timebound.demo.best import SendJob, best_possible, most_bytes
 from timebound.demo.traffic import Fate, Traffic, TrafficClass
 from timebound.units import SECOND
 
@@ -16,11 +16,11 @@ from timebound.units import SECOND
 RATE = 1.0
 
 
-def job(release: int, due: int, size: int) -> Job:
-    return Job(release * SECOND, due * SECOND, size)
+def job(release: int, due: int, size: int) -> SendJob:
+    return SendJob(release * SECOND, due * SECOND, size)
 
 
-def most_by_flow(jobs: list[Job]) -> int:
+def most_by_flow(jobs: list[SendJob]) -> int:
     """The most bytes by maximum flow from jobs to seconds, one augmenting path at a time."""
     assigned: dict[int, int] = {}  # second -> job
     left = [round(one.size_bytes) for one in jobs]
@@ -61,7 +61,7 @@ def most_by_flow(jobs: list[Job]) -> int:
         max_size=8,
     )
 )
-def test_most_bytes_is_the_maximum_flow(jobs: list[Job]) -> None:
+def test_most_bytes_is_the_maximum_flow(jobs: list[SendJob]) -> None:
     assert most_bytes(jobs, RATE) == pytest.approx(most_by_flow(jobs), abs=0.01)
 
 

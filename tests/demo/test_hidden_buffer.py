@@ -16,7 +16,7 @@ import pytest
 
 from timebound.demo.best import best_possible
 from timebound.demo.brokers import Contender, ours
-from timebound.demo.overload import Outcome, Setting, run
+from timebound.demo.overload import OverloadResult, OverloadSetting, run
 from timebound.demo.traffic import TrafficClass, plan
 from timebound.units import MILLISECOND, SECOND
 
@@ -47,12 +47,14 @@ class HiddenCase:
     link_used_min: float = field(default=0.93, repr=False)
 
 
-def run_case(case: HiddenCase, load: float, seconds: float) -> Outcome:
-    setting = Setting(RATE, seconds, qos=case.qos, buffer_s=case.hidden_bytes / RATE, classes=case.classes)
+def run_case(case: HiddenCase, load: float, seconds: float) -> OverloadResult:
+    setting = OverloadSetting(
+        RATE, seconds, qos=case.qos, buffer_s=case.hidden_bytes / RATE, classes=case.classes
+    )
     return run(case.contender, load, setting, lambda _: None)
 
 
-def faults_of(outcome: Outcome, link_used_min: float) -> list[str]:
+def faults_of(outcome: OverloadResult, link_used_min: float) -> list[str]:
     """What is wrong with a run while all this was offered, not after; nothing if all is well."""
     alerts, telemetry, _ = outcome.traffics
     end_ns = telemetry.fates[-1].published_ns
@@ -80,7 +82,7 @@ def faults_of(outcome: Outcome, link_used_min: float) -> list[str]:
     return found
 
 
-def stall_s(outcome: Outcome) -> float:
+def stall_s(outcome: OverloadResult) -> float:
     """How late a publisher came to its turn at worst: so long the machine did something else."""
     worst_s = 0.0
     for traffic in outcome.traffics:

@@ -8,7 +8,7 @@ from timebound.errors import MalformedPacket
 from timebound.wire.codec import Decoder
 from timebound.wire.decode import decode_protocol
 from timebound.wire.packets import Auth, Connect, Disconnect, Subscribe, SubscribeEntry
-from timebound.wire.primitives import Reader
+from timebound.wire.primitives import PacketReader
 
 
 def refusal(data: str, version: int, *, is_server: bool) -> tuple[int, str]:
@@ -212,4 +212,4 @@ def test_subscription_options_are_taken_apart() -> None:
 
 def test_protocol_name_that_is_cut_short_is_malformed_not_unsupported() -> None:
     with pytest.raises(MalformedPacket, match="protocol name is cut short"):
-        decode_protocol(Reader(b"\0\4MQ", 0, 4))
+        decode_protocol(PacketReader(b"\0\4MQ", 0, 4))

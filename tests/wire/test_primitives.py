@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from timebound.errors import MalformedPacket, ProtocolError
 from timebound.wire.primitives import (
     VARINT_MAX,
-    Reader,
+    PacketReader,
     decode_packet_id,
     encode_binary,
     encode_string,
@@ -22,8 +22,8 @@ from timebound.wire.primitives import (
 from .strategies import texts
 
 
-def reader_of(data: bytes) -> Reader:
-    return Reader(data, 0, len(data))
+def reader_of(data: bytes) -> PacketReader:
+    return PacketReader(data, 0, len(data))
 
 
 # MQTT 5, table 1-1: the ends of each length.
@@ -111,7 +111,7 @@ def test_reading_past_the_end_says_what_is_missing() -> None:
 
 def test_reader_does_not_see_beyond_its_end() -> None:
     with pytest.raises(MalformedPacket):
-        Reader(b"\0\3abc", 0, 4).string("name")
+        PacketReader(b"\0\3abc", 0, 4).string("name")
 
 
 def test_packet_identifier_zero_is_a_protocol_error() -> None:

@@ -10,7 +10,7 @@ from paho.mqtt.properties import Properties as PahoProperties
 
 from timebound.errors import MalformedPacket, ProtocolError
 from timebound.wire import packet_types as types
-from timebound.wire.primitives import Reader, encode_varint
+from timebound.wire.primitives import PacketReader, encode_varint
 from timebound.wire.properties import SPECS, Properties, decode_properties
 
 from .strategies import PROPERTIES_OF, properties_for
@@ -20,7 +20,7 @@ PAHO_TYPES = {types.WILL: PacketTypes.WILLMESSAGE} | {kind: kind for kind in ran
 
 def decode(block: bytes, packet_type: int) -> Properties:
     data = encode_varint(len(block)) + block
-    reader = Reader(data, 0, len(data))
+    reader = PacketReader(data, 0, len(data))
     properties = decode_properties(reader, packet_type)
     reader.expect_end("properties")
     return properties
@@ -54,7 +54,7 @@ def test_we_read_what_paho_writes(data: st.DataObject, packet_type: int) -> None
 
     packed = theirs.pack()
 
-    assert decode_properties(Reader(packed, 0, len(packed)), packet_type) == properties
+    assert decode_properties(PacketReader(packed, 0, len(packed)), packet_type) == properties
 
 
 def _camel(name: str) -> str:
@@ -149,7 +149,7 @@ def test_values_out_of_range_are_protocol_errors(
 
 def test_property_length_beyond_the_packet_is_malformed() -> None:
     with pytest.raises(MalformedPacket, match=r"properties are cut short \(need 5 bytes, have 1\)"):
-        decode_properties(Reader(b"\x05\x21", 0, 2), types.CONNECT)
+        decode_properties(PacketReader(b"\x05\x21", 0, 2), types.CONNECT)
 
 
 def test_passed_on_block_leaves_out_what_is_for_one_hop() -> None:

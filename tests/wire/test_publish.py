@@ -17,7 +17,7 @@ from timebound.wire.codec import (
     with_user_property,
 )
 from timebound.wire.packets import Publish
-from timebound.wire.primitives import Reader, encode_varint
+from timebound.wire.primitives import PacketReader, encode_varint
 from timebound.wire.properties import Properties, decode_properties
 
 from .strategies import publishes
@@ -53,7 +53,7 @@ def test_properties_passed_on_keep_their_bytes_and_order() -> None:
 @given(publishes(5, from_server=True))
 def test_decoded_block_agrees_with_the_general_decoder(packet: Publish) -> None:
     data = encode(packet, 5)
-    reader = Reader(data, 1, len(data))
+    reader = PacketReader(data, 1, len(data))
     reader.varint("remaining length")
     reader.string("topic")
     if packet.qos:

@@ -38,7 +38,7 @@ _REPEATS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RunLengths:
     """How long to measure: events per supplier, pushes for the speed, seconds for each utilisation."""
 
     events: int = 150
@@ -46,7 +46,7 @@ class Plan:
     step_s: float = 2.5
 
 
-QUICK: Final = Plan(events=20, speed_events=5_000, step_s=0.4)
+QUICK: Final = RunLengths(events=20, speed_events=5_000, step_s=0.4)
 
 
 def say_nothing(text: str) -> None:
@@ -56,7 +56,7 @@ def say_nothing(text: str) -> None:
 def run(
     experiments: Sequence[str] = EXPERIMENTS,
     *,
-    plan: Plan | None = None,
+    lengths: RunLengths | None = None,
     progress: Callable[[str], None] = say_nothing,
 ) -> ChannelResults:
     """Run the named experiments; `progress` is told what begins.
@@ -69,12 +69,12 @@ def run(
     for name in experiments:
         if name not in EXPERIMENTS:
             raise ValueError(f"unknown experiment {name!r}; choose from {', '.join(EXPERIMENTS)}")
-    plan = plan or Plan()
+    lengths = lengths or RunLengths()
     results = ChannelResults(is_compiled(), os.cpu_count() or 1, real_time_trouble())
     for name in experiments:
         progress(name)
         try:
-            results = _add(results, name, plan)
+            results = _add(results, name, lengths)
         # Whatever it is: the figures of the other experiments took minutes and must not be lost with it.
         except Exception as error:
             reason = str(error) or type(error).__name__
@@ -82,19 +82,19 @@ def run(
     return results
 
 
-def _add(results: ChannelResults, name: str, plan: Plan) -> ChannelResults:
+def _add(results: ChannelResults, name: str, lengths: RunLengths) -> ChannelResults:
     real_time = not results.notice
     if name == "speed":
-        return replace(results, speed=measure_speed(plan))
+        return replace(results, speed=measure_speed(lengths))
     if name == "collocated":
-        return replace(results, collocated=measure_collocated(plan))
+        return replace(results, collocated=measure_collocated(lengths))
     if name == "two-processes":
-        return replace(results, two_processes=channel_federated.measure_two_processes(plan.events))
+        return replace(results, two_processes=channel_federated.measure_two_processes(lengths.events))
     if name == "utilisation":
-        single = channel_utilisation.measure(plan.step_s, real_time=real_time)
+        single = channel_utilisation.measure(lengths.step_s, real_time=real_time)
         return replace(results, utilisation=[*results.utilisation, single])
     if name == "federated":
-        federated = channel_federated.measure_utilisation(plan.step_s, real_time=real_time)
+        federated = channel_federated.measure_utilisation(lengths.step_s, real_time=real_time)
         return replace(results, utilisation=[*results.utilisation, federated])
     return replace(results, spacing=measure_spacing())
 
@@ -108,12 +108,12 @@ def is_compiled() -> bool:
 # --- speed ------------------------------------------------------------------------------
 
 
-def measure_speed(plan: Plan) -> Speed:
+def measure_speed(lengths: RunLengths) -> Speed:
     """The time a push takes with reactive dispatching, and the delay of a hand-over to a lane."""
     return Speed(
-        _push_us(1, plan.speed_events),
-        _push_us(20, plan.speed_events // 10),
-        _hand_over(plan.events * 5),
+        _push_us(1, lengths.speed_events),
+        _push_us(20, lengths.speed_events // 10),
+        _hand_over(lengths.events * 5),
     )
 
 
@@ -150,13 +150,13 @@ def _hand_over(events: int) -> Spread:
 # --- table 1 ----------------------------------------------------------------------------
 
 
-def measure_collocated(plan: Plan) -> list[LatencyRow]:
+def measure_collocated(lengths: RunLengths) -> list[LatencyRow]:
     """Latency to the first and the last consumer, for each number of suppliers and consumers."""
     rows = []
     for dispatching in DISPATCHING:
         for suppliers in SUPPLIERS:
             for consumers in CONSUMERS:
-                first, last = _collocated(dispatching, suppliers, consumers, plan.events)
+                first, last = _collocated(dispatching, suppliers, consumers, lengths.events)
                 published = COLLOCATED[(suppliers, consumers)]
                 rows.append(LatencyRow(dispatching, suppliers, consumers, first, last, *published))
     return rows

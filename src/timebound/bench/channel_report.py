@@ -86,24 +86,25 @@ def _utilisation_table(run: UtilisationRun) -> Table:
     where = "two channels, federated" if run.federated else "one channel"
     title = (
         f"Utilisation, {where} (published: over {run.published:.0%})\n"
-        f"  every deadline kept in most bursts, but for stops of the machine: {_reached(run, 'corrected')}\n"
+        "  every deadline kept in most bursts, except for misses that stalls explain: "
+        f"{_reached(run, 'corrected')}\n"
         f"  every deadline kept in one burst of each load: {_reached(run, 'best')}\n"
         f"  every deadline kept in all bursts: {_reached(run, 'always')}"
     )
     table = Table(title=title, title_justify="left")
     for heading in (
         "utilisation",
-        "machine stopped",
+        "machine stalled",
         "high: laxity ms (min / mean / max)",
         "low: laxity ms",
         "missed in each burst",
-        "not explained by stops",
+        "not explained by stalls",
         "plain threads: missed",
         "not explained",
     ):
         table.add_column(heading, justify="right")
     for step, bare in zip(run.steps, run.bare_steps, strict=True):
-        cells = [f"{step.utilisation:.2%}", f"{step.stopped:.1%}"]
+        cells = [f"{step.utilisation:.2%}", f"{step.stalled:.1%}"]
         for laxity in (step.high, step.low):
             cells.append(f"{laxity.min_ms:.2f} / {laxity.mean_ms:.2f} / {laxity.max_ms:.2f}")
         for counts in (step.missed, step.unexplained, bare.missed, bare.unexplained):
@@ -186,7 +187,7 @@ def _draw_utilisation(axes: Any, run: UtilisationRun) -> None:
     axes.set_xticks(places, [f"{100 * step.target:g}" for step in run.steps])
     where = "two channels, federated" if run.federated else "one channel"
     axes.set(
-        title=f"{where}: all bursts, stops of the machine included",
+        title=f"{where}: all bursts, stalls of the machine included",
         xlabel="utilisation in %",
         ylabel="laxity in ms, mean and range (below 0: deadline missed)",
     )

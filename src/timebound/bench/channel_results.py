@@ -52,7 +52,7 @@ class LatencyRow:
 class Laxity:
     """Time left at completion, in milliseconds; negative is a missed deadline.
 
-    `unexplained` misses are those that the machine's own stops cannot account for.
+    `unexplained` misses are those that the machine's own stalls cannot account for.
     """
 
     runs: int
@@ -67,13 +67,13 @@ class Laxity:
 class UtilisationStep:
     """One load: what the consumers really used, and what was left to each pair.
 
-    `stopped` is the share of the time in which the machine took the processor away. `missed` and
+    `stalled` is the share of the time in which the machine took the processor away. `missed` and
     `unexplained` count the missed deadlines of each burst.
     """
 
     target: float
     utilisation: float
-    stopped: float
+    stalled: float
     high: Laxity
     low: Laxity
     missed: tuple[int, ...]
@@ -84,8 +84,8 @@ class UtilisationStep:
 class Reached:
     """The highest utilisation up to which deadlines were kept, judged in three ways.
 
-    `corrected`: in most bursts of each load, but for misses that the machine's stops explain; not every stop
-    is seen, so one burst may fail. Raw, with every miss counted: `best` in at least one burst of each
+    `corrected`: in most bursts of each load, except for misses that stalls explain; not every stall is
+    detected, so one burst may fail. Raw, with every miss counted: `best` in at least one burst of each
     load, `always` in every burst.
     """
 

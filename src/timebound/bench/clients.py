@@ -15,7 +15,7 @@ import time
 from typing import Final
 
 from timebound.bench.counting import STAMP, STAMP_MARK, STAMP_SIZE, Samples, Scanner
-from timebound.bench.handshake import Connection
+from timebound.bench.handshake import LoadConnection
 from timebound.bench.options import PACKET_ID_MAX
 from timebound.wire.codec import encode_publish
 
@@ -48,7 +48,7 @@ class LoadClient:
 
     __slots__ = ("_inbox", "_rest", "is_blocked", "is_open", "name", "ping_interval_s", "scanner", "sock")
 
-    def __init__(self, connection: Connection, payload_size: int, samples: Samples, inbox: Inbox) -> None:
+    def __init__(self, connection: LoadConnection, payload_size: int, samples: Samples, inbox: Inbox) -> None:
         self.name = connection.name
         self.sock = connection.sock
         self.ping_interval_s = connection.ping_interval_s
@@ -157,13 +157,20 @@ class Ring:
             STAMP.pack_into(self.data, slot * self.packet_size + self.payload_offset, STAMP_MARK, now_ns)
 
 
-class Publisher(LoadClient):
+class LoadPublisher(LoadClient):
     """Sends the ring round and round, as fast as the kernel takes it or at a fixed rate."""
 
     __slots__ = ("_interval_ns", "_retry_bytes", "_start_ns", "due", "limit", "ring", "sent_bytes", "window")
 
     def __init__(
-        self, connection: Connection, ring: Ring, samples: Samples, inbox: Inbox, *, window: int, rate: float
+        self,
+        connection: LoadConnection,
+        ring: Ring,
+        samples: Samples,
+        inbox: Inbox,
+        *,
+        window: int,
+        rate: float,
     ) -> None:
         super().__init__(connection, 0, samples, inbox)
         self.ring = ring

@@ -25,7 +25,7 @@ _RECEIVE_MAXIMUM: Final = 65_535  # MQTT 5, 3.2.2.3.3: the value where the serve
 _FILTERS_PER_SUBSCRIBE: Final = 500  # keeps the packet below the limits that brokers set
 
 
-class Connection:
+class LoadConnection:
     """A connected socket before the load starts, and what the server said about it."""
 
     __slots__ = ("_received", "decoder", "name", "ping_interval_s", "receive_maximum", "sock")
@@ -70,14 +70,14 @@ def tls_context(options: LoadOptions) -> ssl.SSLContext | None:
     return context
 
 
-def open_connections(options: LoadOptions, names: list[str]) -> list[Connection]:
+def open_connections(options: LoadOptions, names: list[str]) -> list[LoadConnection]:
     """Connect one MQTT client for each name; the name is also its client id.
 
     Raises:
         ConnectError: the broker cannot be reached or refused a client; none stays open.
     """
     context = tls_context(options)
-    connections: list[Connection] = []
+    connections: list[LoadConnection] = []
     try:
         for name in names:
             connections.append(_open_socket(options, name, context))
@@ -91,7 +91,7 @@ def open_connections(options: LoadOptions, names: list[str]) -> list[Connection]
     return connections
 
 
-def _open_socket(options: LoadOptions, name: str, context: ssl.SSLContext | None) -> Connection:
+def _open_socket(options: LoadOptions, name: str, context: ssl.SSLContext | None) -> LoadConnection:
     try:
         sock = socket.create_connection((options.host, options.port), timeout=options.timeout_s)
         # Without it, Nagle's algorithm holds back the second small packet: that is not the broker's delay.
@@ -101,7 +101,7 @@ def _open_socket(options: LoadOptions, name: str, context: ssl.SSLContext | None
             sock = context.wrap_socket(sock, server_hostname=options.host)
     except OSError as error:
         raise ConnectError(f"{options.host}:{options.port} cannot be reached ({error})") from error
-    return Connection(sock, name, options.mqtt_version)
+    return LoadConnection(sock, name, options.mqtt_version)
 
 
 def _connect_packet(options: LoadOptions, name: str) -> bytes:
@@ -119,7 +119,7 @@ def _connect_packet(options: LoadOptions, name: str) -> bytes:
     return encode(packet, options.mqtt_version)
 
 
-def read_connack(connection: Connection) -> None:
+def read_connack(connection: LoadConnection) -> None:
     """Read the answer to a CONNECT, or raise ConnectError if it is not a yes."""
     packet = connection.receive()
     if not isinstance(packet, Connack):
@@ -138,7 +138,7 @@ def read_connack(connection: Connection) -> None:
 
 
 def subscribe(
-    connections: list[Connection], topic_filters: list[list[str]], *, qos: int, version: int
+    connections: list[LoadConnection], topic_filters: list[list[str]], *, qos: int, version: int
 ) -> None:
     """Subscribe each connection to its filters.
 
@@ -156,7 +156,7 @@ def subscribe(
         _read_suback(connection, qos)
 
 
-def _read_suback(connection: Connection, qos: int) -> None:
+def _read_suback(connection: LoadConnection, qos: int) -> None:
     packet = connection.receive()
     if not isinstance(packet, Suback):
         raise SubscribeError(f"{connection.name} got {packet!r} instead of a SUBACK")

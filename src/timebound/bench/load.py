@@ -22,11 +22,11 @@ from timebound.bench.clients import (
     STAMP_EVERY,
     Inbox,
     LoadClient,
-    Publisher,
+    LoadPublisher,
     Ring,
 )
 from timebound.bench.counting import Samples
-from timebound.bench.handshake import Connection, open_connections, subscribe
+from timebound.bench.handshake import LoadConnection, open_connections, subscribe
 from timebound.bench.latency import summarize
 from timebound.bench.loop import ClientLoop
 from timebound.bench.options import PACKET_ID_MAX, LoadOptions, LoadResult
@@ -45,7 +45,7 @@ REPORTS_PER_S: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class LoadCounters:
     """The counters at one moment."""
 
     time_ns: int
@@ -85,7 +85,7 @@ class LoadRun:
         self._plan = TopicPlan(options, secrets.token_hex(3))
         self._inbox = Inbox(self._packet_size(self._plan.topics_of_publisher(0)[0]))
         self._subscribers: list[LoadClient] = []
-        self._publishers: list[Publisher] = []
+        self._publishers: list[LoadPublisher] = []
 
     def run(self) -> LoadResult:
         options = self.options
@@ -138,12 +138,12 @@ class LoadRun:
                 slots=slots,
                 stamp_every=self._stamp_every(),
             )
-            publisher = Publisher(connection, ring, self._samples, self._inbox, window=window, rate=rate)
+            publisher = LoadPublisher(connection, ring, self._samples, self._inbox, window=window, rate=rate)
             publisher.sock.setblocking(False)
             self._publishers.append(publisher)
             self._loop.add(publisher)
 
-    def _window_and_slots(self, connection: Connection, topics: list[str]) -> tuple[int, int]:
+    def _window_and_slots(self, connection: LoadConnection, topics: list[str]) -> tuple[int, int]:
         """Return the window that broker and memory allow, and how many slots the ring needs for it."""
         options = self.options
         packet_size = self._packet_size(topics[0])
@@ -208,10 +208,10 @@ class LoadRun:
     def _expected(self) -> int:
         return self._plan.expected([publisher.sent for publisher in self._publishers])
 
-    def _snapshot(self) -> Snapshot:
-        return Snapshot(time.monotonic_ns(), time.process_time_ns(), self._sent(), self._received())
+    def _snapshot(self) -> LoadCounters:
+        return LoadCounters(time.monotonic_ns(), time.process_time_ns(), self._sent(), self._received())
 
-    def _result(self, before: Snapshot, after: Snapshot) -> LoadResult:
+    def _result(self, before: LoadCounters, after: LoadCounters) -> LoadResult:
         measured_s = (after.time_ns - before.time_ns) / SECOND
         lost = self._loop.lost
         return LoadResult(

@@ -12,7 +12,7 @@ import select
 import time
 from typing import Final
 
-from timebound.bench.clients import SECOND, LoadClient, Publisher
+from timebound.bench.clients import SECOND, LoadClient, LoadPublisher
 from timebound.errors import MalformedPacket
 
 SLEEP_S_MAX: Final = 0.05  # how late the end of a part may be noticed
@@ -30,7 +30,7 @@ class ClientLoop:
         self._epoll = select.epoll()  # before all sockets: `select` needs a small descriptor
         self._clients: dict[int, LoadClient] = {}
         self._interest: dict[int, int] = {}
-        self._timers: list[tuple[int, int, Publisher]] = []  # when the next message is due, tie-breaker
+        self._timers: list[tuple[int, int, LoadPublisher]] = []  # when the next message is due, tie-breaker
         self._pings: list[tuple[int, int, LoadClient]] = []
 
     def add(self, client: LoadClient) -> None:
@@ -42,7 +42,7 @@ class ClientLoop:
             due_ns = time.monotonic_ns() + int(client.ping_interval_s * SECOND)
             heapq.heappush(self._pings, (due_ns, fd, client))
 
-    def add_timer(self, publisher: Publisher) -> None:
+    def add_timer(self, publisher: LoadPublisher) -> None:
         """Let a publisher with a fixed rate send from its start on."""
         heapq.heappush(self._timers, (publisher.next_due_ns(), len(self._timers), publisher))
 

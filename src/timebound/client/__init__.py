@@ -1,7 +1,7 @@
 """The asyncio client: connect, publish, subscribe, request; see `docs/client.md`.
 
-It speaks to any MQTT 5 or 3.1.1 server, and puts the product's own words (timeouts,
-deadlines, prices, content filters) where a Timebound broker reads them.
+It works with any MQTT 5 or 3.1.1 server. What only a Timebound broker knows (timeouts, deadlines,
+prices, content filters) travels in user properties.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Advertising flows: what a client says it will publish, so that the broker can promise a delay.
+"""Advertised flows: what a client will publish, for which the broker guarantees a delay bound.
 
-A contract lasts as long as its connection, so those still wanted are renewed on the next one.
+A contract ends with its connection, so those still wanted are renewed on the next one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 import logging
 from typing import Final
 
-from timebound.client.outbox import Outgoing
+from timebound.client.outbox import OutgoingMessage
 from timebound.client.topics import check_topic
 from timebound.client.values import Duration, duration_text, number_text
 from timebound.wire.properties import Properties
@@ -28,15 +28,15 @@ def advertisement(
     size: int | None,
     weight: int | None,
     delay: Duration | None,
-) -> Outgoing:
+) -> OutgoingMessage:
     """Return the message that advertises a flow.
 
     Raises:
-        ValueError: neither or both of `period` and `rate` are given, or a value cannot be.
+        ValueError: neither or both of `period` and `rate` are given, or a value is out of range.
     """
     check_topic(topic)
     if (period is None) == (rate is None):
-        raise ValueError('a flow has either a period like "20ms" or a rate per second')
+        raise ValueError('a flow needs either a period like "20ms" or a rate per second')
     properties = Properties()
     terms = properties.user_properties
     if period is not None:
@@ -50,32 +50,32 @@ def advertisement(
             terms.append((name, str(value)))
     if delay is not None:
         terms.append(("delay", duration_text(delay, "delay")))
-    return Outgoing(PREFIX + topic, b"", 1, False, properties.encode_passed_on())
+    return OutgoingMessage(PREFIX + topic, b"", 1, False, properties.encode_passed_on())
 
 
-def withdrawal(topic: str) -> Outgoing:
+def withdrawal(topic: str) -> OutgoingMessage:
     """Return the message that ends a flow's contract."""
     check_topic(topic)
-    return Outgoing(PREFIX + topic, b"", 1, False, b"")
+    return OutgoingMessage(PREFIX + topic, b"", 1, False, b"")
 
 
 class Advertised:
-    """The flows that the server admitted, to be renewed on each new connection."""
+    """The flows that the server admitted; they are renewed on each new connection."""
 
     def __init__(self) -> None:
         self._flows: dict[str, bytes] = {}
 
-    def add(self, outgoing: Outgoing) -> None:
+    def add(self, outgoing: OutgoingMessage) -> None:
         self._flows[outgoing.topic] = outgoing.passed_on
 
-    def remove(self, outgoing: Outgoing) -> None:
+    def remove(self, outgoing: OutgoingMessage) -> None:
         self._flows.pop(outgoing.topic, None)
 
-    def renewals(self) -> list[Outgoing]:
-        """Return messages that advertise all again; a refusal is logged, since nobody awaits it."""
+    def renewals(self) -> list[OutgoingMessage]:
+        """Return the messages that renew all flows; a refusal is logged, since nobody awaits it."""
         renewed = []
         for topic, terms in self._flows.items():
-            outgoing = Outgoing(topic, b"", 1, False, terms)
+            outgoing = OutgoingMessage(topic, b"", 1, False, terms)
             outgoing.future = asyncio.get_running_loop().create_future()
             outgoing.future.add_done_callback(_log_refusal)
             renewed.append(outgoing)

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt to connect."""
+"""The delays between attempts to connect."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from random import Random
 from typing import Final
 
 DELAY_S_FIRST: Final = 0.1  # a restarting broker is back within a second
-DELAY_S_MAX: Final = 30.0  # nobody waits longer than this for a broker that is back
+DELAY_S_MAX: Final = 30.0  # the longest wait for a broker that is back
 _FACTOR: Final = 2.0
-# Half of the delay is random, so that a thousand clients that lost one broker do not return as one.
+# Half of the delay is random, so that a thousand clients of one broker do not all return at once.
 _JITTER: Final = 0.5
 
 
@@ -23,7 +23,7 @@ class Backoff:
         self._delay_s = min(DELAY_S_FIRST, delay_s_max)
 
     def reset(self) -> None:
-        """Start over: a connection stood."""
+        """Start over with the shortest delay."""
         self._delay_s = min(DELAY_S_FIRST, self._delay_s_max)
 
     def next_delay_s(self) -> float:

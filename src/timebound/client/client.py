@@ -1,7 +1,7 @@
 """`Client`: the calls of the asyncio client; `docs/client.md` is the guide.
 
-They check their arguments and hand them to the session. Connections come and go underneath:
-`keeper.py` makes them, `session.py` is what outlives them.
+Each call checks its arguments and passes them to the session (`session.py`), which outlives
+connections; `keeper.py` makes the connections.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from timebound.client.advertising import advertisement, withdrawal
 from timebound.client.backoff import DELAY_S_MAX
 from timebound.client.keeper import Keeper
 from timebound.client.message import Message
-from timebound.client.options import Address, Options, parse_address
-from timebound.client.outbox import Outgoing
+from timebound.client.options import Address, ClientOptions, parse_address
+from timebound.client.outbox import OutgoingMessage
 from timebound.client.refusals import NotTimebound, PublishRefused
 from timebound.client.requests import Requests
-from timebound.client.session import Session
+from timebound.client.session import ClientSession
 from timebound.client.subscription import QUEUE_SIZE, Subscription
 from timebound.client.topics import check_filter, check_topic
 from timebound.client.values import (
@@ -43,13 +43,13 @@ from timebound.wire.packets import Disconnect, SubscribeEntry
 from timebound.wire.properties import Properties
 
 CONNECT_TIMEOUT: Final = "10s"
-# How long an operation may take in all, reconnecting included, before its caller is told.
+# Limit of an operation, reconnecting included, before it fails.
 OPERATION_TIMEOUT: Final = "30s"
 # Unread messages with QoS 1 and 2 that the server may send ahead.
 RECEIVE_MAXIMUM: Final = 1_000
 TOPIC_ALIAS_MAXIMUM: Final = 64
 _NO_MATCHING_SUBSCRIBERS: Final = 0x10
-# Most messages have no properties: noticing that early saves 2.3 of the 10.4 µs of a QoS 0 publish.
+# Most messages have no properties: checking that first saves 2.3 of the 10.4 µs of a QoS 0 publish.
 _NO_PROPERTIES: Final = (None, None, None, None, None)
 
 
@@ -58,8 +58,8 @@ class Client:
 
     Use it as `async with Client("mqtt://host") as client`, or call `connect` and `disconnect`.
     `host` may be a URL, `mqtt://user:password@host:port` or `mqtts://` for TLS. Durations are
-    texts like `"250ms"`, numbers of seconds, or timedeltas. A lost connection is made again
-    with growing delays, unless `reconnect` is False or the server says that it is no use.
+    texts like `"250ms"`, numbers of seconds, or timedeltas. The client reconnects with growing
+    delays, unless `reconnect` is False or the server's reason rules it out.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Client:
         address = parse_address(host, port, bool(tls))
         username = address.username if username is None else username
         password = address.password if password is None else password
-        self._options: Final = Options(
+        self._options: Final = ClientOptions(
             address=address,
             client_id=client_id,
             username=username,
@@ -108,7 +108,7 @@ class Client:
         )
         self._options.check()
         random = Random()
-        self._session: Final = Session(self._options, random)
+        self._session: Final = ClientSession(self._options, random)
         self._keeper: Final = Keeper(self._options, self._session, random)
         self._requests: Final = Requests(self._subscribe_to_answers)
 
@@ -120,7 +120,7 @@ class Client:
 
     @property
     def client_id(self) -> str:
-        """The client id; after connecting the one that the server assigned, if it did."""
+        """The client id: the one that the server assigned, if it did."""
         return self._keeper.client_id
 
     @property
@@ -131,18 +131,18 @@ class Client:
 
     @property
     def server_properties(self) -> Properties:
-        """What the server said in its last CONNACK."""
+        """The properties of the server's last CONNACK."""
         connack = self._keeper.connack
         return Properties() if connack is None else connack.properties
 
     @property
     def reconnects(self) -> int:
-        """How often the connection was made again."""
+        """The number of reconnections."""
         return self._keeper.reconnects
 
     @property
     def last_failure(self) -> ClientError | None:
-        """Why the connection was lost, or could not be made again, the last time."""
+        """The reason why the connection was last lost, or could not be made again."""
         return self._keeper.last_failure
 
     # Connecting
@@ -160,7 +160,7 @@ class Client:
         await self.disconnect()
 
     async def connect(self) -> None:
-        """Connect; there is only one first attempt, so that a wrong address shows at once.
+        """Connect; the first connection has one attempt, so that a wrong address fails at once.
 
         Raises:
             ConnectError: the server refused, or could not be reached in time.
@@ -168,9 +168,9 @@ class Client:
         await self._keeper.open()
 
     async def disconnect(self, *, with_will: bool = False, session_expiry: Duration | None = None) -> None:
-        """Say goodbye and close; what waits for the server gets NotConnected, iterators end.
+        """Send DISCONNECT and close; waiting calls raise NotConnected, iterators end.
 
-        `with_will` asks the server to publish the will all the same, `session_expiry` changes
+        `with_will` asks the server to publish the will nevertheless, `session_expiry` changes
         how long it keeps the session. Both need MQTT 5.
         """
         if self._options.version != 5 and (with_will or session_expiry is not None):
@@ -182,14 +182,14 @@ class Client:
         self._requests.fail_all()
 
     async def ping(self) -> float:
-        """Ask the server for a sign of life; return how many seconds the answer took.
+        """Send a PINGREQ and return the seconds until its answer.
 
-        A server answers in order: it has then read everything that was sent before. Messages with
-        QoS 0 have no acknowledgement, but a server that ends the connection over one shows here.
+        A server answers in order, so it has then read everything that was sent before. Messages with
+        QoS 0 have no acknowledgement, but a connection that the server ended because of one shows here.
 
         Raises:
             NotConnected: the connection ended before the answer, with the server's reason if it gave
-                one, or there is none and none came back in time.
+                one, or there was no connection in time.
         """
         return await self._session.ping()
 
@@ -212,14 +212,14 @@ class Client:
     ) -> int:
         """Publish a message; with QoS 1 and 2 return when the server has acknowledged it.
 
-        `timeout` is how long the message is worth anything, from this call on: what is left of
-        it travels with the message. `priority` is 0 to 9. `expiry` is MQTT's own, in whole seconds.
-        Returns the reason code: 0, or 0x10 where the server says that nobody is subscribed.
+        `timeout` is how long the message stays valid, counted from this call; the remaining time
+        travels with it. `priority` is 0 to 9. `expiry` is MQTT's own, in whole seconds.
+        Returns the reason code: 0, or 0x10 if the server reports no subscriber.
 
         Raises:
-            PublishError: refused (then it is a PublishRefused), too large, or too late to send.
-            NotConnected: there is no connection and none came back in time.
-            ValueError: an argument that MQTT cannot carry.
+            PublishError: refused (a PublishRefused), too large, or too late to send.
+            NotConnected: there was no connection in time.
+            ValueError: MQTT cannot carry an argument.
         """
         check_topic(topic)
         check_qos(qos)
@@ -228,7 +228,7 @@ class Client:
         expiry_s = -1 if expiry is None else to_whole_seconds(expiry, "expiry")
         if self._options.version != 5 and (passed_on or timeout_ns or expiry_s >= 0):
             raise ValueError("timeout, priority, expiry and properties need MQTT 5 (version is 4)")
-        outgoing = Outgoing(
+        outgoing = OutgoingMessage(
             topic, to_payload(payload), qos, retain, passed_on, timeout_ns=timeout_ns, expiry_s=expiry_s
         )
         return await self._session.publish(outgoing)
@@ -238,18 +238,18 @@ class Client:
         topic: str,
         payload: Payload = None,
         *,
-        timeout: Duration = "5s",  # noqa: ASYNC109  it travels with the question
+        timeout: Duration = "5s",  # noqa: ASYNC109  it travels with the request
         qos: int = 1,
         user_properties: UserPropertiesLike | None = None,
     ) -> Message:
-        """Publish a question and return the first answer to it; `reply` is the other side.
+        """Publish a request and return the first answer to it; `reply` sends one.
 
-        The question is worth as much time as the asker waits, so `timeout` travels with it.
+        The request stays valid while the caller waits: `timeout` is both, and travels with it.
 
         Raises:
             TimeoutError: no answer came in time.
-            PublishError: the question was refused, or nobody is subscribed to its topic.
-            NotConnected: there is no connection and none came back in time.
+            PublishError: the request was refused, or nobody is subscribed to its topic.
+            NotConnected: there was no connection in time.
         """
         limit_s = to_positive_ns(timeout, "timeout") / SECOND
         correlation_data = await self._requests.open()
@@ -281,7 +281,7 @@ class Client:
         qos: int = 1,
         timeout: Duration | None = None,  # noqa: ASYNC109  the message's, not the call's
     ) -> int:
-        """Answer a question; returns and raises what `publish` does."""
+        """Answer a request; returns and raises what `publish` does."""
         if message.response_topic is None:
             raise ValueError(f"message on {message.topic!r} has no response topic to answer to")
         return await self.publish(
@@ -305,17 +305,17 @@ class Client:
         weight: int | None = None,
         delay: Duration | None = None,
     ) -> str:
-        """Say what will be published on a topic, and get a delay promised; returns the server's words.
+        """Advertise a flow to get a guaranteed delay bound; return the server's answer.
 
         One message per `period`, or `rate` per second, up to `burst` at once, of up to `size` bytes.
-        `weight` raises the topic's share, `delay` is the longest wait that will do. A Timebound
-        server admits the flow if it and all others then keep their delays. The contract is renewed
-        after a reconnection, and ends with `unadvertise` or `disconnect`.
+        `weight` raises the topic's share, `delay` is the longest acceptable delay. A Timebound broker
+        admits the flow if all delay bounds still hold. The contract is renewed after a reconnection,
+        and ends with `unadvertise` or `disconnect`.
 
         Raises:
             PublishError: refused; the reason names the bound that would break and what would fit.
-            NotConnected: there is no connection and none came back in time.
-            ValueError: an argument that cannot be, or MQTT 3.1.1, which has no properties.
+            NotConnected: there was no connection in time.
+            ValueError: an argument is out of range, or MQTT 3.1.1 is used, which has no properties.
         """
         outgoing = advertisement(
             topic, period=period, rate=rate, burst=burst, size=size, weight=weight, delay=delay
@@ -325,26 +325,26 @@ class Client:
         return answer
 
     async def unadvertise(self, topic: str) -> None:
-        """Give back what a flow was promised; raises what `publish` does."""
+        """End the contract of an advertised flow; raises what `publish` does."""
         outgoing = withdrawal(topic)
         self._session.advertised.remove(outgoing)
         await self._ask(outgoing)
 
     async def control(self, request: str, payload: Payload = None) -> str:
-        """Ask a Timebound broker itself, such as `control("control/strategy", "fifo")`; returns its words.
+        """Send a request such as `control("control/strategy", "fifo")` to the broker; return its answer.
 
         `request` is the topic without `$timebound/`.
 
         Raises:
             PublishError: refused, with the broker's reason, or the server is not a Timebound broker.
-            NotConnected: there is no connection and none came back in time.
-            ValueError: an argument that cannot be, or MQTT 3.1.1, in which answers have no words.
+            NotConnected: there was no connection in time.
+            ValueError: an argument is invalid, or MQTT 3.1.1 is used, whose answers have no text.
         """
         topic = f"$timebound/{request}"
         check_topic(topic)
-        return await self._ask(Outgoing(topic, to_payload(payload), 1, False, b""))
+        return await self._ask(OutgoingMessage(topic, to_payload(payload), 1, False, b""))
 
-    async def _ask(self, outgoing: Outgoing) -> str:
+    async def _ask(self, outgoing: OutgoingMessage) -> str:
         if self._options.version != 5:
             raise ValueError("requests to the broker, such as advertising, need MQTT 5 (version is 4)")
         reason_code = await self._session.publish(outgoing)
@@ -370,13 +370,13 @@ class Client:
     ) -> Subscription:
         """Return a subscription; it begins when it is first awaited, iterated or entered.
 
-        `where` selects by content, `deadline` is how old a message may be on arrival, `price` what
-        one in time is worth and `penalty` what a late one costs. `properties` are further user
-        properties. Up to `queue_size` unread messages with QoS 0 are kept, then the oldest go.
+        `where` selects by content, `deadline` is the age allowed on arrival, `price` is earned by a
+        message in time and `penalty` paid for a late one. `properties` are further user properties.
+        Up to `queue_size` unread messages with QoS 0 are kept; beyond it the oldest are dropped.
 
         Raises:
-            ValueError: an argument that MQTT cannot carry. A refusal of the server shows when the
-                subscription is first awaited, iterated or entered, as SubscribeError.
+            ValueError: MQTT cannot carry an argument. If the server refuses, SubscribeError is raised
+                when the subscription is first awaited, iterated or entered.
         """
         if not topic_filters:
             raise ValueError("no topic filter is given")

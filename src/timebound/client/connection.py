@@ -1,8 +1,8 @@
 """One network connection: bytes to packets and back, write batching, keep-alive.
 
-It lives from TCP connect to the end and is never reused; what outlasts it is in `session.py`.
-The first write of a loop turn goes out at once, the following ones of the same turn are sent
-together, so a single message is not delayed and a burst does not cost a system call each.
+It lives from TCP connect to its end and is never reused; `session.py` has what outlasts it.
+The first write of a loop turn is sent at once, the later ones of the turn together: a single
+message is not delayed, and a burst does not cost one system call per message.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from timebound.wire.properties import Properties
 
 # Bytes collected in one loop turn before they are sent in the middle of it.
 _BATCH_BYTES_MAX: Final = 64 * 1024
-# A server may count the keep-alive from when it read our last packet: leave a quarter for the way.
+# A server counts the keep-alive from when it read our last packet: a quarter is left for the network.
 _PING_AT: Final = 0.75
 # A live server answers a PINGREQ in a round trip; satellites need about a second.
 PING_TIMEOUT_S: Final = 10.0
-# What a closing connection may still need to hand the last bytes to the network.
+# Limit for a closing connection to hand its last bytes to the network.
 CLOSE_TIMEOUT_S: Final = 5.0
 _TOPIC_ALIAS_INVALID: Final = 0x94
 
 
-class Receiver(Protocol):
-    """What a connection hands packets and its end to."""
+class PacketReceiver(Protocol):
+    """Gets the packets of a connection, and its end."""
 
-    def connected(self, connection: Connection, connack: Connack) -> None: ...
+    def connected(self, connection: ClientConnection, connack: Connack) -> None: ...
 
     def handle(self, packet: Packet) -> None: ...
 
     def writable(self) -> None: ...
 
-    def lost(self, connection: Connection) -> None: ...
+    def lost(self, connection: ClientConnection) -> None: ...
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """The client's end of a connection, from CONNECT on."""
 
     def __init__(
         self,
-        receiver: Receiver,
+        receiver: PacketReceiver,
         version: int,
         *,
         packet_size_max: int,
@@ -70,14 +70,14 @@ class Connection(asyncio.Protocol):
         self._sent_at = 0.0
         self._received_at = 0.0
         self._pinged_at = 0.0  # 0 = no PINGREQ of the keep-alive is unanswered
-        self._pings: deque[asyncio.Future[None]] = deque()  # PINGREQs without an answer, in their order
+        self._pings: deque[asyncio.Future[None]] = deque()  # unanswered PINGREQs, oldest first
         self._keep_alive_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     # What asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Not an assertion: the transports of uvloop are none of asyncio's classes.
+        # Not an assertion: uvloop's transports do not derive from asyncio's classes.
         self._transport = cast(asyncio.Transport, transport)
         self.is_open = True
         self._received_at = self._sent_at = self._loop.time()
@@ -122,7 +122,7 @@ class Connection(asyncio.Protocol):
         self.write(encode(packet, self.version))
 
     def write(self, data: bytes) -> None:
-        """Send bytes now, or together with the others of this loop turn."""
+        """Send bytes now, or with the other bytes of this loop turn."""
         if self._transport is None or not self.is_open:
             return
         if self._has_written:
@@ -137,20 +137,20 @@ class Connection(asyncio.Protocol):
         self._transport.write(data)
 
     def ping(self) -> asyncio.Future[None]:
-        """Send a PINGREQ; the future ends with the server's answer to it, or with the connection."""
+        """Send a PINGREQ; the future completes with its answer, or fails with the connection."""
         answered: asyncio.Future[None] = self._loop.create_future()
         self._pings.append(answered)
         self.send(Pingreq())
         return answered
 
     def start_keep_alive(self, keep_alive_s: int) -> None:
-        """Ask the server for a sign of life whenever nothing went both ways for most of this time."""
+        """Send a PINGREQ whenever one direction was idle for most of this time."""
         self._keep_alive_s = float(keep_alive_s)
         if keep_alive_s:
             self._arm(self._keep_alive_s * _PING_AT)
 
     def close(self, packet: Disconnect, reason: ClientError) -> None:
-        """Say goodbye and close when everything is written."""
+        """Send the packet, and close when everything is written."""
         if self.is_open and self._transport is not None:
             self.send(packet)
             self._flush()
@@ -159,7 +159,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def abort(self, reason: ClientError) -> None:
-        """Close at once; what is not written is lost."""
+        """Close at once; unwritten bytes are lost."""
         if self.failure is None:
             self.failure = reason
         self.is_open = False
@@ -167,7 +167,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     async def wait_closed(self) -> None:
-        """Wait until the transport is gone; a peer that does not read is cut off."""
+        """Wait until the transport is closed; a peer that does not read is cut off."""
         if self._transport is None:
             return
         try:
@@ -203,7 +203,7 @@ class Connection(asyncio.Protocol):
             self._receiver.connected(self, packet)
         elif isinstance(packet, Pingresp):
             self._pinged_at = 0.0
-            # A server answers in order, so the oldest question is the one that is answered.
+            # A server answers in order: this answers the oldest.
             if self._pings and not (answered := self._pings.popleft()).done():
                 answered.set_result(None)
         elif isinstance(packet, Disconnect):
@@ -239,7 +239,7 @@ class Connection(asyncio.Protocol):
         self.abort(NotConnected(f"server ended the connection ({reason})", reason_code=packet.reason_code))
 
     def _refuse(self, error: ProtocolError) -> None:
-        """End the connection over a mistake of the server; MQTT 5 lets us tell it which."""
+        """End the connection after a mistake of the server; in MQTT 5 it is told which."""
         reason = NotConnected(
             f"server broke the protocol ({explain(error.reason_code, str(error))})",
             reason_code=error.reason_code,
@@ -254,7 +254,7 @@ class Connection(asyncio.Protocol):
         while self._pings:
             if not (unanswered := self._pings.popleft()).done():
                 unanswered.set_exception(NotConnected(str(reason), reason_code=reason.reason_code))
-                # The keep-alive looks at no answer; without this asyncio would complain about its PINGREQ.
+                # The keep-alive awaits no answer; retrieved here, or asyncio logs an error for its PINGREQ.
                 unanswered.exception()
 
     def _arm(self, delay_s: float) -> None:
@@ -267,11 +267,11 @@ class Connection(asyncio.Protocol):
         timeout_s = min(PING_TIMEOUT_S, self._keep_alive_s)
         if self._pinged_at:
             if self._received_at > self._pinged_at:
-                # Any packet shows that the server lives, even while its PINGRESP waits behind others.
+                # Any packet shows that the server is alive, even while its PINGRESP waits behind others.
                 self._pinged_at = 0.0
             elif now - self._pinged_at >= timeout_s:
                 silence_s = now - self._received_at
-                self.abort(NotConnected(f"server is silent for {silence_s:.1f}s and did not answer PINGREQ"))
+                self.abort(NotConnected(f"server was silent for {silence_s:.1f}s and did not answer PINGREQ"))
                 return
         due_at = min(self._sent_at, self._received_at) + self._keep_alive_s * _PING_AT
         if self._pinged_at:

@@ -1,7 +1,7 @@
 """Makes connections to the server, one after the other, and attaches the session to each.
 
-The first attempt reports its failure to the caller; after that a task connects again whenever
-the connection is lost, until `close` is called or the server says that it is no use.
+The first attempt reports its failure to the caller. After that a task reconnects whenever the
+connection is lost, until `close` is called or the server's reason rules it out.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from random import Random
 from typing import Final
 
 from timebound.client.backoff import Backoff
-from timebound.client.connection import CLOSE_TIMEOUT_S, Connection
-from timebound.client.options import Options
+from timebound.client.connection import CLOSE_TIMEOUT_S, ClientConnection
+from timebound.client.options import ClientOptions
 from timebound.client.refusals import FAILURE_FROM, explain
-from timebound.client.session import Session
+from timebound.client.session import ClientSession
 from timebound.errors import ClientError, ConnectError, NotConnected
 from timebound.wire.packets import Connack, Disconnect, Packet
 
 logger = logging.getLogger("timebound.client")
 
-# A connection that stood so long was a good one: the next attempt starts with the shortest delay.
+# After a connection that lasted this long, the next attempt starts with the shortest delay.
 _STABLE_S: Final = 5.0
-# Trying again would not help, or (0x8E, session taken over) would fight another client for the session.
+# Trying again cannot help, or (0x8E, session taken over) would fight another client for the session.
 _FINAL_CODES: Final = frozenset({0x84, 0x85, 0x86, 0x87, 0x8A, 0x8C, 0x8E, 0x9C, 0x9D})
 
 
 class Keeper:
     """Keeps one session connected."""
 
-    def __init__(self, options: Options, session: Session, random: Random) -> None:
+    def __init__(self, options: ClientOptions, session: ClientSession, random: Random) -> None:
         self.client_id = options.client_id
         self.connack: Connack | None = None
         self.reconnects = 0
@@ -43,13 +43,13 @@ class Keeper:
         self._runner: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Connect once, and stay connected from then on.
+        """Connect, and stay connected from then on.
 
         Raises:
             ConnectError: the server refused, or could not be reached in time.
         """
         if self._is_open:
-            raise ConnectError("client is connected already; call disconnect() first")
+            raise ConnectError("client is already connected; call disconnect() first")
         await self._stop_runner()
         self._is_open = True
         self._is_first = True
@@ -64,7 +64,7 @@ class Keeper:
         self._runner = asyncio.create_task(self._run(connection), name=f"timebound-client {self.client_id}")
 
     async def close(self, packet: Disconnect) -> None:
-        """Say goodbye, close, and let everybody who waits for the server know."""
+        """Send the packet, close, and fail all waiting calls."""
         self._is_open = False
         reason = NotConnected("client is not connected (disconnect was called)")
         await self._stop_runner()
@@ -81,7 +81,7 @@ class Keeper:
             runner.cancel()
             await asyncio.wait([runner])
 
-    async def _establish(self) -> Connection:
+    async def _establish(self) -> ClientConnection:
         """Make one connection up to its CONNACK.
 
         Raises:
@@ -89,7 +89,7 @@ class Keeper:
         """
         options = self._options
         where = f"{options.address.host}:{options.address.port}"
-        connection = Connection(
+        connection = ClientConnection(
             self,
             options.version,
             packet_size_max=options.maximum_packet_size,
@@ -116,7 +116,7 @@ class Keeper:
             raise ConnectError(f"{where} refused the client ({reason})", reason_code=connack.reason_code)
         return connection
 
-    async def _open_transport(self, connection: Connection) -> None:
+    async def _open_transport(self, connection: ClientConnection) -> None:
         loop = asyncio.get_running_loop()
         address, tls = self._options.address, self._options.tls
         if tls is None:
@@ -132,27 +132,27 @@ class Keeper:
             ssl_shutdown_timeout=CLOSE_TIMEOUT_S,
         )
 
-    async def _run(self, connection: Connection) -> None:
-        """Stay connected until told otherwise."""
+    async def _run(self, connection: ClientConnection) -> None:
+        """Reconnect until closed, or until the server's reason rules it out."""
         loop = asyncio.get_running_loop()
         while True:
             connected_at = loop.time()
             await asyncio.shield(connection.closed)
-            assert connection.failure is not None, "a connection that ended says why"
+            assert connection.failure is not None, "a connection that ended has a reason"
             self.last_failure = connection.failure
             if loop.time() - connected_at >= _STABLE_S:
                 self._backoff.reset()
             if not self._options.reconnect or connection.failure.reason_code in _FINAL_CODES:
                 self._give_up(connection.failure)
                 return
-            logger.warning("%s; connecting again", connection.failure)
+            logger.warning("%s; reconnecting", connection.failure)
             following = await self._reconnect()
             if following is None:
                 return
             connection = following
 
-    async def _reconnect(self) -> Connection | None:
-        """Try until there is a connection, or the server says that there will be none."""
+    async def _reconnect(self) -> ClientConnection | None:
+        """Try until a connection is accepted; return None if the server's reason rules it out."""
         while True:
             await asyncio.sleep(self._backoff.next_delay_s())
             try:
@@ -168,14 +168,14 @@ class Keeper:
                 return connection
 
     def _give_up(self, failure: ClientError) -> None:
-        logger.warning("%s; not connecting again", failure)
+        logger.warning("%s; not reconnecting", failure)
         self._is_open = False
         self._session.end(NotConnected(str(failure), reason_code=failure.reason_code), is_wanted=False)
 
-    # What a connection calls
+    # Called by the connection
 
-    def connected(self, connection: Connection, connack: Connack) -> None:
-        """Take over an accepted connection, in the very turn: messages may follow the CONNACK."""
+    def connected(self, connection: ClientConnection, connack: Connack) -> None:
+        """Attach an accepted connection, in the same turn: messages may follow the CONNACK."""
         if connack.reason_code >= FAILURE_FROM:
             return
         self.connack = connack
@@ -193,13 +193,13 @@ class Keeper:
     def writable(self) -> None:
         self._session.writable()
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: ClientConnection) -> None:
         if connection is self._session.connection:
             self._session.detach()
 
 
-async def _drop(connection: Connection) -> None:
-    """Close a connection that never got to its CONNACK, or was refused."""
+async def _drop(connection: ClientConnection) -> None:
+    """Close a connection that got no CONNACK, or was refused."""
     connection.connack.cancel()
-    connection.abort(ConnectError("connecting was given up"))
+    connection.abort(ConnectError("the connection attempt was abandoned"))
     await connection.wait_closed()

@@ -1,4 +1,4 @@
-"""A message as a subscriber gets it."""
+"""A received message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from timebound.wire.properties import Properties
 
 
 class Message:
-    """Topic, payload and what came with them; payloads are bytes until they are read otherwise."""
+    """Topic, payload and properties; `text` and `json` decode the payload."""
 
     __slots__ = ("_properties", "_publish", "payload", "qos", "retain", "topic")
 
@@ -20,13 +20,13 @@ class Message:
         self.topic = topic
         self.payload = publish.payload
         self.qos = publish.qos
-        self.retain = publish.retain  # a retained message sent for a new subscription
+        self.retain = publish.retain  # stored by the server, sent for a new subscription
         self._publish = publish
         self._properties: Properties | None = None
 
     @property
     def properties(self) -> Properties:
-        """All MQTT 5 properties, read when first asked for."""
+        """All MQTT 5 properties, decoded on first use."""
         if self._properties is None:
             self._properties = self._publish.properties()
         return self._properties
@@ -53,8 +53,8 @@ class Message:
 
     @property
     def age_ns(self) -> int | None:
-        """Nanoseconds since publication, which the broker tells subscriptions with a deadline."""
-        # The broker adds its own last; a publisher may have used the name as well.
+        """Nanoseconds since publication; a Timebound broker tells subscriptions with a deadline."""
+        # The broker's own comes last; a publisher may use the name as well.
         for name, value in reversed(self._publish.user_properties):
             if name == "age":
                 try:
@@ -65,16 +65,16 @@ class Message:
 
     @property
     def age(self) -> float | None:
-        """Seconds since publication, or None where the broker did not say."""
+        """Seconds since publication, or None if the broker did not tell."""
         age_ns = self.age_ns
         return None if age_ns is None else age_ns / SECOND
 
     def text(self) -> str:
-        """Return the payload as UTF-8 text; raises UnicodeDecodeError (a ValueError) if it is none."""
+        """Return the payload as UTF-8 text; raises UnicodeDecodeError (a ValueError) for other bytes."""
         return self.payload.decode("utf-8")
 
     def json(self) -> Any:
-        """Return the payload read as JSON; raises ValueError if it is none."""
+        """Return the payload decoded as JSON; raises ValueError for anything else."""
         return json.loads(self.payload)
 
     def __repr__(self) -> str:

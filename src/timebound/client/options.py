@@ -1,4 +1,4 @@
-"""What a client was asked to be, checked once: address, identity, limits; and its CONNECT packet."""
+"""The options of a client, checked once: address, identity, limits; and its CONNECT packet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ U16_MAX: Final = 65_535
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the server is, and what a URL may say besides."""
+    """The server's address, and the user that a URL may name."""
 
     host: str
     port: int
@@ -52,7 +52,7 @@ def parse_address(host: str, port: int | None, is_tls: bool) -> Address:
     if port is None:
         port = PORT_TLS if is_tls else PORT
     if not host or not 1 <= port <= U16_MAX:
-        raise ValueError(f"address {host!r}, port {port} cannot be; the port is 1 to {U16_MAX}")
+        raise ValueError(f"address {host!r} with port {port} is invalid; the port must be 1 to {U16_MAX}")
     return Address(host, port, is_tls, username, password)
 
 
@@ -62,8 +62,8 @@ def _shown(url: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """Everything a connection is made from."""
+class ClientOptions:
+    """All options of a client."""
 
     address: Address
     client_id: str
@@ -78,16 +78,16 @@ class Options:
     reconnect: bool
     reconnect_delay_s_max: float
     connect_timeout_s: float
-    operation_timeout_s: float  # how long an operation may take in all, reconnecting included
+    operation_timeout_s: float  # limit of an operation, reconnecting included
     receive_maximum: int
-    maximum_packet_size: int  # 0 = no limit of ours
+    maximum_packet_size: int  # 0 = no limit
     topic_alias_maximum: int
 
     def check(self) -> None:
         """Refuse what CONNECT cannot carry.
 
         Raises:
-            ValueError: naming the option, its value and what would be right.
+            ValueError: with the option, its value and what is allowed.
         """
         if self.version not in (4, 5):
             raise ValueError(f"version is {self.version!r}; it must be 5 (MQTT 5) or 4 (MQTT 3.1.1)")
@@ -100,17 +100,17 @@ class Options:
             if self.password is not None and self.username is None:
                 raise ValueError("a password needs a user name in MQTT 3.1.1")
             if not self.client_id and not self.clean_start:
-                raise ValueError("MQTT 3.1.1 resumes a session only under a client_id, which is empty")
+                raise ValueError("client_id is empty; MQTT 3.1.1 needs one to resume a session")
         if self.will is not None:
             self.will.to_packet(self.version)
 
     @property
     def keeps_session(self) -> bool:
-        """Tell whether the server is asked to keep the session while we are away."""
+        """Whether the server is asked to keep the session between connections."""
         return self.session_expiry_s > 0 if self.version == 5 else not self.clean_start
 
     def connect_packet(self, client_id: str, *, is_first: bool) -> packets.Connect:
-        """Return the CONNECT; from the second on, a session that was asked for is resumed."""
+        """Return the CONNECT; from the second on, it resumes a session that is kept."""
         properties = Properties()
         if self.version == 5:
             properties.session_expiry_interval = self.session_expiry_s or None

@@ -1,7 +1,7 @@
-"""Messages on their way out with QoS 1 and 2: order, packet identifiers, quota, resending.
+"""Outgoing messages with QoS 1 and 2: order, packet identifiers, quota, resending.
 
-The outbox outlives connections. On each new one it is told whether the server still knows
-the session: then what is unacknowledged is sent again as a duplicate, else as new.
+The outbox outlives connections. On each new one, unacknowledged messages are sent again: as
+duplicates if the server still has the session, else as new ones.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections import deque
 from typing import Final
 
-from timebound.client.connection import Connection
+from timebound.client.connection import ClientConnection
 from timebound.client.limits import ServerLimits
 from timebound.client.refusals import FAILURE_FROM, PublishRefused
 from timebound.client.values import budget_text
@@ -34,10 +34,10 @@ _NOT_FOUND: Final = 0x92
 
 
 class PacketIds:
-    """Packet identifiers in use; a freed one comes round again as late as possible.
+    """Packet identifiers in use; a freed one is reused as late as possible.
 
-    A resumed session may hold QoS 2 identifiers of an earlier process, which would swallow a
-    message under the same one. So the first is chosen at random, and none is reused early.
+    A resumed session may hold QoS 2 identifiers of an earlier process, for which a message would
+    count as a duplicate. So the first is chosen at random, and none is reused early.
     """
 
     __slots__ = ("_last", "_used")
@@ -60,8 +60,8 @@ class PacketIds:
         self._used.discard(packet_id)
 
 
-class Outgoing:
-    """One message of ours, from `publish` to its last acknowledgement."""
+class OutgoingMessage:
+    """One message, from `publish` to its last acknowledgement."""
 
     __slots__ = (
         "answer",
@@ -95,7 +95,7 @@ class Outgoing:
         self.payload = payload
         self.qos = qos
         self.retain = retain
-        self.passed_on = passed_on  # encoded properties but for the timeout, which shrinks
+        self.passed_on = passed_on  # encoded properties except the timeout, which shrinks
         self.timeout_ns = timeout_ns  # 0 = none
         self.expiry_s = expiry_s  # -1 = none
         self.created_ns = time.monotonic_ns() if timeout_ns or expiry_s >= 0 else 0
@@ -107,14 +107,14 @@ class Outgoing:
         self.has_quota = False
 
     def is_abandoned(self) -> bool:
-        """Tell whether nobody waits for the acknowledgement any more."""
+        """Whether nobody waits for the acknowledgement any more."""
         return self.future is not None and self.future.done()
 
     def is_late(self, now_ns: int) -> bool:
         return self.timeout_ns > 0 and now_ns - self.created_ns >= self.timeout_ns
 
     def encode(self, version: int, *, dup: bool) -> bytes:
-        """Return the PUBLISH with what is left of its time now."""
+        """Return the PUBLISH with the time that is left."""
         block = self.passed_on
         if self.created_ns:
             elapsed_ns = time.monotonic_ns() - self.created_ns
@@ -132,7 +132,7 @@ class Outgoing:
             self.future.set_exception(error)
 
 
-def late_error(outgoing: Outgoing) -> PublishError:
+def late_error(outgoing: OutgoingMessage) -> PublishError:
     return PublishError(
         f"message on {outgoing.topic!r} timed out before it could be sent "
         f"(timeout {format_duration(outgoing.timeout_ns)})"
@@ -140,32 +140,32 @@ def late_error(outgoing: Outgoing) -> PublishError:
 
 
 class Outbox:
-    """All messages of QoS 1 and 2 that are not finished."""
+    """All unfinished messages with QoS 1 and 2."""
 
     def __init__(self, ids: PacketIds) -> None:
         self._ids = ids
-        self._inflight: dict[int, Outgoing] = {}  # by packet id, in the order of their first sending
-        self._again: deque[Outgoing] = deque()  # in flight, to be sent on this connection too
-        self._waiting: deque[Outgoing] = deque()  # without a packet id yet
+        self._inflight: dict[int, OutgoingMessage] = {}  # by packet id, in the order of their first sending
+        self._again: deque[OutgoingMessage] = deque()  # in flight, to be sent again on this connection
+        self._waiting: deque[OutgoingMessage] = deque()  # without a packet id yet
         self._quota = 0
-        self._connection: Connection | None = None
+        self._connection: ClientConnection | None = None
         self._limits = ServerLimits()
 
     def __len__(self) -> int:
         return len(self._inflight) + len(self._waiting)
 
-    def submit(self, outgoing: Outgoing) -> None:
-        """Send a message as soon as those before it are sent and the server's quota allows."""
+    def submit(self, outgoing: OutgoingMessage) -> None:
+        """Send a message after those before it, as soon as the server's quota allows."""
         self._waiting.append(outgoing)
         self.pump()
 
-    def abandon(self, outgoing: Outgoing) -> None:
-        """Forget a message whose caller gave up, unless the server may already know of it."""
+    def abandon(self, outgoing: OutgoingMessage) -> None:
+        """Forget a message whose caller gave up, unless it may have reached the server."""
         if outgoing.packet_id == 0 and outgoing in self._waiting:
             self._waiting.remove(outgoing)
 
-    def attach(self, connection: Connection, limits: ServerLimits, *, session_present: bool) -> None:
-        """Go on over a new connection: releases first, then what is unacknowledged, in order."""
+    def attach(self, connection: ClientConnection, limits: ServerLimits, *, session_present: bool) -> None:
+        """Continue on a new connection: releases first, then unacknowledged messages, in order."""
         self._connection = connection
         self._limits = limits
         self._quota = limits.receive_maximum
@@ -185,7 +185,7 @@ class Outbox:
         self._connection = None
 
     def fail_all(self, error: ClientError) -> None:
-        """Tell everybody who waits that it is over."""
+        """Fail all waiting calls, each with an error of its own."""
         for outgoing in (*self._inflight.values(), *self._waiting):
             outgoing.fail(type(error)(str(error), reason_code=error.reason_code))
             self._ids.free(outgoing.packet_id)
@@ -194,7 +194,7 @@ class Outbox:
         self._again.clear()
 
     def pump(self) -> None:
-        """Send what may be sent now: there is quota, and the network takes more."""
+        """Send messages while there is quota and the network takes more."""
         connection = self._connection
         while connection is not None and connection.is_open and self._quota and not connection.is_paused:
             outgoing = self._next()
@@ -203,10 +203,10 @@ class Outbox:
             self._send(connection, outgoing)
 
     def handle(self, ack: Ack) -> None:
-        """Take an acknowledgement of the server.
+        """Handle an acknowledgement of the server.
 
         Raises:
-            ProtocolError: it is of the wrong kind for its message.
+            ProtocolError: its kind does not fit the QoS of its message.
         """
         outgoing = self._inflight.get(ack.packet_id)
         if outgoing is None:
@@ -220,26 +220,26 @@ class Outbox:
             self._finish(outgoing, ack)
 
     def _handle_unknown(self, ack: Ack) -> None:
-        # The message belongs to an earlier life of the session: let the server finish it.
+        # The message is from an earlier process of this session: the server may finish it.
         if ack.kind == types.PUBREC and ack.reason_code < FAILURE_FROM:
             self._write_release(ack.packet_id, _NOT_FOUND)
 
-    def _finish(self, outgoing: Outgoing, ack: Ack) -> None:
+    def _finish(self, outgoing: OutgoingMessage, ack: Ack) -> None:
         self._forget(outgoing)
         if outgoing.has_quota:
             self._quota += 1
-        # PUBCOMP with "packet identifier not found": the server had finished before we asked again.
+        # PUBCOMP with "packet identifier not found": the server had finished before the PUBREL was repeated.
         if ack.reason_code >= FAILURE_FROM and ack.kind != types.PUBCOMP:
             outgoing.fail(PublishRefused(outgoing.topic, ack.reason_code, ack.reason_string))
         elif outgoing.future is not None and not outgoing.future.done():
             outgoing.answer = ack.reason_string
             if ack.reason_string:
-                # Not a warning: some servers have words for every message.
+                # Not a warning: some servers add a reason string to every message.
                 logger.info("message on %r: %s", outgoing.topic, ack.reason_string)
             outgoing.future.set_result(0 if ack.kind == types.PUBCOMP else ack.reason_code)
         self.pump()
 
-    def _resume_release(self, outgoing: Outgoing, session_present: bool) -> None:
+    def _resume_release(self, outgoing: OutgoingMessage, session_present: bool) -> None:
         if session_present:
             self._write_release(outgoing.packet_id)
             return
@@ -247,7 +247,7 @@ class Outbox:
         outgoing.fail(
             PublishError(
                 f"message on {outgoing.topic!r} may be lost: the server forgot the session between "
-                "PUBREC and PUBCOMP; give the client a session_expiry"
+                "PUBREC and PUBCOMP; set session_expiry"
             )
         )
 
@@ -256,7 +256,7 @@ class Outbox:
             version = self._connection.version
             self._connection.write(encode_ack(types.PUBREL, packet_id, reason_code, version))
 
-    def _next(self) -> Outgoing | None:
+    def _next(self) -> OutgoingMessage | None:
         """Return the next message to send, with a packet identifier, or None."""
         while self._again:
             outgoing = self._again.popleft()
@@ -275,7 +275,7 @@ class Outbox:
             self._waiting.popleft()
         return None
 
-    def _send(self, connection: Connection, outgoing: Outgoing) -> None:
+    def _send(self, connection: ClientConnection, outgoing: OutgoingMessage) -> None:
         if not outgoing.was_sent and outgoing.is_late(time.monotonic_ns()):
             self._forget(outgoing)
             outgoing.fail(late_error(outgoing))
@@ -292,6 +292,6 @@ class Outbox:
         outgoing.was_sent = True
         connection.write(frame)
 
-    def _forget(self, outgoing: Outgoing) -> None:
+    def _forget(self, outgoing: OutgoingMessage) -> None:
         self._inflight.pop(outgoing.packet_id, None)
         self._ids.free(outgoing.packet_id)

@@ -1,13 +1,13 @@
-"""Incoming messages with QoS 1 and 2: who still has to take them, and what was acknowledged.
+"""Incoming messages with QoS 1 and 2: who still has to read them, and what was acknowledged.
 
 A message is acknowledged when every iterator that gets it has handed it to the application.
-So an unread message stays the server's, and a slow reader holds the server back by MQTT's own
-means: it may send only as many as the Receive Maximum says without acknowledgements.
+Until then the server keeps it. A slow reader slows the server down by MQTT's own means: no
+more than Receive Maximum messages may be unacknowledged.
 """
 
 from __future__ import annotations
 
-from timebound.client.connection import Connection
+from timebound.client.connection import ClientConnection
 from timebound.errors import ProtocolError
 from timebound.wire import packet_types as types
 from timebound.wire.codec import encode_ack
@@ -17,11 +17,11 @@ _NOT_FOUND = 0x92
 
 
 class Receipt:
-    """One unacknowledged message; `connection` is the one that last brought it."""
+    """One unacknowledged message; `connection` is the one it last arrived on."""
 
     __slots__ = ("connection", "is_taken", "packet_id", "qos", "takers")
 
-    def __init__(self, publish: Publish, connection: Connection) -> None:
+    def __init__(self, publish: Publish, connection: ClientConnection) -> None:
         self.packet_id = publish.packet_id
         self.qos = publish.qos
         self.connection = connection
@@ -36,10 +36,10 @@ class Receipts:
         self._receive_maximum = receive_maximum
         self._open: dict[int, Receipt] = {}  # not acknowledged yet
         self._recorded: set[int] = set()  # QoS 2: PUBREC was sent, PUBREL has not come
-        self._connection: Connection | None = None
-        self._held = 0  # messages of this connection that count against the Receive Maximum
+        self._connection: ClientConnection | None = None
+        self._held = 0  # messages of this connection counted against the Receive Maximum
 
-    def attach(self, connection: Connection, *, session_present: bool) -> None:
+    def attach(self, connection: ClientConnection, *, session_present: bool) -> None:
         self._connection = connection
         self._held = 0
         if not session_present:
@@ -47,7 +47,7 @@ class Receipts:
             self._recorded.clear()
 
     def accept(self, publish: Publish) -> Receipt | None:
-        """Note a message with QoS 1 or 2; None if it was delivered before and needs no delivery.
+        """Return the receipt of a message with QoS 1 or 2, or None if it was delivered before.
 
         Raises:
             ProtocolError: the server sends more than the Receive Maximum allows.
@@ -61,7 +61,7 @@ class Receipts:
         known = self._open.get(packet_id)
         self._held += 1
         if known is not None and publish.dup and known.qos == publish.qos:
-            # Only the connection that brought it may be answered, or the server would send it again.
+            # Acknowledged on the connection it arrived on, or the server would send it again.
             known.connection = connection
             if known.is_taken:
                 self._acknowledge(known)
@@ -75,7 +75,7 @@ class Receipts:
         return receipt
 
     def take(self, receipt: Receipt) -> None:
-        """One of the takers has the message; the last one makes the acknowledgement go out."""
+        """Note that one reader has the message; acknowledge it after the last one."""
         receipt.takers -= 1
         if receipt.takers > 0 or receipt.is_taken:
             return
@@ -84,11 +84,11 @@ class Receipts:
             self._acknowledge(receipt)
 
     def give_back(self) -> None:
-        """Forget what nobody took: the server will send it again, and then it counts as new."""
+        """Forget unread messages: the server sends them again, and they then count as new."""
         self._open = {packet_id: one for packet_id, one in self._open.items() if one.is_taken}
 
     def handle_release(self, ack: Ack) -> None:
-        """Answer a PUBREL; one we know nothing of belongs to an earlier life and is finished."""
+        """Answer a PUBREL; an unknown one is from an earlier process, and answered with 0x92."""
         connection = self._connection
         assert connection is not None, "acknowledgements come from an attached connection"
         reason_code = 0

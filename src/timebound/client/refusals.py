@@ -1,4 +1,4 @@
-"""What a server's refusal looks like to the caller: reason code, reason string, position."""
+"""Refusals of a server, as errors with reason code, reason string and position."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from timebound.wire.reasons import describe
 
 FAILURE_FROM: Final = 0x80  # MQTT 5, 2.4: from here on a reason code is a refusal
 
-# How a Timebound broker points into a content filter; it counts characters from 1.
+# A Timebound broker names the position in a content filter like this, counted from 1.
 _POSITION: Final = re.compile(r"\bat character (\d+)")
 
 
 def explain(reason_code: int, reason_string: str) -> str:
-    """Return the reason as `0x87 not authorized: the server's own words`."""
+    """Return the reason like `0x87 not authorized: no rule for ann`."""
     words = f"0x{reason_code:02x} {describe(reason_code)}"
     return f"{words}: {reason_string}" if reason_string else words
 
 
 class PublishRefused(PublishError):
-    """The server's acknowledgement says no."""
+    """The server refused a message in its acknowledgement."""
 
     def __init__(self, topic: str, reason_code: int, reason_string: str = "") -> None:
         super().__init__(
@@ -33,15 +33,15 @@ class PublishRefused(PublishError):
 
 
 class NotTimebound(PublishError):
-    """The server took a request to the broker itself for a message like any other, and did nothing."""
+    """The server treated a request to the broker as an ordinary message."""
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"nothing was done: the server is not a Timebound broker (no answer to {topic!r})")
+        super().__init__(f"the server is not a Timebound broker: it did not answer the request {topic!r}")
         self.topic = topic
 
 
 class SubscribeRefused(SubscribeError):
-    """The server's SUBACK says no; `position` is where the content filter is wrong, from 0, or None."""
+    """The server refused a filter; `position` is the mistake in its content filter, from 0, or None."""
 
     def __init__(self, topic_filter: str, reason_code: int, reason_string: str = "") -> None:
         super().__init__(

@@ -1,8 +1,8 @@
-"""Which subscription gets an incoming message.
+"""Finds the subscription that gets an incoming message.
 
-MQTT 5 servers repeat the identifier that a subscription was made with, so a message finds
-its way without comparing topics. Without identifiers, topics are matched. A resumed session
-may deliver before the application has subscribed again: such messages wait here unclaimed.
+MQTT 5 servers repeat the identifier that a subscription was made with; without identifiers,
+topics are matched. A resumed session may deliver before the application has subscribed again:
+such messages wait here unclaimed.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ logger = logging.getLogger("timebound.client")
 
 # Unclaimed messages with QoS 0; those with QoS 1 and 2 are bounded by the Receive Maximum.
 UNCLAIMED_MAX: Final = 1_000
-# Filters unsubscribed from, whose last messages must not wait unclaimed; the oldest is forgotten.
+# Ended filters, whose last messages must not wait unclaimed; beyond this the oldest is forgotten.
 ENDED_MAX: Final = 1_000
 _IDENTIFIER_MAX: Final = 268_435_455
-# Where the beats and alarms of a subscription with `every` or `watchdog` come.
+# Topics of the ticks and alarms of a subscription with `every` or `watchdog`.
 TIMER_TOPICS: Final = ("$timebound/watchdog", "$timebound/every")
 
 
-class Router:
-    """The subscriptions of a client and what has come for none of them."""
+class SubscriptionRouter:
+    """The subscriptions of a client, and the messages for none of them."""
 
     def __init__(self, *, keeps_session: bool) -> None:
         self._keeps_session = keeps_session
         self._by_identifier: dict[int, Subscription] = {}
         self._last_identifier = 0
         self._unclaimed: deque[tuple[Message, Receipt | None]] = deque()
-        # The oldest first; of a dict, the search for it grows with all that were taken out.
+        # Oldest first. In a plain dict, finding the oldest slows down with every removed key.
         self._ended: OrderedDict[str, FilterMatcher] = OrderedDict()
 
     def subscriptions(self) -> list[Subscription]:
         return list(self._by_identifier.values())
 
     def insert(self, subscription: Subscription) -> None:
-        """Add a subscription and give it what was waiting for it.
+        """Add a subscription and deliver the messages that were waiting for it.
 
         Raises:
-            SubscribeError: a filter is subscribed to already; the server would replace it.
+            SubscribeError: a filter is already subscribed to; the server would replace it.
         """
         for other in self._by_identifier.values():
             for topic_filter in subscription.topic_filters:
@@ -63,7 +63,7 @@ class Router:
         self._claim(subscription)
 
     def remove(self, subscription: Subscription) -> bool:
-        """Take a subscription out; False if it was not in."""
+        """Remove a subscription; return False if it was not there."""
         if self._by_identifier.get(subscription.identifier) is not subscription:
             return False
         del self._by_identifier[subscription.identifier]
@@ -74,18 +74,18 @@ class Router:
         return True
 
     def was_ended(self, topic: str) -> bool:
-        """Tell whether a topic belonged to a subscription that was ended here."""
+        """Whether a topic belonged to a subscription that ended."""
         return any(matcher.matches(topic) for matcher in self._ended.values())
 
     def find(self, message: Message) -> list[Subscription]:
-        """Return who gets a message; nobody where it is for none of the subscriptions."""
+        """Return the subscriptions that get a message."""
         found = []
         for identifier in message.subscription_identifiers:
             subscription = self._by_identifier.get(identifier)
             if subscription is None:
                 continue
-            # An identifier may stem from an earlier life of the session and another filter. What a broker
-            # says of the subscription itself comes on topics of its own, which no filter matches.
+            # An identifier may be from an earlier process of the session, for another filter. Ticks and
+            # alarms come on topics of their own, which no filter matches.
             if message.topic in TIMER_TOPICS or subscription.matches(message.topic):
                 found.append(subscription)
         if found:
@@ -101,7 +101,7 @@ class Router:
         self._unclaimed.append((message, receipt))
 
     def take_unclaimed(self) -> list[tuple[Message, Receipt | None]]:
-        """Hand over what nobody has claimed, and forget it."""
+        """Return the unclaimed messages, and forget them."""
         unclaimed = list(self._unclaimed)
         self._unclaimed.clear()
         return unclaimed
@@ -114,7 +114,7 @@ class Router:
                 self._unclaimed.append((message, receipt))
 
     def _new_identifier(self, subscription: Subscription) -> int:
-        """Return a free identifier: in a kept session the same for the same filters in every process."""
+        """Return a free identifier; in a kept session the same for the same filters in every process."""
         if self._keeps_session:
             filters = "\0".join(subscription.topic_filters).encode()
             self._last_identifier = zlib.crc32(filters) % _IDENTIFIER_MAX

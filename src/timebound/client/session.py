@@ -1,7 +1,7 @@
 """What outlives a connection: subscriptions, unfinished messages, packet identifiers.
 
-A session is attached to one connection after the other. It knows nothing of how they are
-made; `client.py` does that and tells it when there will be no further one.
+A session is attached to one connection after the other. `keeper.py` makes them, and calls
+`end` when there will be no further one.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from random import Random
 from typing import Final
 
 from timebound.client.advertising import Advertised
-from timebound.client.connection import Connection
+from timebound.client.connection import ClientConnection
 from timebound.client.limits import ServerLimits, read_limits
 from timebound.client.message import Message
-from timebound.client.options import Options
-from timebound.client.outbox import PACKET_ID_MAX, Outbox, Outgoing, PacketIds, late_error
+from timebound.client.options import ClientOptions
+from timebound.client.outbox import PACKET_ID_MAX, Outbox, OutgoingMessage, PacketIds, late_error
 from timebound.client.receipts import Receipt, Receipts
 from timebound.client.refusals import FAILURE_FROM, SubscribeRefused, explain
-from timebound.client.router import Router
+from timebound.client.router import SubscriptionRouter
 from timebound.client.subscription import State, Subscription
 from timebound.errors import ClientError, NotConnected, ProtocolError, PublishError, SubscribeError
 from timebound.units import SECOND
@@ -29,14 +29,14 @@ from timebound.wire.packets import Ack, Connack, Packet, Publish, Suback, Unsuba
 
 logger = logging.getLogger("timebound.client")
 
-# Messages with QoS 0 sent in a row before other tasks, and the reading of answers, get a turn.
+# Messages with QoS 0 sent in a row before other tasks get a turn.
 _TURN_PUBLISHES_MAX: Final = 64
 
 
-class Session:
+class ClientSession:
     """The client's half of an MQTT session."""
 
-    def __init__(self, options: Options, random: Random) -> None:
+    def __init__(self, options: ClientOptions, random: Random) -> None:
         self.advertised = Advertised()
         self.limits = ServerLimits()
         self.failure: ClientError | None = NotConnected("client is not connected; call connect() first")
@@ -45,30 +45,30 @@ class Session:
         self._ids = PacketIds(random.randrange(PACKET_ID_MAX))
         self._outbox = Outbox(self._ids)
         self._receipts = Receipts(options.receive_maximum)
-        self._router = Router(keeps_session=options.keeps_session)
-        self._connection: Connection | None = None
+        self._router = SubscriptionRouter(keeps_session=options.keeps_session)
+        self._connection: ClientConnection | None = None
         self._subscribing: dict[int, Subscription] = {}  # by packet id, on this connection
         self._unsubscribing: dict[int, asyncio.Future[None]] = {}
-        self._to_unsubscribe: list[str] = []  # left over from while there was no connection
-        self._is_resumed = False  # the server remembers subscriptions of an earlier process
+        self._to_unsubscribe: list[str] = []  # ended while there was no connection
+        self._is_resumed = False  # the server has subscriptions of an earlier process
         self._online = asyncio.Event()  # there is a connection, or there will be none again
         self._writable = asyncio.Event()
         self._published_in_turn = 0
 
     @property
-    def connection(self) -> Connection | None:
+    def connection(self) -> ClientConnection | None:
         return self._connection
 
     # From connection to connection
 
     def begin(self) -> None:
-        """Expect a connection: from now on operations wait for one instead of failing."""
+        """Expect a connection: from now on calls wait for one instead of failing."""
         self.advertised = Advertised()
         self.failure = None
         self._online.clear()
 
-    def attach(self, connection: Connection, connack: Connack, *, is_first: bool) -> None:
-        """Go on over a connection that the server accepted."""
+    def attach(self, connection: ClientConnection, connack: Connack, *, is_first: bool) -> None:
+        """Continue on an accepted connection."""
         present = connack.session_present
         self.limits = read_limits(connack, connection.version)
         self._connection = connection
@@ -87,7 +87,7 @@ class Session:
             self._outbox.submit(outgoing)
 
     def detach(self) -> None:
-        """The connection is gone; another one may come."""
+        """Note that the connection is lost; another may follow."""
         self._connection = None
         self._online.clear()
         self._writable.set()
@@ -101,7 +101,7 @@ class Session:
         self._unsubscribing.clear()
 
     def end(self, failure: ClientError, *, is_wanted: bool) -> None:
-        """There will be no further connection: let everybody who waits know."""
+        """Fail all waiting calls: there will be no further connection."""
         self.failure = failure
         self._connection = None
         self._online.set()
@@ -121,11 +121,11 @@ class Session:
         assert self.failure is not None, "asked why there is no connection while there may be one"
         return NotConnected(str(self.failure), reason_code=self.failure.reason_code)
 
-    async def wait_online(self, limit_s: float) -> Connection:
-        """Return the connection, waiting for the next one where it was lost.
+    async def wait_online(self, limit_s: float) -> ClientConnection:
+        """Return the connection, waiting for the next one if it was lost.
 
         Raises:
-            NotConnected: there is none and none came within the limit.
+            NotConnected: there was none within the limit.
         """
         try:
             async with asyncio.timeout(limit_s):
@@ -139,7 +139,7 @@ class Session:
             raise NotConnected(f"no connection within {limit_s:g}s") from None
 
     async def ping(self) -> float:
-        """Wait for the server's answer to a PINGREQ; return how many seconds it took.
+        """Send a PINGREQ and return the seconds until its answer.
 
         Raises:
             NotConnected: the connection ended before the answer, with the server's reason if it gave one.
@@ -155,7 +155,7 @@ class Session:
             ) from None
         return time.monotonic() - began
 
-    # What the connection reports
+    # Called by the keeper
 
     def handle(self, packet: Packet) -> None:
         if isinstance(packet, Publish):
@@ -192,7 +192,7 @@ class Session:
         elif self._is_resumed and not self._router.was_ended(message.topic):
             self._router.keep(message, receipt)
         elif receipt is not None:
-            # It was on its way when its subscription ended: nobody will read it.
+            # Sent before its subscription ended: nobody will read it.
             self._receipts.take(receipt)
 
     def _handle_suback(self, packet: Suback) -> None:
@@ -233,7 +233,7 @@ class Session:
 
     # Publishing
 
-    async def publish(self, outgoing: Outgoing) -> int:
+    async def publish(self, outgoing: OutgoingMessage) -> int:
         """Send a message; with QoS 1 and 2 wait for the acknowledgement and return its reason code.
 
         Raises:
@@ -252,7 +252,7 @@ class Session:
         finally:
             self._outbox.abandon(outgoing)
 
-    async def _publish_unconfirmed(self, outgoing: Outgoing) -> None:
+    async def _publish_unconfirmed(self, outgoing: OutgoingMessage) -> None:
         connection = self._connection
         if connection is None:
             limit_s = self._operation_timeout_s
@@ -271,8 +271,8 @@ class Session:
             self._published_in_turn = 0
             await asyncio.sleep(0)
 
-    async def _wait_writable(self, connection: Connection) -> None:
-        """Hold the caller back while the network takes no more."""
+    async def _wait_writable(self, connection: ClientConnection) -> None:
+        """Make the caller wait while the network takes no more."""
         try:
             async with asyncio.timeout(self._operation_timeout_s):
                 while connection.is_paused and connection is self._connection:
@@ -281,10 +281,10 @@ class Session:
         except TimeoutError:
             raise PublishError(f"server read nothing for {self._operation_timeout_s:g}s") from None
 
-    async def _wait_acknowledged(self, outgoing: Outgoing, future: asyncio.Future[int]) -> int:
+    async def _wait_acknowledged(self, outgoing: OutgoingMessage, future: asyncio.Future[int]) -> int:
         limit_s = self._operation_timeout_s
         if outgoing.timeout_ns and not outgoing.was_sent:
-            # Nobody wants it any more when its time runs out here, so the caller need not wait longer.
+            # If its timeout passes before it is sent, the message is worthless: the caller is told at once.
             await asyncio.wait([future], timeout=min(limit_s, outgoing.timeout_ns / SECOND))
             if not future.done() and not outgoing.was_sent:
                 raise late_error(outgoing)
@@ -298,13 +298,13 @@ class Session:
                 f"message on {outgoing.topic!r} was not acknowledged within {limit_s:g}s"
             ) from None
 
-    # Subscribing: what a Subscription calls
+    # Subscribing: called by Subscription
 
     async def start(self, subscription: Subscription) -> None:
-        """Subscribe, unless that is done, and wait for the server's answer.
+        """Subscribe, unless that is done, and wait for the answer.
 
         Raises:
-            SubscribeError: the server refused, did not answer, or the filter is taken.
+            SubscribeError: the server refused, did not answer, or the filter is in use.
             NotConnected: there is no connection and none came in time.
         """
         if subscription.state is State.NEW:
@@ -325,7 +325,7 @@ class Session:
             raise subscription.failure
 
     async def stop(self, subscription: Subscription) -> None:
-        """Unsubscribe and wait for the answer; without a connection, do it when the next one comes."""
+        """Unsubscribe and wait for the answer; without a connection, do so on the next one."""
         subscription.end(None)
         is_subscribed = self._router.remove(subscription)
         subscription.discard()
@@ -347,7 +347,7 @@ class Session:
         is_subscribed = self._router.remove(subscription)
         if failure is None:
             subscription.discard()
-        # A server that refused the only filter has nothing to unsubscribe.
+        # A server that refused the only filter has no subscription to end.
         if isinstance(failure, SubscribeRefused) and len(subscription.topic_filters) == 1:
             return
         if is_subscribed and self._connection is not None:
@@ -362,14 +362,14 @@ class Session:
             return NotConnected(f"no connection {limit}")
         return SubscribeError(f"no answer to SUBSCRIBE of {', '.join(subscription.topic_filters)} {limit}")
 
-    def _send_subscribe(self, connection: Connection, subscription: Subscription) -> None:
+    def _send_subscribe(self, connection: ClientConnection, subscription: Subscription) -> None:
         packet_id = self._take_id()
         self._subscribing[packet_id] = subscription
         has_identifiers = self.limits.has_subscription_identifiers
         connection.send(subscription.packet(packet_id, with_identifier=has_identifiers))
 
     def _send_unsubscribe(
-        self, connection: Connection, topic_filters: tuple[str, ...]
+        self, connection: ClientConnection, topic_filters: tuple[str, ...]
     ) -> asyncio.Future[None]:
         packet_id = self._take_id()
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

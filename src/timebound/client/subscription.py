@@ -1,8 +1,8 @@
 """A subscription as its user holds it: awaitable, async iterator and async context manager.
 
-It is a bounded queue between the connection and the application. When the application is too
-slow, messages with QoS 0 beyond `queue_size` push out the oldest of their kind, counted in
-`dropped`; those with QoS 1 and 2 are never dropped: they stay unacknowledged (see `receipts.py`).
+It is a bounded queue between the connection and the application. For a slow application, the
+oldest messages with QoS 0 beyond `queue_size` are dropped and counted in `dropped`; those with
+QoS 1 and 2 are never dropped: they stay unacknowledged (see `receipts.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from timebound.errors import ClientError
 from timebound.wire.packets import Subscribe, SubscribeEntry
 from timebound.wire.properties import Properties
 
-# A second of a busy topic; more waiting is a sign that the reader will not catch up.
+# One second of a busy topic; with more, a reader will not catch up.
 QUEUE_SIZE: Final = 1_000
 
 
@@ -34,8 +34,8 @@ class State(Enum):
     ENDED = "ended"
 
 
-class Owner(Protocol):
-    """What a subscription needs of its client."""
+class SubscriptionOwner(Protocol):
+    """What a subscription calls."""
 
     async def start(self, subscription: Subscription) -> None: ...
 
@@ -49,15 +49,15 @@ class Owner(Protocol):
 class Subscription:
     """Messages for one or more topic filters, made by `Client.subscribe`.
 
-    `await subscription` waits for the server's yes, `async for message in subscription` does
-    too and then gives the messages, `async with subscription` also unsubscribes at its end.
+    `await subscription` waits until it is granted, `async for message in subscription` does so too
+    and then yields messages, `async with subscription` also unsubscribes at its end.
     Iteration survives reconnects; it ends when the client disconnects or `unsubscribe` is called,
     and raises NotConnected when the connection is lost for good.
     """
 
     def __init__(
         self,
-        owner: Owner,
+        owner: SubscriptionOwner,
         entries: list[SubscribeEntry],
         properties: Properties,
         *,
@@ -66,12 +66,12 @@ class Subscription:
     ) -> None:
         self.topic_filters: Final = tuple(entry.topic_filter for entry in entries)
         self.granted_qos: tuple[int, ...] = ()
-        self.reason_string = ""  # the server's words in its last SUBACK, such as about a misspelt property
-        self.dropped = 0  # QoS 0 messages that a slow reader lost
+        self.reason_string = ""  # of the last SUBACK, such as a hint about a misspelt property
+        self.dropped = 0  # QoS 0 messages that a slow reader missed
         self.state = State.NEW
         self.failure: ClientError | None = None
         self.identifier = 0  # 0 = none
-        self.settled = asyncio.Event()  # the first answer of the server has come, or never will
+        self.settled = asyncio.Event()  # the server's first answer has come, or never will
         self._owner = owner
         self._entries = entries
         self._properties = properties
@@ -82,7 +82,7 @@ class Subscription:
         self._arrived = asyncio.Event()
         self._consumer = consumer
 
-    # What the user calls
+    # Called by the user
 
     def __await__(self) -> Generator[None, None, Subscription]:
         return self._started().__await__()
@@ -103,7 +103,7 @@ class Subscription:
                     raise self.failure
                 raise StopAsyncIteration
             self._arrived.clear()
-            # Waiting for a message has no limit of its own; callers put theirs around it.
+            # No limit here; a caller may set one with asyncio.timeout.
             await self._arrived.wait()
         return self._take()
 
@@ -124,19 +124,19 @@ class Subscription:
         await self.unsubscribe()
 
     async def unsubscribe(self) -> None:
-        """End the subscription; messages that were not read yet are given up."""
+        """End the subscription; unread messages are dropped."""
         await self._owner.stop(self)
 
     @property
     def waiting(self) -> int:
-        """How many messages are received and not read yet."""
+        """The number of messages received and not read yet."""
         return len(self._queue)
 
     def get_nowait(self) -> Message | None:
-        """Return the next message that is already here, or None."""
+        """Return the next message if one was received, else None."""
         return self._take() if self._queue else None
 
-    # What the session calls
+    # Called by the session
 
     def packet(self, packet_id: int, *, with_identifier: bool) -> Subscribe:
         """Return the SUBSCRIBE."""
@@ -161,18 +161,18 @@ class Subscription:
         self._arrived.set()
 
     def end(self, failure: ClientError | None) -> None:
-        """Let the reader finish what is queued, then stop or raise."""
+        """End the iteration after the queued messages, or raise the failure."""
         self.state = State.ENDED
         self.failure = failure
         self.settled.set()
         self._arrived.set()
 
     def give_back(self) -> None:
-        """Drop what is queued and not acknowledged: the server will send it again."""
+        """Drop queued messages with QoS 1 and 2: the server sends them again."""
         self._queue = deque(entry for entry in self._queue if entry[1] is None)
 
     def discard(self) -> None:
-        """Give up what is queued, acknowledging it: nobody will read it."""
+        """Drop and acknowledge queued messages: nobody will read them."""
         while self._queue:
             self._take()
 

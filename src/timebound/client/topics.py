@@ -1,7 +1,7 @@
-"""Topic names and filters as a client needs them: refuse bad ones early, match incoming topics.
+"""Topic names and filters as a client needs them: refuse invalid ones early, match incoming topics.
 
-A server may close the connection over a bad topic, which would take all other work with it;
-so it is refused here, before it is sent.
+A server may close the connection for an invalid topic, and all other work would fail with it; so
+it is refused here, before it is sent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SHARE_PREFIX: Final = "$share/"
 
 
 def check_topic(topic: str, name: str = "topic") -> None:
-    """Refuse what cannot be published to (MQTT 5, 4.7.1, 4.7.3)."""
+    """Refuse a topic that cannot be published to (MQTT 5, 4.7.1, 4.7.3)."""
     if not topic:
         raise ValueError(f"{name} is empty")
     if "+" in topic or "#" in topic:
@@ -24,14 +24,14 @@ def check_topic(topic: str, name: str = "topic") -> None:
 
 
 def check_filter(topic_filter: str) -> None:
-    """Refuse what cannot be subscribed to (MQTT 5, 4.7.1, 4.8.2)."""
+    """Refuse a filter that cannot be subscribed to (MQTT 5, 4.7.1, 4.8.2)."""
     if not topic_filter:
         raise ValueError("topic filter is empty")
     encode_string(topic_filter)
     levels = plain_filter(topic_filter).split("/")
     for number, level in enumerate(levels):
         if "#" in level and (level != "#" or number != len(levels) - 1):
-            raise ValueError(f"topic filter {topic_filter!r} has '#' elsewhere than alone in its last level")
+            raise ValueError(f"topic filter {topic_filter!r} has '#' that is not alone in its last level")
         if "+" in level and level != "+":
             raise ValueError(f"topic filter {topic_filter!r} has '+' inside a level")
 
@@ -47,7 +47,7 @@ def plain_filter(topic_filter: str) -> str:
 
 
 class FilterMatcher:
-    """One topic filter, split once; tells which topics it selects."""
+    """One topic filter, split once for matching."""
 
     __slots__ = ("_is_exact", "_levels", "_text")
 
@@ -64,7 +64,7 @@ class FilterMatcher:
         if topic.startswith("$") and levels[0] in ("+", "#"):
             return False
         topic_levels = topic.split("/")
-        # 'a/#' selects 'a' as well: the last level counts from none on.
+        # 'a/#' selects 'a' as well.
         if levels[-1] == "#":
             levels = levels[:-1]
             topic_levels = topic_levels[: len(levels)]

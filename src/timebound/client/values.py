@@ -1,7 +1,6 @@
-"""From what callers write to what MQTT carries: payloads, durations, numbers, user properties.
+"""Converts what callers pass to what MQTT carries: payloads, durations, numbers, user properties.
 
-Mistakes are the caller's and raise ValueError (or UnitError, which is one) before anything
-is sent.
+Invalid values raise ValueError (or UnitError, a subclass) before anything is sent.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from timebound.units import DURATION_NS_MAX, MICROSECOND, MILLISECOND, SECOND, f
 from timebound.wire.primitives import encode_string
 from timebound.wire.terms import PRIORITY_MAX
 
-# What a payload may be; dict and list become JSON.
+# Types of payloads; dict and list become JSON.
 Payload = bytes | bytearray | memoryview | str | int | float | dict[str, Any] | list[Any] | None
-# A number counts seconds.
+# A number is in seconds.
 Duration = str | int | float | timedelta
 Scalar = str | int | float | bool
 UserPropertiesLike = Mapping[str, Scalar] | Iterable[tuple[str, Scalar]]
@@ -70,14 +69,14 @@ def to_positive_ns(value: Duration, name: str) -> int:
 
 
 def to_whole_seconds(value: Duration, name: str) -> int:
-    """Read a duration as the whole seconds that MQTT counts in, rounded up."""
+    """Read a duration as whole seconds, rounded up, as MQTT carries it."""
     return min(-(-to_ns(value, name) // SECOND), U32_MAX)
 
 
 def budget_text(timeout_ns: int, elapsed_ns: int) -> str:
-    """Write what is left of a timeout, counting whole milliseconds as gone.
+    """Write the rest of a timeout, in which only whole milliseconds count as elapsed.
 
-    Brokers remember the texts they have read; so a message sent at once repeats its timeout as given.
+    Brokers cache the texts they parse; so a message sent at once repeats its timeout as given.
     """
     left_ns = timeout_ns - elapsed_ns + elapsed_ns % MILLISECOND
     return format_duration(max(left_ns, 1))
@@ -101,7 +100,7 @@ def priority_text(value: int) -> str:
 
 
 def to_user_properties(value: UserPropertiesLike | None) -> list[tuple[str, str]]:
-    """Return the pairs as text, in order; numbers and truth values are written as JSON writes them."""
+    """Return the pairs as text, in order; numbers and booleans are written as in JSON."""
     if value is None:
         return []
     pairs = value.items() if isinstance(value, Mapping) else value
@@ -119,7 +118,7 @@ def _scalar_text(name: str, value: Scalar) -> str:
         if not math.isfinite(value):
             raise ValueError(f"user property {name!r} is {value!r}; it must be a finite number")
         text = format(Decimal(repr(value)), "f")
-    # Refused now, with the caller still there, and not when the packet is made.
+    # Refused now, while the caller is there, and not when the packet is encoded.
     encode_string(name)
     encode_string(text)
     return text

@@ -1,4 +1,4 @@
-"""The message that a server publishes for a client that it lost."""
+"""The message that a server publishes when it loses a client."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from timebound.wire.properties import Properties
 
 @dataclass(frozen=True, slots=True)
 class Will:
-    """What to publish when the connection ends without a DISCONNECT; all but the first four need MQTT 5.
+    """A message to publish if the connection ends without DISCONNECT; all but the first four need MQTT 5.
 
-    `delay` gives the client time to come back: the server waits so long, but not longer than
-    the session lives. `timeout` and `priority` mean the same as in `Client.publish`.
+    The server publishes it after `delay`, or when the session ends, unless the client is back by
+    then. `timeout` and `priority` mean the same as in `Client.publish`.
     """
 
     topic: str
@@ -43,7 +43,7 @@ class Will:
         """Return the will as CONNECT carries it.
 
         Raises:
-            ValueError: a value that MQTT, or this version of it, cannot carry.
+            ValueError: this version of MQTT cannot carry a value.
         """
         check_topic(self.topic, "will topic")
         check_qos(self.qos, "will QoS")

@@ -135,7 +135,7 @@ def channel(
         with screen.status("event channel") as status:
             results = experiments.run(
                 chosen,
-                plan=experiments.QUICK if quick else experiments.Plan(),
+                lengths=experiments.QUICK if quick else experiments.RunLengths(),
                 progress=lambda name: status.update(f"event channel: {name}"),
             )
     except ValueError as error:

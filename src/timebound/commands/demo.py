@@ -12,7 +12,7 @@ from rich.console import Console
 
 if TYPE_CHECKING:
     from timebound.demo.brokers import Contender
-    from timebound.demo.overload import Outcome, Setting
+    from timebound.demo.overload import OverloadResult, OverloadSetting
 
 # Of a table that is written to a file or a pipe.
 FILE_WIDTH = 110
@@ -58,15 +58,15 @@ def overload(
     namespaces where this machine permits (as root), else a relay.
     """
     from timebound.demo.options import DEFAULT_STRATEGIES, contenders, parse_buffer, parse_loads, parse_rate
-    from timebound.demo.overload import Setting
+    from timebound.demo.overload import OverloadSetting
     from timebound.demo.plot import check_drawing, draw
-    from timebound.demo.way import why_no_interface
+    from timebound.demo.slow_link import why_no_interface
 
     if plot is not None:
         check_drawing()
     missing = "it was asked for" if relay else why_no_interface()
     try:
-        setting = Setting(parse_rate(rate), seconds, seed, qos, parse_buffer(buffer), not missing)
+        setting = OverloadSetting(parse_rate(rate), seconds, seed, qos, parse_buffer(buffer), not missing)
         loads = parse_loads(load)
         brokers, note = contenders(strategies or DEFAULT_STRATEGIES)
     except ValueError as error:
@@ -82,8 +82,8 @@ def overload(
 
 
 def _run_all(
-    brokers: Sequence[Contender], loads: Sequence[float], setting: Setting, screen: Console
-) -> list[Outcome]:
+    brokers: Sequence[Contender], loads: Sequence[float], setting: OverloadSetting, screen: Console
+) -> list[OverloadResult]:
     """Run every broker under every load, one after the other, and show how far it is."""
     from rich.progress import Progress
 
@@ -101,7 +101,7 @@ def _run_all(
     return outcomes
 
 
-def _print_outcomes(outcomes: list[Outcome], screen: Console, *, as_json: bool) -> None:
+def _print_outcomes(outcomes: list[OverloadResult], screen: Console, *, as_json: bool) -> None:
     from timebound.demo.report import as_values, notes, table, warnings
 
     if as_json:

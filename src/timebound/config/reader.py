@@ -43,7 +43,7 @@ from timebound.errors import ConfigError, FilterError
 from timebound.toml.lines import KeyPath, key_lines
 from timebound.toml.reader import WrongValue, read_value, shown
 from timebound.toml.renames import occurrences, rename
-from timebound.toml.setting import Setting, format_size, settings_of
+from timebound.toml.setting import KeySpec, format_size, settings_of
 from timebound.topics import check_filter
 from timebound.units import SECOND, format_duration
 
@@ -297,7 +297,7 @@ class ConfigReader:
                     self.paths[(*at, key)] = values[known.name]
         return values
 
-    def _texts(self, raw: list[object], described: Setting, at: KeyPath) -> tuple[str, ...]:
+    def _texts(self, raw: list[object], described: KeySpec, at: KeyPath) -> tuple[str, ...]:
         """Read a list element by element, so that every wrong one is noted."""
         found: list[str] = []
         for element in raw:

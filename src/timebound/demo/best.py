@@ -19,7 +19,7 @@ from timebound.units import SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SendJob:
     """Bytes that can be sent from `release_ns` until `due_ns`."""
 
     release_ns: int
@@ -40,13 +40,13 @@ def best_possible(traffics: Sequence[Traffic], rate_bytes_per_s: float, until_ns
     """The most value, by class in the order given; `until_ns` is when the link is last looked at."""
     by_value = sorted(traffics, key=lambda traffic: -traffic.kind.value_per_byte)
     found: dict[str, Best] = {}
-    jobs: list[Job] = []
+    jobs: list[SendJob] = []
     before = 0.0
     for traffic in by_value:
         kind = traffic.kind
         for fate in traffic.fates:
             due_ns = fate.published_ns + kind.deadline_ns if kind.deadline_ns else until_ns
-            jobs.append(Job(fate.published_ns, min(due_ns, until_ns), kind.frame_bytes))
+            jobs.append(SendJob(fate.published_ns, min(due_ns, until_ns), kind.frame_bytes))
         most = most_bytes(jobs, rate_bytes_per_s)
         messages = max(most - before, 0.0) / kind.frame_bytes  # below zero by rounding only
         found[kind.name] = Best(kind.name, messages, messages * kind.price)
@@ -54,7 +54,7 @@ def best_possible(traffics: Sequence[Traffic], rate_bytes_per_s: float, until_ns
     return [found[traffic.kind.name] for traffic in traffics]
 
 
-def most_bytes(jobs: Sequence[Job], rate_bytes_per_s: float) -> float:
+def most_bytes(jobs: Sequence[SendJob], rate_bytes_per_s: float) -> float:
     """f: the most bytes of these jobs that are sent in time, by the earliest deadline first."""
     coming = sorted(jobs, key=lambda job: job.release_ns)
     ready: list[tuple[int, float]] = []  # deadline, bytes left

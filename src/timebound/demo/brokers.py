@@ -18,7 +18,7 @@ from typing import Final
 
 import timebound
 from timebound.core.link.strategy.registry import kind_named
-from timebound.demo.way import LOOPBACK, Way
+from timebound.demo.slow_link import LOOPBACK, SlowLink
 from timebound.errors import TimeboundError
 
 START_S_MAX: Final = 20.0
@@ -77,7 +77,7 @@ def mosquitto_program() -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class ReportedDeliveries:
     """What a broker says of its deliveries; copies that are not acknowledged are in neither."""
 
     in_time: int
@@ -86,7 +86,7 @@ class Account:
 
 
 @contextlib.contextmanager
-def running(contender: Contender, way: Way | None = None) -> Iterator[int]:
+def running(contender: Contender, link: SlowLink | None = None) -> Iterator[int]:
     """Start a broker, wait until it listens, give its port, and stop it in the end.
 
     The port after it, where the broker is ours, is that of its figures (`read_account`).
@@ -97,18 +97,18 @@ def running(contender: Contender, way: Way | None = None) -> Iterator[int]:
     with tempfile.TemporaryDirectory(prefix="timebound-demo-") as name:
         folder = Path(name)
         folder.chmod(0o755)  # a broker that gives up root still has to read its configuration
-        way = way if way is not None else Way(0.0, 0.0)
-        with way.beside_broker():
+        link = link if link is not None else SlowLink(0.0, 0.0)
+        with link.beside_broker():
             port = _free_ports()
-        command, environment = _command(contender, port, folder, way.listen_host)
-        command = way.command(command)
+        command, environment = _command(contender, port, folder, link.listen_host)
+        command = link.command(command)
         log = folder / "log"
         with log.open("wb") as output:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, cwd=folder
             )
         try:
-            _wait_listening(contender, process, port, log, way)
+            _wait_listening(contender, process, port, log, link)
             yield port
         finally:
             process.terminate()
@@ -119,14 +119,14 @@ def running(contender: Contender, way: Way | None = None) -> Iterator[int]:
                 process.wait(STOP_S_MAX)
 
 
-def read_account(port: int, way: Way) -> Account:
+def read_account(port: int, link: SlowLink) -> ReportedDeliveries:
     """Ask a broker of ours, by the port that `running` gave, what it has delivered so far."""
-    with way.beside_broker():
+    with link.beside_broker():
         url = f"http://{LOOPBACK}:{port + 1}/metrics"
         with urllib.request.urlopen(url, timeout=START_S_MAX) as answer:
             text = answer.read().decode()
     figures = dict(line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))
-    return Account(
+    return ReportedDeliveries(
         int(float(figures['timebound_delivered_total{outcome="in_time"}'])),
         int(float(figures['timebound_delivered_total{outcome="late"}'])),
         int(float(figures["timebound_inflight_messages"])),
@@ -165,12 +165,12 @@ def _free_ports() -> int:
 
 
 def _wait_listening(
-    contender: Contender, process: subprocess.Popen[bytes], port: int, log: Path, way: Way
+    contender: Contender, process: subprocess.Popen[bytes], port: int, log: Path, link: SlowLink
 ) -> None:
     end_s = time.monotonic() + START_S_MAX
     while True:
         try:
-            with way.beside_broker():
+            with link.beside_broker():
                 socket.create_connection((LOOPBACK, port), 1.0).close()
             return
         except OSError as error:

@@ -21,7 +21,7 @@ from statistics import median
 from typing import IO, Any, Final
 
 import timebound
-from timebound.demo.best import Job, most_bytes
+from timebound.demo.best import SendJob, most_bytes
 from timebound.demo.brokers import mosquitto_program
 from timebound.demo.interface import FAR_ADDRESS, NEAR_ADDRESS, ShapedInterface, payload_rate
 from timebound.demo.traffic import Fate, Traffic, TrafficClass
@@ -81,7 +81,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class InterfaceResult:
     """What the receiver saw, and what the sending socket held."""
 
     case: Case
@@ -122,7 +122,7 @@ class Result:
         return next(traffic for traffic in self.traffics if traffic.kind.name == name)
 
 
-def run(case: Case) -> Result:
+def run(case: Case) -> InterfaceResult:
     """Run one case; raises TimeboundError if a part of it does not start."""
     with (
         tempfile.TemporaryDirectory(prefix="timebound-link-") as name,
@@ -134,7 +134,7 @@ def run(case: Case) -> Result:
             return _drive(case, link)
 
 
-def _drive(case: Case, link: ShapedInterface) -> Result:
+def _drive(case: Case, link: ShapedInterface) -> InterfaceResult:
     settings: dict[str, Any] = {
         "classes": [dataclasses.astuple(kind) for kind in CLASSES],
         "host": "127.0.0.1" if case.is_mesh else NEAR_ADDRESS,
@@ -168,7 +168,7 @@ def _drive(case: Case, link: ShapedInterface) -> Result:
     traffics = _traffics(sent["published"], got["arrivals"])
     settled_ns = started_ns + int(SETTLED_S * SECOND)
     held = [(all_, unsent) for at_ns, all_, unsent in sent["held"] if settled_ns < at_ns < fallen_ns]
-    return Result(case, traffics, _best_value(case, traffics, fallen_ns, until_ns), held)
+    return InterfaceResult(case, traffics, _best_value(case, traffics, fallen_ns, until_ns), held)
 
 
 def _best_value(case: Case, traffics: list[Traffic], fallen_ns: int, until_ns: int) -> float:
@@ -182,13 +182,13 @@ def _best_value(case: Case, traffics: list[Traffic], fallen_ns: int, until_ns: i
         return min(at_ns, fallen_ns) + int(max(at_ns - fallen_ns, 0) * case.falls_to)
 
     value = before = 0.0
-    jobs: list[Job] = []
+    jobs: list[SendJob] = []
     for traffic in sorted(traffics, key=lambda one: -one.kind.value_per_byte):
         kind = traffic.kind
         size = kind.frame_bytes + (COPY_BYTES if case.is_mesh else 0)
         for fate in traffic.fates:
             due_ns = link_time(fate.published_ns + kind.deadline_ns)
-            jobs.append(Job(link_time(fate.published_ns), due_ns, size))
+            jobs.append(SendJob(link_time(fate.published_ns), due_ns, size))
         most = most_bytes(jobs, payload_rate(case.wire_bytes_per_s))
         value += max(most - before, 0.0) / size * kind.price
         before = most

@@ -17,9 +17,9 @@ from typing import Final
 
 from timebound.client import Client, Subscription
 from timebound.demo.best import Best, best_possible
-from timebound.demo.brokers import Account, Contender, read_account, running
+from timebound.demo.brokers import Contender, ReportedDeliveries, read_account, running
+from timebound.demo.slow_link import LOOPBACK, SlowLink, open_slow_link
 from timebound.demo.traffic import CLASSES, Traffic, TrafficClass, plan
-from timebound.demo.way import LOOPBACK, Way, open_way
 from timebound.units import SECOND, format_duration
 
 # The subscriber keeps all that has come; the queue of the client is only a hand-over.
@@ -32,7 +32,7 @@ Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class OverloadSetting:
     """What is the same for every broker."""
 
     rate_bytes_per_s: float
@@ -52,17 +52,17 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class OverloadResult:
     """One broker under one load."""
 
     contender: Contender
     load: float
-    setting: Setting
+    setting: OverloadSetting
     started_ns: int
     traffics: list[Traffic]
     best: list[Best]
     link_used: float  # share of what the link could have carried, by the messages that arrived
-    account: Account | None = None  # what the broker itself says, where it is ours
+    account: ReportedDeliveries | None = None  # what the broker itself says, where it is ours
 
     @property
     def value(self) -> float:
@@ -77,34 +77,36 @@ class Outcome:
         return self.value / self.value_best if self.value_best else 0.0
 
 
-def run(contender: Contender, load: float, setting: Setting, progress: Progress) -> Outcome:
+def run(contender: Contender, load: float, setting: OverloadSetting, progress: Progress) -> OverloadResult:
     """Run one broker under one load; `progress` is told the seconds that have passed."""
     with (
-        open_way(setting.rate_bytes_per_s, setting.buffer_s, wants_interface=setting.wants_interface) as way,
-        running(contender, way) as port,
-        way.link(port) as address,
+        open_slow_link(
+            setting.rate_bytes_per_s, setting.buffer_s, wants_interface=setting.wants_interface
+        ) as link,
+        running(contender, link) as port,
+        link.open_to(port) as address,
     ):
-        return asyncio.run(_drive(contender, load, setting, way, port, address, progress))
+        return asyncio.run(_drive(contender, load, setting, link, port, address, progress))
 
 
 async def _drive(
     contender: Contender,
     load: float,
-    setting: Setting,
-    way: Way,
+    setting: OverloadSetting,
+    link: SlowLink,
     port: int,
     address: tuple[str, int],
     progress: Progress,
-) -> Outcome:
+) -> OverloadResult:
     traffics = [Traffic(kind) for kind in setting.classes]
     # Aliases would shorten the topics for one broker and not for the other.
     subscriber = Client(address[0], address[1], client_id="subscriber", topic_alias_maximum=0)
     publishers = [Client(LOOPBACK, port, client_id=traffic.kind.name) for traffic in traffics]
     async with contextlib.AsyncExitStack() as stack:
         # A socket stays where it was opened.
-        with way.behind_link():
+        with link.behind_link():
             await stack.enter_async_context(subscriber)
-        with way.beside_broker():
+        with link.beside_broker():
             for publisher in publishers:
                 await stack.enter_async_context(publisher)
         subscriptions = [await _subscribe(subscriber, traffic, setting) for traffic in traffics]
@@ -122,16 +124,18 @@ async def _drive(
                 )
             await _watch(started_ns, setting.run_s, progress)
             until_ns = time.monotonic_ns()
-            account = read_account(port, way) if contender.is_ours else None
+            account = read_account(port, link) if contender.is_ours else None
             for reader in readers:
                 reader.cancel()
     best = best_possible(traffics, setting.rate_bytes_per_s, until_ns)
     could_carry = setting.rate_bytes_per_s * (until_ns - started_ns) / SECOND
     arrived = sum(len(traffic.delays_ns()) * traffic.kind.frame_bytes for traffic in traffics)
-    return Outcome(contender, load, setting, started_ns, traffics, best, arrived / could_carry, account)
+    return OverloadResult(
+        contender, load, setting, started_ns, traffics, best, arrived / could_carry, account
+    )
 
 
-async def _subscribe(client: Client, traffic: Traffic, setting: Setting) -> Subscription:
+async def _subscribe(client: Client, traffic: Traffic, setting: OverloadSetting) -> Subscription:
     kind = traffic.kind
     deadline = format_duration(kind.deadline_ns) if kind.deadline_ns else None
     return await client.subscribe(

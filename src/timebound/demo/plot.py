@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from timebound.demo.overload import Outcome
+from timebound.demo.overload import OverloadResult
 from timebound.demo.report import BIN_S, format_rate, over_time
 from timebound.errors import TimeboundError
 from timebound.units import format_duration
@@ -26,7 +26,7 @@ def check_drawing() -> None:
         ) from error
 
 
-def draw(outcomes: Sequence[Outcome], folder: Path) -> Path:
+def draw(outcomes: Sequence[OverloadResult], folder: Path) -> Path:
     """Write the picture; gives its path.
 
     Raises:
@@ -70,7 +70,7 @@ def draw(outcomes: Sequence[Outcome], folder: Path) -> Path:
     return path
 
 
-def _draw_share(axes: Any, runs: Sequence[Outcome], row: int) -> None:
+def _draw_share(axes: Any, runs: Sequence[OverloadResult], row: int) -> None:
     for number, outcome in enumerate(runs):
         traffic = outcome.traffics[row]
         times, shares, _ = over_time(outcome, traffic)
@@ -83,7 +83,7 @@ def _draw_share(axes: Any, runs: Sequence[Outcome], row: int) -> None:
     _tidy(axes, runs)
 
 
-def _draw_value(axes: Any, runs: Sequence[Outcome]) -> None:
+def _draw_value(axes: Any, runs: Sequence[OverloadResult]) -> None:
     for number, outcome in enumerate(runs):
         total: list[float] = []
         times: list[float] = []
@@ -98,7 +98,7 @@ def _draw_value(axes: Any, runs: Sequence[Outcome]) -> None:
     _tidy(axes, runs)
 
 
-def _line(runs: Sequence[Outcome], number: int) -> dict[str, Any]:
+def _line(runs: Sequence[OverloadResult], number: int) -> dict[str, Any]:
     ours = [index for index, outcome in enumerate(runs) if outcome.contender.is_ours]
     is_default = bool(ours) and number == ours[-1]
     return {
@@ -108,7 +108,7 @@ def _line(runs: Sequence[Outcome], number: int) -> dict[str, Any]:
     }
 
 
-def _tidy(axes: Any, runs: Sequence[Outcome]) -> None:
+def _tidy(axes: Any, runs: Sequence[OverloadResult]) -> None:
     axes.set_xlim(0, max(runs[0].setting.seconds, BIN_S))
     axes.grid(True, axis="y", color="#dddddd", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)

@@ -10,7 +10,7 @@ from rich import box
 from rich.table import Table
 
 from timebound.demo.best import Best
-from timebound.demo.overload import Outcome
+from timebound.demo.overload import OverloadResult
 from timebound.demo.traffic import Traffic
 from timebound.units import MILLISECOND, SECOND, format_duration
 
@@ -22,7 +22,7 @@ LINK_USED_MIN: Final = 0.85
 LABEL_WIDTH: Final = 18
 
 
-def table(outcomes: Sequence[Outcome]) -> Table:
+def table(outcomes: Sequence[OverloadResult]) -> Table:
     """What came of each class by each broker, beside the best possible and the broker's own account.
 
     A broker's row has the sums of the classes below it. It fits 80 columns; only a long label wraps.
@@ -54,7 +54,7 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     return shown
 
 
-def _title(outcome: Outcome) -> str:
+def _title(outcome: OverloadResult) -> str:
     setting = outcome.setting
     way = "interface" if setting.wants_interface else "relay"
     return (
@@ -64,7 +64,7 @@ def _title(outcome: Outcome) -> str:
     )
 
 
-def _add_broker(shown: Table, outcome: Outcome) -> None:
+def _add_broker(shown: Table, outcome: OverloadResult) -> None:
     published = sum(len(traffic.fates) for traffic in outcome.traffics)
     in_time = sum(traffic.in_time() for traffic in outcome.traffics)
     late = sum(traffic.late() for traffic in outcome.traffics)
@@ -93,7 +93,7 @@ def _add_broker(shown: Table, outcome: Outcome) -> None:
     shown.add_section()
 
 
-def _add_best(shown: Table, outcome: Outcome) -> None:
+def _add_best(shown: Table, outcome: OverloadResult) -> None:
     published = sum(len(traffic.fates) for traffic in outcome.traffics)
     messages = sum(best.messages for best in outcome.best)
     value = f"{outcome.value_best:,.0f}"
@@ -108,7 +108,7 @@ def _counts(published: int, in_time: float) -> tuple[str, str, str]:
     return f"{published:,}", f"{in_time:,.0f}", f"{in_time / max(published, 1):.1%}"
 
 
-def notes(outcomes: Sequence[Outcome]) -> list[str]:
+def notes(outcomes: Sequence[OverloadResult]) -> list[str]:
     """How to read the rows of the account."""
     if not any(outcome.account for outcome in outcomes):
         return []
@@ -136,7 +136,7 @@ def age_ms_at(traffic: Traffic, part: float) -> float | None:
     return ages_ns[min(int(len(ages_ns) * part), len(ages_ns) - 1)] / MILLISECOND
 
 
-def as_values(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def as_values(outcomes: Sequence[OverloadResult]) -> dict[str, Any]:
     """Everything as plain values for JSON."""
     setting = outcomes[0].setting
     return {
@@ -166,7 +166,7 @@ def as_values(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def warnings(outcomes: Sequence[Outcome]) -> list[str]:
+def warnings(outcomes: Sequence[OverloadResult]) -> list[str]:
     """What to be careful about."""
     found = []
     for outcome in outcomes:
@@ -178,7 +178,7 @@ def warnings(outcomes: Sequence[Outcome]) -> list[str]:
     return found
 
 
-def over_time(outcome: Outcome, traffic: Traffic) -> tuple[list[float], list[float], list[float]]:
+def over_time(outcome: OverloadResult, traffic: Traffic) -> tuple[list[float], list[float], list[float]]:
     """By time of publication: the middle of each bin, the share in time, the value per second."""
     bins = max(1, round(outcome.setting.seconds / BIN_S))
     offered = [0] * bins

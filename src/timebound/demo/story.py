@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from timebound.demo.brokers import ours
-from timebound.demo.overload import AFTER_S_MAX, Outcome, Setting, run
+from timebound.demo.overload import AFTER_S_MAX, OverloadResult, OverloadSetting, run
 from timebound.errors import TimeboundError
 
 # Every step has a limit: the longest is Spark's, on a busy machine.
@@ -33,7 +33,7 @@ path = "{path}"
 
 
 @dataclass(frozen=True, slots=True)
-class Drained(Setting):
+class Drained(OverloadSetting):
     """A run that lasts until the link has carried what was left when publishing ended."""
 
     load: float = 1.0
@@ -45,7 +45,9 @@ class Drained(Setting):
         return self.seconds + AFTER_S_MAX + backlog_s * _DRAIN_FACTOR + _DRAIN_S_MIN
 
 
-def overload(folder: Path, strategy: str, setting: Drained, progress: Callable[[float], None]) -> Outcome:
+def overload(
+    folder: Path, strategy: str, setting: Drained, progress: Callable[[float], None]
+) -> OverloadResult:
     """Offer a broker more than its link carries, and keep the trace in a folder.
 
     The subscriber leaves when nothing waits for it any more, so every drop in the trace is one that the

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from timebound.errors import UnitError
-from timebound.toml.setting import NEVER_S, UNLIMITED, Setting, format_size
+from timebound.toml.setting import NEVER_S, UNLIMITED, KeySpec, format_size
 from timebound.units import SECOND, format_duration, parse_duration
 
 _SIZE: Final = re.compile(r"([0-9]{1,15})\s*(B|KiB|MiB|GiB)?")
@@ -27,7 +27,7 @@ class WrongValue(Exception):
     """A value cannot be used; the text says why and what would be right."""
 
 
-def read_value(raw: object, setting: Setting, folder: Path) -> object:
+def read_value(raw: object, spec: KeySpec, folder: Path) -> object:
     """Check a TOML value against its setting and return what the code uses.
 
     Relative paths are taken from `folder`, where the configuration file lies.
@@ -35,21 +35,21 @@ def read_value(raw: object, setting: Setting, folder: Path) -> object:
     Raises:
         WrongValue: the value is of the wrong type or out of range.
     """
-    match setting.kind:
+    match spec.kind:
         case "switch":
             if not isinstance(raw, bool):
                 raise WrongValue(f"must be true or false, not {shown(raw)}")
             return raw
         case "count":
-            return _count(raw, setting)
+            return _count(raw, spec)
         case "size":
-            return _size(raw, setting)
+            return _size(raw, spec)
         case "fraction":
-            return _fraction(raw, setting)
+            return _fraction(raw, spec)
         case "duration" | "seconds":
-            return _duration(raw, setting)
+            return _duration(raw, spec)
         case "choice":
-            return _choice(raw, setting)
+            return _choice(raw, spec)
         case "texts":
             if not isinstance(raw, list):
                 raise WrongValue(f'must be a list of strings like ["a", "b"], not {shown(raw)}')
@@ -92,36 +92,36 @@ def _path(name: str, folder: Path) -> Path:
         raise WrongValue(f"no home directory is known for {shown(name)}; write the path in full") from exc
 
 
-def _choice(raw: object, setting: Setting) -> object:
-    if raw in setting.choices:
+def _choice(raw: object, spec: KeySpec) -> object:
+    if raw in spec.choices:
         return raw
-    choices = ", ".join(f'"{choice}"' for choice in setting.choices)
-    close = difflib.get_close_matches(raw, setting.choices, n=1) if isinstance(raw, str) else []
+    choices = ", ".join(f'"{choice}"' for choice in spec.choices)
+    close = difflib.get_close_matches(raw, spec.choices, n=1) if isinstance(raw, str) else []
     hint = f'; did you mean "{close[0]}"?' if close else ""
     raise WrongValue(f"must be one of {choices}, not {shown(raw)}{hint}")
 
 
-def _count(raw: object, setting: Setting) -> int:
-    if setting.was_size and isinstance(raw, str):
-        return _size(raw, setting)
+def _count(raw: object, spec: KeySpec) -> int:
+    if spec.was_size and isinstance(raw, str):
+        return _size(raw, spec)
     # TOML's true and false are integers to Python.
     if not isinstance(raw, int) or isinstance(raw, bool):
-        raise WrongValue(f"must be a whole number {_range(setting, str)}, not {shown(raw)}")
-    if not setting.minimum <= raw <= setting.maximum:
-        raise WrongValue(f"must be {_range(setting, str)}, not {shown(raw)}")
+        raise WrongValue(f"must be a whole number {_range(spec, str)}, not {shown(raw)}")
+    if not spec.minimum <= raw <= spec.maximum:
+        raise WrongValue(f"must be {_range(spec, str)}, not {shown(raw)}")
     return raw
 
 
-def _fraction(raw: object, setting: Setting) -> float:
-    wanted = f"from {setting.least:g} to {setting.most:g}"
+def _fraction(raw: object, spec: KeySpec) -> float:
+    wanted = f"from {spec.least:g} to {spec.most:g}"
     if not isinstance(raw, int | float) or isinstance(raw, bool):
         raise WrongValue(f"must be a number {wanted}, not {shown(raw)}")
-    if not setting.least <= raw <= setting.most:  # which is also false of nan
+    if not spec.least <= raw <= spec.most:  # which is also false of nan
         raise WrongValue(f"must be {wanted}, not {shown(raw)}")
     return float(raw)
 
 
-def _size(raw: object, setting: Setting) -> int:
+def _size(raw: object, spec: KeySpec) -> int:
     size = -1
     if isinstance(raw, str):
         found = _SIZE.fullmatch(raw)
@@ -131,15 +131,15 @@ def _size(raw: object, setting: Setting) -> int:
         size = raw
     if size < 0:
         raise WrongValue(f'{shown(raw)} is not a size; write bytes like 65536, or "64KiB", "1MiB"')
-    if not setting.minimum <= size <= setting.maximum:
-        raise WrongValue(f"must be {_range(setting, format_size)}, not {shown(raw)}")
+    if not spec.minimum <= size <= spec.maximum:
+        raise WrongValue(f"must be {_range(spec, format_size)}, not {shown(raw)}")
     return size
 
 
-def _duration(raw: object, setting: Setting) -> int | float:
+def _duration(raw: object, spec: KeySpec) -> int | float:
     if not isinstance(raw, str):
         raise WrongValue(f'must be a duration with a unit like "30s", not {shown(raw)}')
-    if raw == "never" and setting.maximum == NEVER_S:
+    if raw == "never" and spec.maximum == NEVER_S:
         return NEVER_S
     if not _DURATION.fullmatch(raw):
         raise WrongValue(f'{shown(raw)} is not a duration; write it like "250ms", "1.5s" or "2m"')
@@ -147,18 +147,18 @@ def _duration(raw: object, setting: Setting) -> int | float:
         duration_ns = parse_duration(raw)
     except UnitError as exc:
         raise WrongValue(str(exc)) from exc
-    if setting.kind == "seconds" and duration_ns % SECOND:
+    if spec.kind == "seconds" and duration_ns % SECOND:
         raise WrongValue(f"must be whole seconds, as MQTT sends them, not {shown(raw)}")
-    if not setting.minimum * SECOND <= duration_ns <= setting.maximum * SECOND:
-        raise WrongValue(f"must be {_range(setting, _seconds)}, not {shown(raw)}")
-    return duration_ns // SECOND if setting.kind == "seconds" else duration_ns / SECOND
+    if not spec.minimum * SECOND <= duration_ns <= spec.maximum * SECOND:
+        raise WrongValue(f"must be {_range(spec, _seconds)}, not {shown(raw)}")
+    return duration_ns // SECOND if spec.kind == "seconds" else duration_ns / SECOND
 
 
 def _seconds(seconds: int) -> str:
     return format_duration(seconds * SECOND)
 
 
-def _range(setting: Setting, write: Callable[[int], str]) -> str:
-    if setting.maximum == UNLIMITED:
-        return f"at least {write(setting.minimum)}"
-    return f"from {write(setting.minimum)} to {write(setting.maximum)}"
+def _range(spec: KeySpec, write: Callable[[int], str]) -> str:
+    if spec.maximum == UNLIMITED:
+        return f"at least {write(spec.minimum)}"
+    return f"from {write(spec.minimum)} to {write(spec.maximum)}"

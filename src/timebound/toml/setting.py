@@ -23,7 +23,7 @@ UNLIMITED: Final = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class KeySpec:
     """What is known about one key besides its name and default."""
 
     kind: Kind
@@ -38,20 +38,20 @@ class Setting:
 
 def setting(kind: Kind, default: object, reason: str, **more: Any) -> Any:
     """Declare a field of a configuration table; `default` may be MISSING for a required key."""
-    return field(default=default, metadata={"setting": Setting(kind, reason, **more)})
+    return field(default=default, metadata={"setting": KeySpec(kind, reason, **more)})
 
 
-def settings_of(table: type) -> dict[str, tuple[Field[Any], Setting]]:
+def settings_of(table: type) -> dict[str, tuple[Field[Any], KeySpec]]:
     """The TOML keys of one table, in order, with the field and the setting behind each."""
-    found: dict[str, tuple[Field[Any], Setting]] = {}
+    found: dict[str, tuple[Field[Any], KeySpec]] = {}
     for known in fields(table):
         described = known.metadata.get("setting")
-        if isinstance(described, Setting):
+        if isinstance(described, KeySpec):
             found[toml_key(known.name, described)] = (known, described)
     return found
 
 
-def toml_key(field_name: str, described: Setting) -> str:
+def toml_key(field_name: str, described: KeySpec) -> str:
     if described.kind in ("duration", "seconds"):
         return field_name.removesuffix("_s")
     return field_name

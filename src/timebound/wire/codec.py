@@ -28,7 +28,7 @@ from timebound.wire.encode import (
     with_user_property,
 )
 from timebound.wire.packets import NO_IDENTIFIERS, NO_USER_PROPERTIES, Packet, Publish
-from timebound.wire.primitives import VARINT_MAX, Reader
+from timebound.wire.primitives import VARINT_MAX, PacketReader
 from timebound.wire.publish import TOPICS, decode_publish
 
 __all__ = [
@@ -235,7 +235,7 @@ class Decoder:
     def _decode_packet(self, packet_type: int, data: bytes, position: int, start: int, stop: int) -> Packet:
         if packet_type == types.PUBLISH:
             return decode_publish(data, position, start, stop, self.version, self.is_server)
-        reader = Reader(data, start, stop)
+        reader = PacketReader(data, start, stop)
         if packet_type == types.CONNECT:
             protocol_version = decode_protocol(reader)
             self.version = 5 if protocol_version == 5 else 4

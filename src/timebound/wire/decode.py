@@ -30,14 +30,14 @@ from timebound.wire.packets import (
     Unsubscribe,
     Will,
 )
-from timebound.wire.primitives import Reader, decode_packet_id, shown
+from timebound.wire.primitives import PacketReader, decode_packet_id, shown
 from timebound.wire.properties import Properties, decode_properties
 from timebound.wire.publish import decode_topic_name
 
 _SHARED_PREFIX: Final = "$share/"
 
 
-def decode_protocol(reader: Reader) -> int:
+def decode_protocol(reader: PacketReader) -> int:
     """Read the protocol name and level of a CONNECT and return the version: 5, 4 or 3."""
     name = reader.binary("protocol name")
     level = reader.u8("protocol level")
@@ -49,7 +49,7 @@ def decode_protocol(reader: Reader) -> int:
     raise ProtocolError(0x84, f"protocol {shown(name)} level {level} is not spoken here (MQTT 3.1.1 and 5)")
 
 
-def decode_connect(reader: Reader, version: int) -> Connect:
+def decode_connect(reader: PacketReader, version: int) -> Connect:
     """Read the rest of a CONNECT after its protocol name and level."""
     flags = reader.u8("connect flags")
     _check_connect_flags(flags, version)
@@ -80,7 +80,7 @@ def _check_connect_flags(flags: int, version: int) -> None:
         raise MalformedPacket("password without a user name, which MQTT 3.1.1 does not allow")
 
 
-def _decode_will(reader: Reader, flags: int, version: int) -> Will:
+def _decode_will(reader: PacketReader, flags: int, version: int) -> Will:
     properties = decode_properties(reader, types.WILL) if version == 5 else Properties()
     topic = decode_topic_name(reader.binary("will topic"))
     if not topic:
@@ -89,7 +89,7 @@ def _decode_will(reader: Reader, flags: int, version: int) -> Will:
     return Will(topic, payload, (flags >> 3) & 3, (flags & 0x20) != 0, properties)
 
 
-def decode_ack(reader: Reader, kind: int, version: int) -> Ack:
+def decode_ack(reader: PacketReader, kind: int, version: int) -> Ack:
     packet = Ack(kind, decode_packet_id(reader))
     if reader.position == reader.end:
         return packet
@@ -116,7 +116,7 @@ def _check_reason(code: int, allowed: frozenset[int], packet_type: int) -> None:
         raise ProtocolError(0x82, f"{types.NAMES[packet_type]} cannot carry reason code 0x{code:02x}")
 
 
-def decode_subscribe(reader: Reader, version: int) -> Subscribe:
+def decode_subscribe(reader: PacketReader, version: int) -> Subscribe:
     packet = Subscribe(decode_packet_id(reader), [])
     if version == 5:
         packet.properties = decode_properties(reader, types.SUBSCRIBE)
@@ -127,7 +127,7 @@ def decode_subscribe(reader: Reader, version: int) -> Subscribe:
     return packet
 
 
-def _decode_subscribe_entry(reader: Reader, version: int) -> SubscribeEntry:
+def _decode_subscribe_entry(reader: PacketReader, version: int) -> SubscribeEntry:
     topic_filter = _decode_topic_filter(reader)
     options = reader.u8("subscription options")
     if options & (0xC0 if version == 5 else 0xFC):
@@ -144,14 +144,14 @@ def _decode_subscribe_entry(reader: Reader, version: int) -> SubscribeEntry:
     return SubscribeEntry(topic_filter, qos, no_local, (options & 0x08) != 0, retain_handling)
 
 
-def _decode_topic_filter(reader: Reader) -> str:
+def _decode_topic_filter(reader: PacketReader) -> str:
     topic_filter = reader.string("topic filter")
     if not topic_filter:
         raise MalformedPacket("topic filter is empty")
     return topic_filter
 
 
-def decode_unsubscribe(reader: Reader, version: int) -> Unsubscribe:
+def decode_unsubscribe(reader: PacketReader, version: int) -> Unsubscribe:
     packet = Unsubscribe(decode_packet_id(reader), [])
     if version == 5:
         packet.properties = decode_properties(reader, types.UNSUBSCRIBE)
@@ -162,7 +162,7 @@ def decode_unsubscribe(reader: Reader, version: int) -> Unsubscribe:
     return packet
 
 
-def decode_suback(reader: Reader, version: int) -> Suback:
+def decode_suback(reader: PacketReader, version: int) -> Suback:
     packet = Suback(decode_packet_id(reader), [])
     if version == 5:
         packet.properties = decode_properties(reader, types.SUBACK)
@@ -171,7 +171,7 @@ def decode_suback(reader: Reader, version: int) -> Suback:
     return packet
 
 
-def decode_unsuback(reader: Reader, version: int) -> Unsuback:
+def decode_unsuback(reader: PacketReader, version: int) -> Unsuback:
     packet = Unsuback(decode_packet_id(reader), [])
     if version == 5:
         packet.properties = decode_properties(reader, types.UNSUBACK)
@@ -180,7 +180,7 @@ def decode_unsuback(reader: Reader, version: int) -> Unsuback:
     return packet
 
 
-def _decode_reason_codes(reader: Reader, allowed: frozenset[int], packet_type: int) -> list[int]:
+def _decode_reason_codes(reader: PacketReader, allowed: frozenset[int], packet_type: int) -> list[int]:
     codes = list(reader.take(reader.left(), "reason codes"))
     if not codes:
         raise MalformedPacket(f"{types.NAMES[packet_type]} has no reason code")
@@ -189,7 +189,7 @@ def _decode_reason_codes(reader: Reader, allowed: frozenset[int], packet_type: i
     return codes
 
 
-def decode_connack(reader: Reader, version: int) -> Connack:
+def decode_connack(reader: PacketReader, version: int) -> Connack:
     flags = reader.u8("connect acknowledge flags")
     if flags > 1:
         raise MalformedPacket(f"reserved bits of the connect acknowledge flags are set (0x{flags:02x})")
@@ -211,7 +211,7 @@ def decode_connack(reader: Reader, version: int) -> Connack:
     return packet
 
 
-def decode_disconnect(reader: Reader, version: int, is_server: bool) -> Disconnect:
+def decode_disconnect(reader: PacketReader, version: int, is_server: bool) -> Disconnect:
     packet = Disconnect()
     if version == 5 and reader.position < reader.end:
         packet.reason_code = reader.u8("disconnect reason code")
@@ -227,7 +227,7 @@ def decode_disconnect(reader: Reader, version: int, is_server: bool) -> Disconne
     return packet
 
 
-def decode_auth(reader: Reader, is_server: bool) -> Auth:
+def decode_auth(reader: PacketReader, is_server: bool) -> Auth:
     packet = Auth()
     if reader.position < reader.end:
         packet.reason_code = reader.u8("authenticate reason code")
@@ -240,7 +240,7 @@ def decode_auth(reader: Reader, is_server: bool) -> Auth:
     return packet
 
 
-def decode_body(packet_type: int, reader: Reader, version: int, is_server: bool) -> Packet:
+def decode_body(packet_type: int, reader: PacketReader, version: int, is_server: bool) -> Packet:
     """Read the body of any packet but CONNECT and PUBLISH."""
     if types.PUBACK <= packet_type <= types.PUBCOMP:
         return decode_ack(reader, packet_type, version)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from timebound.wire import packet_types as types
-from timebound.wire.primitives import Reader, encode_varint
+from timebound.wire.primitives import PacketReader, encode_varint
 from timebound.wire.properties import Properties, decode_properties
 
 UserProperties = tuple[tuple[str, str], ...]
@@ -90,7 +90,7 @@ class Publish(Packet):
     def properties(self) -> Properties:
         """Decode all properties; meant for clients, which read them once or never."""
         block = encode_varint(len(self.passed_on)) + self.passed_on
-        properties = decode_properties(Reader(block, 0, len(block)), types.PUBLISH)
+        properties = decode_properties(PacketReader(block, 0, len(block)), types.PUBLISH)
         if self.topic_alias:
             properties.topic_alias = self.topic_alias
         if self.message_expiry_interval >= 0:

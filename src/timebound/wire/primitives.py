@@ -1,6 +1,6 @@
 """The data types of MQTT 5, section 1.5: integers, strings and binary data.
 
-A `Reader` walks over the bytes of one packet and refuses to leave them; every method
+A `PacketReader` walks over the bytes of one packet and refuses to leave them; every method
 names what it was reading, so that an error says which field is wrong. Encoders return
 bytes and raise ValueError for values that MQTT cannot carry: that is our caller's mistake.
 """
@@ -19,7 +19,7 @@ _SHOWN_BYTES_MAX: Final = 40  # enough of a bad value to recognise it in a log
 BYTE: Final[list[bytes]] = [bytes((value,)) for value in range(256)]
 
 
-class Reader:
+class PacketReader:
     """A position in the bytes of one packet, from `position` up to `end`."""
 
     __slots__ = ("data", "end", "position")
@@ -89,7 +89,7 @@ class Reader:
             raise MalformedPacket(f"{what} has {self.left()} bytes too many")
 
 
-def decode_packet_id(reader: Reader) -> int:
+def decode_packet_id(reader: PacketReader) -> int:
     """Read a packet identifier, which is never 0 [MQTT-2.2.1-3]."""
     packet_id = reader.u16("packet identifier")
     if packet_id == 0:

@@ -13,7 +13,7 @@ from timebound.errors import MalformedPacket, ProtocolError
 from timebound.wire import packet_types as types
 from timebound.wire.primitives import (
     BYTE,
-    Reader,
+    PacketReader,
     encode_binary,
     encode_string,
     encode_u16,
@@ -243,7 +243,7 @@ def _encode_value(spec: PropertySpec, value: object) -> bytes:
     return encode_u16(number) if kind == _U16 else encode_u32(number)
 
 
-def decode_properties(reader: Reader, packet_type: int) -> Properties:
+def decode_properties(reader: PacketReader, packet_type: int) -> Properties:
     """Read a property block with its length in front, as the packet (or WILL) may carry it.
 
     Raises:
@@ -256,7 +256,7 @@ def decode_properties(reader: Reader, packet_type: int) -> Properties:
         return properties
     if length > reader.left():
         raise MalformedPacket(f"properties are cut short (need {length} bytes, have {reader.left()})")
-    block = Reader(reader.data, reader.position, reader.position + length)
+    block = PacketReader(reader.data, reader.position, reader.position + length)
     reader.position = block.end
     while block.position < block.end:
         _decode_one(properties, block, packet_type)
@@ -265,7 +265,7 @@ def decode_properties(reader: Reader, packet_type: int) -> Properties:
     return properties
 
 
-def _decode_one(properties: Properties, block: Reader, packet_type: int) -> None:
+def _decode_one(properties: Properties, block: PacketReader, packet_type: int) -> None:
     identifier = block.varint("property identifier")
     if identifier == USER_PROPERTY:
         if not _WITH_PROPERTIES >> packet_type & 1:
@@ -290,7 +290,7 @@ def _misplaced(title: str, packet_type: int) -> MalformedPacket:
     return MalformedPacket(f"{title} has no place in {types.NAMES[packet_type]} properties")
 
 
-def _decode_subscription_identifier(properties: Properties, block: Reader, packet_type: int) -> None:
+def _decode_subscription_identifier(properties: Properties, block: PacketReader, packet_type: int) -> None:
     if not _SUBSCRIPTION_IDENTIFIER_CARRIERS >> packet_type & 1:
         raise _misplaced("subscription identifier", packet_type)
     value = block.varint("subscription identifier")
@@ -302,7 +302,7 @@ def _decode_subscription_identifier(properties: Properties, block: Reader, packe
     properties.subscription_identifiers.append(value)
 
 
-def decode_value(spec: PropertySpec, block: Reader) -> object:
+def decode_value(spec: PropertySpec, block: PacketReader) -> object:
     """Read one value and check its range."""
     kind = spec.kind
     title = spec.title

@@ -12,7 +12,7 @@ from typing import Final
 
 from timebound.errors import MalformedPacket, ProtocolError
 from timebound.wire.packets import NO_IDENTIFIERS, NO_USER_PROPERTIES, Publish, UserProperties
-from timebound.wire.primitives import Reader, decode_packet_id, decode_utf8, shown
+from timebound.wire.primitives import PacketReader, decode_packet_id, decode_utf8, shown
 from timebound.wire.properties import (
     CONTENT_TYPE,
     CORRELATION_DATA,
@@ -90,7 +90,7 @@ def decode_publish(
         raise MalformedPacket("QoS of a PUBLISH is 3 (0, 1 or 2)")
     if qos == 0 and first & 0x08:
         raise MalformedPacket("DUP is set on a PUBLISH with QoS 0")
-    reader = Reader(data, start, stop)
+    reader = PacketReader(data, start, stop)
     topic = decode_topic_name(reader.binary("topic name"))
     packet_id = decode_packet_id(reader) if qos else 0
     packet = Publish(topic, b"", qos, (first & 1) != 0, (first & 8) != 0, packet_id)
@@ -136,7 +136,7 @@ def _find_block(raw: bytes) -> PublishBlock:
 def _decode_block(raw: bytes) -> PublishBlock:
     """Read a property block by the rules of `decode_properties`; what is passed on stays encoded."""
     block = PublishBlock()
-    reader = Reader(raw, 0, len(raw))
+    reader = PacketReader(raw, 0, len(raw))
     passed_on: list[bytes] = []
     kept_from = 0
     user_properties: list[tuple[str, str]] = []
@@ -167,7 +167,7 @@ def _decode_block(raw: bytes) -> PublishBlock:
     return block
 
 
-def _decode_hop_property(block: PublishBlock, reader: Reader, identifier: int) -> bool:
+def _decode_hop_property(block: PublishBlock, reader: PacketReader, identifier: int) -> bool:
     """Read a property meant for this hop only; return False if the identifier is another."""
     if identifier == MESSAGE_EXPIRY_INTERVAL:
         block.message_expiry_interval = reader.u32("message expiry interval")
@@ -185,7 +185,7 @@ def _decode_hop_property(block: PublishBlock, reader: Reader, identifier: int) -
     return True
 
 
-def _skip_passed_on(reader: Reader, identifier: int) -> None:
+def _skip_passed_on(reader: PacketReader, identifier: int) -> None:
     """Check a property that stays encoded and move past it."""
     if identifier == PAYLOAD_FORMAT_INDICATOR:
         value = reader.u8("payload format indicator")

@@ -10,13 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.config.doubles import PATH, mistakes_of
 
-from timebound.config.values import TABLES
+from timebound.config.reader import ConfigReader, key_text
+from timebound.config.values import TABLES, Config, Limits
+from timebound.core.values.access import AccessRule
 from timebound.errors import ConfigError
 from timebound.node.config import (
+    default_config,
     parse_config,
     read_config,
 )
-from timebound.toml.setting import settings_of
+from timebound.toml.setting import NEVER_S, settings_of
 
 
 @pytest.mark.parametrize(
@@ -431,3 +434,115 @@ def test_any_bytes_are_checked_without_another_error(
     path.write_bytes(content)
 
     assert all(isinstance(mistake, ConfigError) for mistake in read_config(path)[1])
+
+
+def test_an_empty_file_is_the_default_but_for_where_data_lies() -> None:
+    config = parse_config("", PATH)
+
+    assert config.listeners == default_config().listeners
+    assert config.limits == default_config().limits
+    assert config.data.path == PATH.parent / "data"
+
+
+def test_every_kind_of_value_is_read() -> None:
+    config = parse_config(
+        """
+        node_name = "n-1"
+        sys_interval = "500ms"
+        data = { path = "store", fsync = false }
+        [[listeners]]
+        name = "net"
+        host = "0.0.0.0"
+        port = 8884
+        kind = "websocket"
+        path = "/ws"
+        origins = ["https://a.example", "*"]
+        allow_anonymous = true
+        tls.certificate = "c.pem"
+        tls.key = "/keys/k.pem"
+        tls.ca = "ca.pem"
+        tls.identity = "common_name"
+        [security]
+        anonymous_user = "guest"
+        [[acl]]
+        user = "*"
+        filter = "a/%u/#"
+        action = "publish"
+        allow = false
+        [limits]
+        packet_size_max = "2 MiB"
+        topic_length_max = 100
+        connect_timeout = "1.5s"
+        keep_alive_max = "2m"
+        session_expiry_max = "never"
+        [log]
+        level = "debug"
+        """,
+        PATH,
+    )
+
+    (listener,) = config.listeners
+    assert listener.tls is not None
+    assert listener.tls.certificate == PATH.parent / "c.pem"
+    assert listener.tls.key == Path("/keys/k.pem")
+    assert listener.tls.identity == "common_name"
+    assert listener.origins == ("https://a.example", "*")
+    assert config.data.path == PATH.parent / "store"
+    assert config.data.fsync is False
+    assert config.sys_interval_s == 0.5
+    assert config.limits.packet_size_max == 2 * 1024 * 1024
+    assert config.limits.topic_length_max == 100
+    assert config.limits.connect_timeout_s == 1.5
+    assert config.limits.keep_alive_max_s == 120
+    assert config.limits.session_expiry_max_s == NEVER_S
+    assert config.security.rules == (AccessRule("*", "publish", "a/%u/#", False),)
+    assert config.log.level == "debug"
+
+
+def test_key_text_is_how_people_write_it() -> None:
+    assert key_text(("listeners", 0, "tls", "key")) == "listeners[0].tls.key"
+
+
+def test_the_length_of_filters_may_still_be_written_as_a_size() -> None:
+    assert parse_config("[limits]\nfilter_length_max = '4KiB'", PATH).limits.filter_length_max == 4096
+
+
+def test_reader_has_the_defaults_in_place_of_what_is_wrong() -> None:
+    reader = ConfigReader("node_name = 5\n[limits]\ninflight_max = 0\ntopic_levels_max = 9\n", PATH)
+
+    assert [mistake.key for mistake in reader.mistakes] == ["node_name", "limits.inflight_max"]
+    assert reader.config.node_name == Config().node_name
+    assert reader.config.limits.inflight_max == Limits().inflight_max
+    assert reader.config.limits.topic_levels_max == 9
+    assert reader.is_noted("limits")
+    assert not reader.is_noted("limits", "topic_levels_max")
+
+
+def test_reader_lists_every_path_also_in_tables_that_are_wrong_otherwise() -> None:
+    reader = ConfigReader(
+        "[[listeners]]\nport = -1\n[listeners.tls]\nkey = 'k.pem'\n[data]\npath = '/d'\n", PATH
+    )
+
+    assert reader.paths == {
+        ("listeners", 0, "tls", "key"): PATH.parent / "k.pem",
+        ("data", "path"): Path("/d"),
+    }
+    assert {mistake.key for mistake in reader.mistakes} == {
+        "listeners[0].port",
+        "listeners[0].tls.certificate",
+    }
+
+
+def test_mistake_at_a_key_that_is_not_written_has_the_line_of_its_table() -> None:
+    reader = ConfigReader("\n\n[trace]\nenabled = true\n", PATH)
+
+    reader.note(("trace", "path"), "is missing")
+
+    (mistake,) = reader.mistakes
+    assert (mistake.line, mistake.key, mistake.path) == (3, "trace.path", str(PATH))
+
+
+def test_values_that_are_nested_too_deeply_are_a_mistake() -> None:
+    (mistake,) = ConfigReader("a = " + "[" * 100_000, PATH).mistakes
+
+    assert "nested too deeply" in str(mistake)

@@ -25,7 +25,7 @@ _CLONE_NEWNET: Final = 0x40000000
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class SlowLink:
     """How to start the broker, and how publishers and the subscriber reach it."""
 
     rate_bytes_per_s: float
@@ -53,7 +53,7 @@ class Way:
             yield
 
     @contextlib.contextmanager
-    def link(self, port: int) -> Iterator[tuple[str, int]]:
+    def open_to(self, port: int) -> Iterator[tuple[str, int]]:
         """Give the address at which a broker on this port is reached over the slow link."""
         if self.interface is not None:
             yield NEAR_ADDRESS, port
@@ -64,14 +64,14 @@ class Way:
 
 
 @contextlib.contextmanager
-def open_way(rate_bytes_per_s: float, buffer_s: float, *, wants_interface: bool) -> Iterator[Way]:
+def open_slow_link(rate_bytes_per_s: float, buffer_s: float, *, wants_interface: bool) -> Iterator[SlowLink]:
     """Make the way, and remove it in the end; the rate counts what TCP carries, in full segments."""
     if not wants_interface:
-        yield Way(rate_bytes_per_s, buffer_s)
+        yield SlowLink(rate_bytes_per_s, buffer_s)
         return
     wire_bytes_per_s = rate_bytes_per_s * FRAME_BYTES / SEGMENT_BYTES
     with ShapedInterface(wire_bytes_per_s, buffer_s) as interface:
-        yield Way(rate_bytes_per_s, buffer_s, interface)
+        yield SlowLink(rate_bytes_per_s, buffer_s, interface)
 
 
 def why_no_interface() -> str:

@@ -1,4 +1,4 @@
-"""The client against the real broker, over real sockets; `tests/client` has the odd servers."""
+"""The calls of the client against the real broker; the other files here have the odd servers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ import uvloop
 
 from tests.client.scripted_server import wait_until
 from tests.conftest import BrokerProcess, Certificates, StartBroker
-from timebound import Client, Message, Subscription, Will
-from timebound.client import PublishRefused, SubscribeRefused
+from timebound.client.client import Client
+from timebound.client.message import Message
+from timebound.client.refusals import PublishRefused, SubscribeRefused
+from timebound.client.subscription import Subscription
+from timebound.client.will import Will
 from timebound.errors import ConnectError, NotConnected, PublishError
 from timebound.node.login.passwords import PasswordFile
 

@@ -1,0 +1,58 @@
+"""The words and columns that every part of the package shares."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from timebound.records import (
+    JOURNAL_FIELDS,
+    PUBLISH_FIELDS,
+    TRACE_FIELD_COUNTS,
+    TRACE_FIELDS,
+    TRACE_SCHEMA_VERSION,
+    Outcome,
+    Reason,
+)
+
+# The columns of traces that were written already, in their order: files keep them for ever.
+VERSION_1 = (
+    "time_ns message_id topic publisher subscriber topic_filter qos size_bytes published_ns queued_ns "
+    "allowed_ns outcome reason price_micro penalty_micro hop link"
+)
+VERSION_2 = f"{VERSION_1} sent_ns promised_ns"
+ARROW_TYPES = {"int8", "int16", "int32", "int64", "string", "binary", "bool"}
+
+
+@pytest.mark.parametrize(("version", "names"), [(1, VERSION_1), (2, VERSION_2)])
+def test_columns_of_a_written_trace_never_change(version: int, names: str) -> None:
+    assert [name for name, _ in TRACE_FIELDS[: TRACE_FIELD_COUNTS[version]]] == names.split()
+
+
+def test_present_version_has_all_fields() -> None:
+    assert TRACE_FIELD_COUNTS[TRACE_SCHEMA_VERSION] == len(TRACE_FIELDS)
+    assert max(TRACE_FIELD_COUNTS) == TRACE_SCHEMA_VERSION
+
+
+@pytest.mark.parametrize("fields", [TRACE_FIELDS, JOURNAL_FIELDS, PUBLISH_FIELDS])
+def test_each_column_has_a_name_of_its_own_and_a_known_type(fields: tuple[tuple[str, str], ...]) -> None:
+    names = [name for name, _ in fields]
+
+    assert len(set(names)) == len(names)
+    assert all(kind in ARROW_TYPES or kind.startswith("list<struct<") for _, kind in fields)
+
+
+def test_rows_to_publish_have_the_columns_of_a_journal_where_both_have_them() -> None:
+    journal, publish = dict(JOURNAL_FIELDS), dict(PUBLISH_FIELDS)
+
+    assert {name: journal[name] for name in journal.keys() & publish.keys()} == {
+        name: publish[name] for name in ("topic", "payload", "qos", "retain", "properties")
+    }
+
+
+def test_words_fit_topics_metrics_and_columns_alike() -> None:
+    words = [one.value for kind in (Reason, Outcome) for one in kind]
+
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", word) for word in words)
+    assert [one.name.lower() for kind in (Reason, Outcome) for one in kind] == words
