@@ -12,7 +12,7 @@ from tests.pipeline.traces import MS, SECOND, SPARK_TIMEOUT_S, START, dropped, r
 from timebound.pipeline.io import read_trace
 from timebound.pipeline.jobs.links import links, samples, slots
 from timebound.pipeline.jobs.quality import good, with_faults
-from timebound.pipeline.jobs.windows import alarms, delivery_windows, with_time
+from timebound.pipeline.jobs.windows import delivery_windows, with_time
 from timebound.pipeline.schema import normalise, trace_schema
 from timebound.pipeline.stream import SampleStore, describe, start_alarms, start_links
 
@@ -93,13 +93,6 @@ def test_windows_of_a_stream_equal_those_of_a_table(spark: SparkSession, trace: 
     assert sum(one["matched"] for one in wanted) == 492
     assert sum(one["paid_micro"] for one in wanted) == 450
     assert sum(one["violations"] for one in wanted) == 1
-
-
-def test_alarms_name_windows_with_broken_promises_or_little_in_time(spark: SparkSession, trace: Path) -> None:
-    found = alarms(delivery_windows(with_time(good(with_faults(stored(spark, trace))))))
-
-    kept = {(one["link"], one["window"].second, one["reason"]) for one in found.collect()}
-    assert kept == {("s", 10, "in_time_share"), ("u", 10, "promise_broken")}
 
 
 def test_the_live_queries_publish_models_and_alarms(spark: SparkSession, trace: Path, tmp_path: Path) -> None:

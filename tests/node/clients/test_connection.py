@@ -6,12 +6,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.node.doubles import Build
+from tests.node.doubles import Build, RecordingTransport
 from tests.peer import props
 
 from timebound.config.values import Limits
 from timebound.core.values.message import Message
-from timebound.node.clients.output import UNREAD_REPLIES_MAX
+from timebound.node.clients.connection import NAMES_SEEN_MAX, READ_BYTES_MAX, SHARED_READ_BYTES, Connection
+from timebound.node.clients.output import CLOSED, OPEN, UNREAD_REPLIES_MAX
 from timebound.node.login.passwords import PasswordFile
 from timebound.wire.codec import encode
 from timebound.wire.packets import (
@@ -242,3 +243,100 @@ async def test_client_names_cannot_forge_log_lines(build: Build, caplog: pytest.
 
     assert len(caplog.messages) == 3
     assert not any("\n" in message or "\x1b" in message for message in caplog.messages)
+
+
+async def test_what_the_event_loop_puts_into_the_shared_buffer_is_taken_in(build: Build) -> None:
+    house = build()
+    connection, transport = Connection(house.driver, house.door), RecordingTransport()
+    connection.connection_made(transport)
+    data = encode(Connect("buffered"), 5)
+
+    connection.get_buffer(-1)[: len(data)] = data
+    connection.buffer_updated(len(data))
+
+    assert connection.state == OPEN
+    assert [type(packet) for packet in transport.packets()] == [Connack]
+    connection.connection_lost(None)
+
+
+async def test_less_is_read_at_once_where_several_publish(build: Build) -> None:
+    house = build()
+    connection, _ = house.open(Connect("reader"))
+    alone = len(connection.get_buffer(-1))
+
+    house.driver.input.is_contended = True
+
+    assert (alone, len(connection.get_buffer(-1))) == (READ_BYTES_MAX, SHARED_READ_BYTES)
+    connection.connection_lost(None)
+
+
+@pytest.mark.parametrize(("pings", "is_closed"), [(4, False), (5, True)])
+async def test_more_packets_than_allowed_in_a_second_close_the_connection(
+    build: Build, pings: int, is_closed: bool
+) -> None:
+    house = build(Limits(packets_per_second_max=4))
+    second = 1_000_000_000
+    house.driver.now_ns = lambda: 7 * second  # type: ignore[method-assign]  # all in one second
+    connection, transport = house.open(Connect("busy"))
+    house.driver.now_ns = lambda: 9 * second  # type: ignore[method-assign]
+
+    house.send(connection, *[Pingreq()] * pings)
+    house.driver.turn()
+
+    assert (connection.state == CLOSED) == is_closed
+    assert [packet.fields().get("reason_code") for packet in transport.packets()[1:]][-1:] == (
+        [0x96] if is_closed else [None]
+    )
+    connection.connection_lost(None)
+
+
+async def test_an_alias_stands_for_the_topic_it_was_set_with(build: Build) -> None:
+    house = build(Limits(topic_alias_max=2))
+    reader, received = house.open(Connect("reader"), Subscribe(1, [SubscribeEntry("#")]))
+    writer, _ = house.open(Connect("writer"))
+
+    house.send(writer, Publish("a/b", b"1", topic_alias=2), Publish("", b"2", topic_alias=2))
+    house.driver.turn()
+
+    published = [packet for packet in received.packets() if isinstance(packet, Publish)]
+    assert [(packet.topic, packet.payload) for packet in published] == [("a/b", b"1"), ("a/b", b"2")]
+    for connection in (reader, writer):
+        connection.connection_lost(None)
+
+
+@pytest.mark.parametrize(
+    ("topic", "alias", "code"), [("", 1, 0x82), ("a", 3, 0x94)], ids=["never set", "above the maximum"]
+)
+async def test_a_wrong_alias_closes_the_connection(build: Build, topic: str, alias: int, code: int) -> None:
+    house = build(Limits(topic_alias_max=2))
+    connection, transport = house.open(Connect("writer"), Publish(topic, b"1", topic_alias=alias))
+    house.driver.turn()
+
+    last = transport.packets()[-1]
+    assert isinstance(last, Disconnect)
+    assert last.reason_code == code
+    connection.connection_lost(None)
+
+
+async def test_a_misspelt_property_is_logged_once_and_names_are_no_longer_looked_at_after_many(
+    build: Build, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "timebound.node")
+    house = build()
+    connection, _ = house.open(Connect("writer"))
+
+    def send(name: str) -> None:
+        passed_on = props(user_properties=[(name, "1")]).encode_passed_on()
+        house.send(connection, Publish("a", b"", passed_on=passed_on))
+        house.driver.turn()
+
+    send("timeoutt")
+    send("timeoutt")
+    hints = [message for message in caplog.messages if "timeoutt" in message]
+    assert len(hints) == 1
+
+    for number in range(NAMES_SEEN_MAX):
+        send(f"own-{number}")
+    send("timeou")
+    assert not any("'timeou'" in message for message in caplog.messages)
+    connection.connection_lost(None)

@@ -1,12 +1,31 @@
-"""The seldom packets: what `requests` itself decides; the rest is shown over sockets."""
+"""SUBSCRIBE, UNSUBSCRIBE, DISCONNECT and AUTH: step by step in process, and over sockets."""
 
 from __future__ import annotations
 
 import pytest
 from tests.conftest import BrokerProcess
+from tests.node.doubles import Build, House, RecordingTransport
 from tests.peer import join
 
-from timebound.wire.packets import Publish, SubscribeEntry
+from timebound.config.values import Limits
+from timebound.core.values.message import Message
+from timebound.node.clients.connection import Connection
+from timebound.node.clients.output import CLOSED
+from timebound.node.clients.requests import REASON_STRING_LENGTH_MAX, RETAINED_STEPS, Request, handle
+from timebound.wire.packets import (
+    Auth,
+    Connect,
+    Disconnect,
+    Publish,
+    Suback,
+    Subscribe,
+    SubscribeEntry,
+    Unsuback,
+    Unsubscribe,
+)
+from timebound.wire.properties import Properties
+
+LATER_NS = 1 << 62
 
 
 def test_refused_filter_leaves_the_others_of_its_packet_in_force(broker: BrokerProcess) -> None:
@@ -35,7 +54,7 @@ def test_reasons_of_many_filters_are_joined_and_bounded(broker: BrokerProcess) -
         assert suback.reason_codes == [0x8F] * 100
         reason = suback.properties.reason_string or ""
         assert reason.startswith("topic filter '0/#/x")
-        assert len(reason) == 1024
+        assert len(reason) == REASON_STRING_LENGTH_MAX
 
 
 @pytest.mark.parametrize("timer", ["watchdog", "every"])
@@ -48,3 +67,149 @@ def test_a_correlation_with_no_room_for_its_timer_is_refused_and_not_an_error(
         assert suback.reason_codes == [0x83]
         assert "property 'correlate': " in (suback.properties.reason_string or "")
         assert peer.subscribe("#", user_properties=[("correlate", f"all({parts})")]).reason_codes == [0]
+
+
+def begin(
+    house: House, packet: Subscribe | Unsubscribe, version: int = 5
+) -> tuple[Request, Connection, RecordingTransport]:
+    """A request of a client that is connected, of which nothing is done yet."""
+    connection, transport = house.open(Connect("asker"))
+    connection.version = version
+    assert connection.session is not None
+    return Request(connection, connection.session, packet), connection, transport
+
+
+async def test_each_step_acts_on_one_filter_and_the_answer_comes_after_the_last(build: Build) -> None:
+    house = build()
+    entries = [SubscribeEntry("a"), SubscribeEntry("b/#"), SubscribeEntry("c")]
+    request, connection, transport = begin(house, Subscribe(7, entries))
+
+    counts = []
+    while not request.go_on(until_ns=0):
+        house.driver.turn()
+        counts.append(house.broker.statistics().subscriptions)
+        assert len(transport.packets()) == 1  # CONNACK only
+    house.driver.turn()
+
+    assert sorted(set(counts)) == [1, 2, 3]
+    assert counts == sorted(counts)
+    suback = transport.packets()[1]
+    assert isinstance(suback, Suback)
+    assert (suback.packet_id, suback.reason_codes) == (7, [0, 0, 0])
+    connection.connection_lost(None)
+
+
+async def test_retained_messages_are_looked_through_a_few_at_a_time(build: Build) -> None:
+    house = build()
+    count = 3 * RETAINED_STEPS
+    for number in range(count):
+        house.broker.route(Message(f"kept/{number}", b"1", 0, True, 0), house.driver.now_ns())
+    request, connection, transport = begin(house, Subscribe(7, [SubscribeEntry("kept/#")]))
+
+    steps = 1
+    while not request.go_on(until_ns=0):
+        steps += 1
+    for _ in range(20):
+        house.driver.turn()
+
+    assert steps >= 3
+    received = [packet for packet in transport.packets() if isinstance(packet, Publish)]
+    assert {packet.topic for packet in received} == {f"kept/{number}" for number in range(count)}
+    assert len(received) == count
+    connection.connection_lost(None)
+
+
+async def test_a_client_that_leaves_ends_its_request(build: Build) -> None:
+    house = build()
+    entries = [SubscribeEntry("a"), SubscribeEntry("b")]
+    request, connection, transport = begin(house, Subscribe(7, entries))
+    assert not request.go_on(until_ns=0)
+
+    connection.connection_lost(None)
+
+    assert request.go_on(LATER_NS)
+    assert house.broker.statistics().subscriptions == 0
+    assert not any(isinstance(packet, Suback) for packet in transport.packets())
+
+
+async def test_unsubscribing_tells_which_filters_there_were(build: Build) -> None:
+    house = build()
+    request, connection, transport = begin(house, Unsubscribe(9, ["a", "b", "c/#/d"]))
+    house.send(connection, Subscribe(1, [SubscribeEntry("a")]))
+
+    assert request.go_on(LATER_NS)
+    house.driver.turn()
+
+    unsuback = transport.packets()[-1]
+    assert isinstance(unsuback, Unsuback)
+    assert unsuback.reason_codes == [0, 0x11, 0x8F]
+    assert house.broker.statistics().subscriptions == 0
+    connection.connection_lost(None)
+
+
+async def test_before_mqtt_5_a_wrong_filter_closes_the_connection_and_nothing_of_the_packet_is_done(
+    build: Build,
+) -> None:
+    house = build()
+    entries = [SubscribeEntry("a"), SubscribeEntry("b#")]
+    request, connection, _ = begin(house, Subscribe(7, entries), version=4)
+
+    assert request.go_on(LATER_NS)
+
+    assert connection.state == CLOSED
+    assert house.broker.statistics().subscriptions == 0
+    connection.connection_lost(None)
+
+
+async def test_a_filter_longer_than_allowed_is_refused_with_the_limit(build: Build) -> None:
+    house = build(Limits(filter_length_max=10, topic_length_max=20))
+    where = Properties()
+    where.user_properties.append(("where", "a = 1 AND b = 2"))
+    request, connection, transport = begin(house, Subscribe(7, [SubscribeEntry("a")], where))
+
+    assert request.go_on(LATER_NS)
+    house.driver.turn()
+
+    suback = transport.packets()[-1]
+    assert isinstance(suback, Suback)
+    assert suback.reason_codes == [0x97]
+    assert "filter_length_max is 10" in (suback.properties.reason_string or "")
+    connection.connection_lost(None)
+
+
+@pytest.mark.parametrize(("connect_s", "wanted_s", "kept_s"), [(60, 30, 30), (60, 10**9, 3_600), (0, 30, -1)])
+async def test_a_disconnect_may_shorten_the_session_but_not_begin_one(
+    build: Build, connect_s: int, wanted_s: int, kept_s: int
+) -> None:
+    house = build(Limits(session_expiry_max_s=3_600))
+    connect = Connect("leaver")
+    connect.properties.session_expiry_interval = connect_s
+    connection, transport = house.open(connect)
+    session = connection.session
+    assert session is not None
+    goodbye = Disconnect(0)
+    goodbye.properties.session_expiry_interval = wanted_s
+
+    handle(connection, session, goodbye, house.driver.now_ns())
+
+    if kept_s < 0:
+        last = transport.packets()[-1]
+        assert isinstance(last, Disconnect)
+        assert last.reason_code == 0x82
+    else:
+        assert session.expiry_interval_s == kept_s
+        assert transport.is_closed
+    connection.connection_lost(None)
+
+
+async def test_auth_without_a_method_is_a_protocol_error(build: Build) -> None:
+    house = build()
+    connection, transport = house.open(Connect("asker"))
+    assert connection.session is not None
+
+    handle(connection, connection.session, Auth(0x19), house.driver.now_ns())
+
+    last = transport.packets()[-1]
+    assert isinstance(last, Disconnect)
+    assert last.reason_code == 0x82
+    connection.connection_lost(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 from collections.abc import Iterator
@@ -9,8 +10,10 @@ from collections.abc import Iterator
 import pytest
 import trustme
 from tests.conftest import BrokerProcess, Certificates
+from tests.node.doubles import Build
 from tests.peer import TIMEOUT_S, Peer, join
 
+from timebound.node.clients.tls import TlsAdapter
 from timebound.wire.packets import Connack, Publish
 
 CONFIG = """\
@@ -212,3 +215,157 @@ def test_goodbye_of_the_client_ends_the_connection(
 
         assert plain.recv(1) == b""
         plain.close()
+
+
+class Wire:
+    """The transport below an adapter: bytes for the client, in memory."""
+
+    def __init__(self) -> None:
+        self.sent = bytearray()
+        self.is_closed = False
+        self.is_half_closed = False
+
+    def write(self, data: bytes) -> None:
+        assert not self.is_closed, "written after close"
+        self.sent += data
+
+    def write_eof(self) -> None:
+        self.is_half_closed = True
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return ("192.0.2.7", 5000) if name == "peername" else default
+
+
+class Plain:
+    """What is behind an adapter: remembers the bytes that were decrypted."""
+
+    def __init__(self) -> None:
+        self.received = bytearray()
+        self.is_ended = False
+
+    def connection_made(self, transport: object) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+
+    def eof_received(self) -> None:
+        self.is_ended = True
+
+    def failed(self, error: Exception) -> None:
+        raise error
+
+
+class TlsClient:
+    """A client in memory on the other side of the wire."""
+
+    def __init__(self, adapter: TlsAdapter, wire: Wire, context: ssl.SSLContext) -> None:
+        self.adapter = adapter
+        self.wire = wire
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="127.0.0.1")
+
+    def exchange(self) -> None:
+        """Carry over what either side has written."""
+        self.incoming.write(bytes(self.wire.sent))
+        self.wire.sent.clear()
+        if data := self.outgoing.read():
+            self.adapter.data_received(data)
+
+    def shake_hands(self) -> None:
+        for _ in range(6):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                self.tls.do_handshake()
+            self.exchange()
+
+    def send(self, data: bytes) -> None:
+        self.tls.write(data)
+        self.exchange()
+
+    def receive(self) -> bytes:
+        self.exchange()
+        return self.tls.read(1 << 20)
+
+
+@pytest.fixture
+async def in_memory(build: Build, certificates: Certificates) -> tuple[TlsClient, Plain, Wire]:
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificates.certificate, certificates.key)
+    plain, wire = Plain(), Wire()
+    adapter = TlsAdapter(server, build().driver, "here", lambda: plain)
+    adapter.connection_made(wire)
+    return TlsClient(adapter, wire, context_for(certificates, TLS_1_3)), plain, wire
+
+
+async def test_bytes_arrive_decrypted_and_leave_encrypted(in_memory: tuple[TlsClient, Plain, Wire]) -> None:
+    client, plain, wire = in_memory
+    client.shake_hands()
+    secret = b"a secret" * 10_000
+
+    client.send(b"hello ")
+    client.send(b"broker")
+    client.adapter.write(secret)
+
+    assert bytes(plain.received) == b"hello broker"
+    assert plain.transport is client.adapter
+    assert b"a secret" not in wire.sent
+    received = bytearray()
+    while len(received) < len(secret):
+        received += client.receive()
+    assert bytes(received) == secret
+
+
+async def test_nothing_is_written_before_the_handshake_is_complete(
+    in_memory: tuple[TlsClient, Plain, Wire],
+) -> None:
+    client, _, wire = in_memory
+
+    client.adapter.write(b"too early")
+
+    assert wire.sent == b""
+    assert client.adapter.get_extra_info("peercert", "none") == "none"
+    assert client.adapter.get_extra_info("peername") == ("192.0.2.7", 5000)
+
+
+async def test_what_comes_after_a_failure_is_not_looked_at(in_memory: tuple[TlsClient, Plain, Wire]) -> None:
+    client, plain, wire = in_memory
+
+    client.adapter.data_received(b"GET / HTTP/1.1\r\n\r\n")
+    alert = bytes(wire.sent)
+    client.adapter.data_received(b"more of it")
+
+    assert alert == bytes([21, 3, 1, 0, 2, 2, 70])
+    assert bytes(wire.sent) == alert
+    # Closed by the client or by its time limit: a reset would take the alert away from it.
+    assert (wire.is_half_closed, wire.is_closed) == (True, False)
+    assert plain.received == b""
+
+
+async def test_closing_says_goodbye_first(in_memory: tuple[TlsClient, Plain, Wire]) -> None:
+    client, _, wire = in_memory
+    client.shake_hands()
+
+    client.adapter.close()
+
+    assert wire.is_closed
+    assert client.receive() == b""  # an end that was announced; else it would raise
+
+
+async def test_the_clients_goodbye_is_an_end_of_what_it_sends(
+    in_memory: tuple[TlsClient, Plain, Wire],
+) -> None:
+    client, plain, wire = in_memory
+    client.shake_hands()
+    client.tls.write(b"last words")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.tls.unwrap()
+
+    client.exchange()
+
+    assert (bytes(plain.received), plain.is_ended, wire.is_closed) == (b"last words", True, True)

@@ -9,10 +9,13 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tests.conftest import BrokerProcess, Certificates
 from tests.peer import join
 from websockets.asyncio.client import connect as connect_async
@@ -20,6 +23,9 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin, Subprotocol
 
+from timebound.config.values import ListenerConfig
+from timebound.node.clients.connection import Connection
+from timebound.node.clients.websocket import Unframing, WebSocketAdapter
 from timebound.wire.codec import Decoder, encode
 from timebound.wire.packets import (
     Connack,
@@ -454,3 +460,153 @@ def test_floods_of_frames_hold_up_nobody_and_fill_no_memory(web: BrokerProcess, 
     # Idle it takes a millisecond; without a bound on frames it took 8 s, and 500 MB.
     assert slowest_s < 1.0
     assert grown < 16 * MEBIBYTE
+
+
+class Wire:
+    """The transport below an adapter."""
+
+    def __init__(self) -> None:
+        self.sent = bytearray()
+        self.is_closed = False
+        self.is_reading = True
+
+    def write(self, data: bytes) -> None:
+        self.sent += data
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+
+class Inner:
+    """The connection behind an adapter: remembers what came out of the frames."""
+
+    def __init__(self) -> None:
+        self.received = bytearray()
+
+    def connection_made(self, transport: object) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+
+    def pause_writing(self) -> None: ...
+
+    def resume_writing(self) -> None: ...
+
+    def failed(self, error: Exception) -> None:
+        raise error
+
+
+class Loop:
+    """Keeps what is to be called soon until the test says so."""
+
+    def __init__(self) -> None:
+        self.soon: list[Callable[[], None]] = []
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.soon.append(callback)
+
+    def run(self) -> None:
+        while self.soon:
+            self.soon.pop(0)()
+
+
+def adapter_in_memory(loop: Loop, unframing: Unframing | None = None) -> tuple[WebSocketAdapter, Wire, Inner]:
+    inner, wire = Inner(), Wire()
+    unframing = unframing or Unframing(cast(asyncio.AbstractEventLoop, loop))
+    adapter = WebSocketAdapter(
+        ListenerConfig(path="/mqtt"), 1 << 20, unframing, lambda: cast(Connection, inner)
+    )
+    adapter.connection_made(wire)
+    return adapter, wire, inner
+
+
+def framed(data: bytes, is_first: bool = True, is_last: bool = True) -> bytes:
+    """A binary frame of a client, or a fragment of one, masked with zeros."""
+    head = (0x82 if is_first else 0x80) & (0xFF if is_last else 0x7F)
+    length = bytes([0x80 | len(data)]) if len(data) < 126 else b"\xfe" + len(data).to_bytes(2, "big")
+    return bytes([head]) + length + bytes(4) + data
+
+
+@given(
+    st.lists(st.lists(st.binary(max_size=200), min_size=1, max_size=3), max_size=5),
+    st.lists(st.integers(1, 400), max_size=20),
+    st.booleans(),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_frames_cut_anywhere_give_the_same_bytes(
+    messages: list[list[bytes]], cuts: list[int], has_pings: bool
+) -> None:
+    stream = UPGRADE
+    for message in messages:
+        for index, part in enumerate(message):
+            stream += framed(part, index == 0, index == len(message) - 1)
+        stream += EMPTY_PING if has_pings else b""
+    loop = Loop()
+    adapter, wire, inner = adapter_in_memory(loop)
+
+    for cut in cuts:
+        adapter.data_received(stream[:cut])
+        stream = stream[cut:]
+    adapter.data_received(stream)
+    loop.run()
+
+    assert bytes(inner.received) == b"".join(part for message in messages for part in message)
+    assert wire.sent.startswith(b"HTTP/1.1 101 ")
+    assert wire.sent.count(b"\x8a\x00") == len(messages) * has_pings  # pongs
+    assert wire.is_reading
+
+
+def test_a_connection_that_does_not_want_to_read_gets_nothing_until_it_does() -> None:
+    loop = Loop()
+    adapter, wire, inner = adapter_in_memory(loop)
+    adapter.data_received(UPGRADE)
+    adapter.pause_reading()
+
+    adapter.data_received(framed(b"later"))
+    assert (inner.received, wire.is_reading) == (b"", False)
+
+    adapter.resume_reading()
+    assert (bytes(inner.received), wire.is_reading) == (b"later", True)
+
+
+def test_a_flood_of_one_connection_leaves_others_their_turn() -> None:
+    loop = Loop()
+    unframing = Unframing(cast(asyncio.AbstractEventLoop, loop))
+    flooding, flood_wire, _ = adapter_in_memory(loop, unframing)
+    calm, _, heard = adapter_in_memory(loop, unframing)
+    for adapter in (flooding, calm):
+        adapter.data_received(UPGRADE)
+
+    flooding.data_received(EMPTY_PING * 200_000)
+    calm.data_received(framed(b"hello"))
+    assert loop.soon, "the flood was handled in one turn"
+    assert not flood_wire.is_reading
+    turns = 0
+    while heard.received != b"hello":
+        loop.soon.pop(0)()
+        turns += 1
+
+    assert turns <= 2
+    assert loop.soon, "the flood was over before the other had its turn"
+
+
+def test_what_is_written_goes_out_as_one_binary_frame() -> None:
+    adapter, wire, _ = adapter_in_memory(Loop())
+    adapter.write(b"too early")
+    adapter.data_received(UPGRADE)
+    wire.sent.clear()
+
+    adapter.write(b"packet")
+    adapter.close()
+
+    assert bytes(wire.sent) == b"\x82\x06packet" + b"\x88\x02\x03\xe8"

@@ -9,11 +9,16 @@ from collections.abc import Iterator
 
 import pytest
 from tests.conftest import BrokerProcess, StartBroker
+from tests.node.doubles import Build, House
 from tests.peer import Peer, join
 
-from timebound.wire.packets import Ack
+from timebound.core.values.access import ALL, ANYONE, AccessList, AccessRule
+from timebound.errors import ProtocolError
+from timebound.node.control.requests import DONE, STRATEGIES_TOPIC, STRATEGY_TOPIC, handle, reason_of
+from timebound.records import Reason
+from timebound.wire.packets import Ack, Connect, Publish
 
-TOPIC = "$timebound/control/strategy"
+TOPIC = STRATEGY_TOPIC
 CONFIG = """
 [[listeners]]
 name = "field"
@@ -171,7 +176,7 @@ def test_the_strategies_in_use_are_told(field_and_office: BrokerProcess, peer: P
     for where, payload in (("field", b"ebpc 60"), ("office", b"worth"), ("hill", b"mtep")):
         assert ask(peer, f"{TOPIC}/{where}", payload).reason_code == 0
 
-    answer = ask(peer, "$timebound/control/strategies", b"")
+    answer = ask(peer, STRATEGIES_TOPIC, b"")
 
     assert answer.reason_code == 0
     assert json.loads(answer.reason_string) == {"field": "ebpc 60", "office": "worth", "hill": "mtep"}
@@ -201,3 +206,75 @@ def test_without_a_broker_the_command_lists_strategies_and_says_so() -> None:
     assert done.returncode == 0
     assert done.stderr.startswith("note: the strategies in use are unknown: 127.0.0.1:1 cannot be reached (")
     assert {row["used_by"] for row in json.loads(done.stdout)} == {None}
+
+
+def ask_directly(house: House, topic: str, payload: bytes = b"", qos: int = 1) -> list[str]:
+    """Handle a request of a client in process; the reason strings of its acknowledgements."""
+    house.driver.doors = [house.door]
+    connection, transport = house.open(Connect("operator"))
+    session = connection.session
+    assert session is not None
+    packet = Publish(topic, payload, qos, packet_id=5 if qos else 0)
+    handle(house.driver, connection, session, packet, topic, house.driver.now_ns())
+    house.driver.turn()
+    connection.connection_lost(None)
+    return [packet.reason_string for packet in transport.packets() if isinstance(packet, Ack)]
+
+
+async def test_a_request_that_has_nothing_to_tell_is_answered_with_a_word(build: Build) -> None:
+    house = build()
+
+    assert ask_directly(house, STRATEGY_TOPIC, b"ebpc 70") == [DONE]
+
+    assert (house.door.scheduling.name, house.door.scheduling.weight) == ("ebpc", 0.7)
+
+
+async def test_a_new_strategy_keeps_what_else_the_listener_has(build: Build) -> None:
+    house = build()
+    before = house.door.scheduling
+
+    ask_directly(house, STRATEGY_TOPIC, b"mtep")
+
+    after = house.door.scheduling
+    assert after is not before
+    kept = ("untimed_share", "epsilon", "shares", "margin_ns")
+    assert all(getattr(after, name) == getattr(before, name) for name in kept)
+
+
+async def test_a_request_with_qos_0_is_done_without_an_answer(build: Build) -> None:
+    house = build()
+
+    assert ask_directly(house, STRATEGY_TOPIC, b"fifo", qos=0) == []
+
+    assert house.door.scheduling.name == "fifo"
+
+
+async def test_a_request_without_the_right_to_it_changes_nothing(build: Build) -> None:
+    house = build()
+    connection, _ = house.open(Connect("stranger"))
+    session = connection.session
+    assert session is not None
+    session.access = AccessList([AccessRule(ANYONE, ALL, "data/#", True)]).for_client("", "stranger")
+    name = house.door.scheduling.name
+
+    packet = Publish(STRATEGY_TOPIC, b"fifo", 1, packet_id=5)
+
+    with pytest.raises(ProtocolError) as caught:
+        handle(house.driver, connection, session, packet, STRATEGY_TOPIC, house.driver.now_ns())
+
+    assert caught.value.reason_code == 0x87
+    assert house.door.scheduling.name == name
+    connection.connection_lost(None)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (0x87, Reason.NOT_AUTHORIZED),
+        (0x97, Reason.NOT_ADMITTED),
+        (0x83, Reason.MALFORMED),
+        (0x90, Reason.MALFORMED),
+    ],
+)
+def test_a_refused_request_is_counted_under_the_reason_of_its_code(code: int, reason: Reason) -> None:
+    assert reason_of(ProtocolError(code, "a test")) is reason

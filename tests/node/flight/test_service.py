@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import json
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,8 +16,17 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 from tests.conftest import BrokerProcess, Certificates, StartBroker
+from tests.node.doubles import Build
 from tests.peer import Peer, join
 
+from timebound.config.values import Config, FlightConfig, JournalConfig, Limits, TlsConfig
+from timebound.core.values.access import AccessList
+from timebound.core.values.message import Message
+from timebound.errors import ConfigError
+from timebound.node.flight.publish import Publishing
+from timebound.node.flight.service import ACTIONS, REQUEST_BYTES_MAX, FlightService
+from timebound.node.journal.journals import Journals
+from timebound.node.login.logins import Logins
 from timebound.node.login.passwords import PasswordFile
 from timebound.wire.packets import Ack
 
@@ -368,3 +380,75 @@ def test_without_a_journal_the_broker_imports_no_arrow() -> None:
     code = "import sys; import timebound.node.serve; sys.exit('pyarrow' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], timeout=30).returncode == 0
+
+
+@contextlib.contextmanager
+def in_process(build: Build, folder: Path, flight: FlightConfig) -> Iterator[tuple[FlightService, Journals]]:
+    """A service of its own over one journal, without a broker process."""
+    loop = asyncio.get_running_loop()
+    journals = Journals.open([JournalConfig("all")], folder / "journals", fsync=False)
+    publishing = Publishing(folder / "flight", build().driver, loop, Limits(), 1 << 20)
+    logins = Logins(loop, 1)
+    try:
+        config = Config(flight=flight)
+        service = FlightService(config, AccessList([]), None, logins, journals, publishing, lambda *_: None)
+        try:
+            yield service, journals
+        finally:
+            service.stop()
+    finally:
+        logins.shutdown()
+        publishing.close()
+        journals.close()
+
+
+async def test_a_port_that_is_taken_is_named(build: Build, tmp_path: Path) -> None:
+    with in_process(build, tmp_path / "first", FlightConfig(port=0)) as (service, _):
+        taken = FlightConfig(port=service.port)
+        with (
+            pytest.raises(
+                OSError, match=rf"cannot listen on .*:{service.port}: .*flight\.port chooses another"
+            ),
+            in_process(build, tmp_path / "second", taken),
+        ):
+            pass
+
+
+async def test_a_certificate_that_cannot_be_read_is_a_mistake_of_the_configuration(
+    build: Build, tmp_path: Path
+) -> None:
+    tls = TlsConfig(tmp_path / "none.pem", tmp_path / "none.key")
+
+    with (
+        pytest.raises(ConfigError, match="certificate or key cannot be used") as caught,
+        in_process(build, tmp_path, FlightConfig(port=0, tls=tls)),
+    ):
+        pass
+
+    assert caught.value.key == "flight.tls"
+
+
+async def test_a_service_serves_from_construction_to_stop(build: Build, tmp_path: Path) -> None:
+    with in_process(build, tmp_path, FlightConfig(port=0)) as (service, journals):
+        journals.write([Message("a/b", b"1", 1, False, 7, "p")])
+        written = threading.Event()
+        journals.sync(written.set)
+        assert written.wait(10.0)
+        port = service.port
+        with fl.connect(f"grpc://127.0.0.1:{port}") as client:
+            ticket = fl.Ticket(json.dumps({"journal": "all", "start": 0, "end": 1}).encode())
+            read = await asyncio.to_thread(lambda: client.do_get(ticket).read_all().to_pylist())
+            actions = await asyncio.to_thread(lambda: [action.type for action in client.list_actions()])
+
+    assert [(row["offset"], row["topic"], row["payload"]) for row in read] == [(0, "a/b", b"1")]
+    assert actions == list(ACTIONS)
+    with fl.connect(f"grpc://127.0.0.1:{port}") as client, pytest.raises(fl.FlightUnavailableError):
+        client.do_get(ticket, fl.FlightCallOptions(timeout=5.0))
+
+
+def test_a_request_may_be_as_long_as_its_limit_and_no_longer(service: Client) -> None:
+    room = REQUEST_BYTES_MAX - len(json.dumps({"topic": "all/#", "more": ""}))
+
+    assert service.act("find", topic="all/#", more="x" * room)["journal"] == "all"
+    with pytest.raises(fl.FlightServerError, match=f"at most {REQUEST_BYTES_MAX} are allowed"):
+        service.act("find", topic="all/#", more="x" * (room + 1))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -339,21 +339,6 @@ class LogMachine(RuleBasedStateMachine):
 
 TestLogMachine = LogMachine.TestCase
 TestLogMachine.settings = settings(max_examples=25, stateful_step_count=15)
-
-
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.data())
-@settings(max_examples=30)
-def test_frames_are_found_by_offset(counts: list[int], data: st.DataObject) -> None:
-    frames: list[journal_files.LogFrame] = []
-    for count in counts:
-        first = frames[-1].end if frames else 0
-        frames.append(journal_files.LogFrame(first, first + count, 0, 0, 0))
-    start = data.draw(st.integers(0, frames[-1].end))
-    end = data.draw(st.integers(start, frames[-1].end))
-
-    found = list(journal_files._between(frames, start, end))
-
-    assert found == [frame for frame in frames if frame.end > start and frame.first < end]
 
 
 def test_a_part_is_small_beside_what_the_journal_may_take(tmp_path: Path) -> None:

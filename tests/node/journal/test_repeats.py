@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from timebound.config.values import JournalConfig
 from timebound.core.values.message import Message
 from timebound.core.values.store_orders import PutOffset
 from timebound.node.journal.journals import Journals
+from timebound.node.journal.repeats import Repeats
 from timebound.node.storage.storage import Storage
 from timebound.translate import to_subscription
 
@@ -85,3 +89,57 @@ def test_storage_keeps_offsets_by_journal(tmp_path: Path) -> None:
         storage.submit([PutOffset("a", 3), PutOffset("b", 5), PutOffset("a", 4)], lambda: None)
     with Storage.open(tmp_path, to_subscription, fsync=False) as storage:
         assert storage.load(0).offsets == {"a": 4, "b": 5}
+
+
+def fresh(journals: Journals, start: int, *publishers: str) -> Repeats:
+    repeats = Repeats()
+    repeats.expect(0, journals.journals[0].log, start, set(publishers))
+    return repeats
+
+
+def test_nothing_is_expected_at_first() -> None:
+    repeats = Repeats()
+
+    assert repeats.is_empty()
+    assert not repeats.has(0, message(b"1", is_repeated=True))
+
+
+def test_only_rows_of_qos_2_from_the_offset_on_are_expected(journals: Journals) -> None:
+    repeats = fresh(journals, 1, "p", "other")
+
+    assert not repeats.has(0, message(b"3", is_repeated=True))  # of QoS 1
+    assert not repeats.has(0, message(b"stored", is_repeated=True))  # before the offset
+    assert repeats.has(0, message(b"2", "other", is_repeated=True))
+
+
+@pytest.mark.parametrize("changed", ["topic", "payload", "retain", "user_properties"])
+def test_a_message_that_differs_in_anything_is_not_the_one_expected(journals: Journals, changed: str) -> None:
+    repeats = fresh(journals, 1, "p")
+    other = message(b"1", is_repeated=True)
+    setattr(other, changed, {"topic": "u", "payload": b"x", "retain": True, "user_properties": ()}[changed])
+
+    assert not repeats.has(0, other)
+    assert not repeats.has(1, message(b"1", is_repeated=True))  # of another journal
+    assert repeats.has(0, message(b"1", is_repeated=True))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("pq"), st.sampled_from("12")), max_size=8),
+    st.lists(st.tuples(st.sampled_from("pq"), st.sampled_from("12")), max_size=8),
+)
+@settings(max_examples=15, deadline=None)
+def test_each_row_is_recognised_once(
+    tmp_path_factory: pytest.TempPathFactory, kept: list[tuple[str, str]], sent: list[tuple[str, str]]
+) -> None:
+    journals = Journals.open([JournalConfig("j")], tmp_path_factory.mktemp("repeats"), fsync=False)
+    write(journals, *[message(payload.encode(), publisher) for publisher, payload in kept])
+    repeats = fresh(journals, 0, "p", "q")
+    left = Counter(kept)
+
+    for publisher, payload in sent:
+        expected = left[(publisher, payload)] > 0
+        left[(publisher, payload)] -= expected
+        assert repeats.has(0, message(payload.encode(), publisher, is_repeated=True)) == expected
+
+    assert repeats.is_empty() == (left.total() == 0)
+    journals.close()

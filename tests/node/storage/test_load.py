@@ -22,6 +22,9 @@ from timebound.core.values.store_orders import (
 )
 from timebound.core.values.subscription import Subscription
 from timebound.errors import FilterError, ProtocolError, StorageError
+from timebound.node.storage.load import read_snapshot, sweep
+from timebound.node.storage.plan import Marks
+from timebound.node.storage.schema import open_database
 from timebound.node.storage.storage import Storage
 
 NOW_NS = 1_700_000_000_000_000_000
@@ -184,3 +187,56 @@ def test_row_that_cannot_be_read_is_an_error_that_names_the_file(tmp_path: Path,
 
     with pytest.raises(StorageError, match=r"timebound\.db' cannot be used"):
         load(tmp_path)
+
+
+def test_equal_files_give_equal_snapshots_in_the_order_of_their_keys(tmp_path: Path) -> None:
+    store(tmp_path, [PutSession(name, 60, 0, "") for name in ("c", "a", "b")])
+    store(tmp_path, [PutInbound("b", number) for number in (9, 7, 8)])
+
+    connection = open_database(tmp_path, fsync=False)
+    snapshot = read_snapshot(connection, Marks.read(connection), plain_subscription, NOW_NS)
+    connection.close()
+
+    assert [session.client_id for session in snapshot.sessions] == ["a", "b", "c"]
+    assert snapshot.sessions[1].inbound == [7, 8, 9]
+
+
+def test_reading_changes_nothing_in_the_file(tmp_path: Path) -> None:
+    store(tmp_path, [PutSession("a", 60, NOW_NS + HOUR_NS, ""), PutWill(Will("a", message(1), 5))])
+    connection = open_database(tmp_path, fsync=False)
+    before = list(connection.iterdump())
+
+    read_snapshot(connection, Marks.read(connection), plain_subscription, NOW_NS)
+
+    assert list(connection.iterdump()) == before
+    connection.close()
+
+
+def test_a_sweep_logs_what_it_removed_and_a_second_one_finds_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    store(tmp_path, [PutInbound("nobody", 4), PutInbound("nobody", 5), PutMessage(message(8))])
+    connection = open_database(tmp_path, fsync=False)
+
+    sweep(connection)
+    first = list(caplog.messages)
+    sweep(connection)
+
+    assert first == ["removed 2 packet ids without session", "removed 1 messages without delivery"]
+    assert caplog.messages == first
+    connection.close()
+
+
+def test_a_sweep_that_fails_changes_nothing(tmp_path: Path) -> None:
+    store(tmp_path, [PutInbound("nobody", 4)])
+    connection = open_database(tmp_path, fsync=False)
+    connection.execute("CREATE TRIGGER refuse BEFORE DELETE ON message BEGIN SELECT RAISE(ABORT, 'no'); END")
+    connection.execute("INSERT INTO message SELECT 1, 't', x'', 0, 0, 0, '', x'', '', 0, 0, 0")
+
+    with pytest.raises(sqlite3.IntegrityError):
+        sweep(connection)
+
+    assert connection.execute("SELECT count(*) FROM inbound").fetchone() == (1,)
+    assert not connection.in_transaction
+    connection.close()

@@ -1,11 +1,10 @@
-"""Virtual time and random streams."""
+"""Virtual time: events and their order."""
 
 from __future__ import annotations
 
 import pytest
 
 from timebound.sim.kernel.kernel import Event, Kernel
-from timebound.sim.kernel.streams import Streams
 
 
 class Note(Event):
@@ -52,11 +51,3 @@ def test_the_past_cannot_be_scheduled() -> None:
 
     with pytest.raises(AssertionError, match="in the past"):
         kernel.schedule(4, Note("before", []))
-
-
-def test_streams_repeat_by_name_and_seed_and_differ_otherwise() -> None:
-    draws = Streams(1).stream("links").random()
-
-    assert Streams(1).stream("links").random() == draws
-    assert Streams(1).stream("publishers").random() != draws
-    assert Streams(2).stream("links").random() != draws

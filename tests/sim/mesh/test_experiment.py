@@ -12,7 +12,6 @@ from tests.sim.mesh.naive_mesh import NaiveMesh
 from timebound.core.link.strategy.registry import STRATEGY_NAMES
 from timebound.sim.mesh.experiment import run
 from timebound.sim.mesh.setting import FaultSetting, Setting, TopologySetting
-from timebound.sim.papers.readings import READINGS, read_as
 from timebound.sim.papers.settings import paper_001, paper_002, product
 from timebound.units import MINUTE, SECOND
 
@@ -101,40 +100,6 @@ def test_thrift_saves_traffic_under_overload_and_nothing_on_an_idle_mesh() -> No
     assert thrifty.earning > 0.95 * lavish.earning
     assert thrifty.matched == thrifty.in_time + thrifty.late + sum(thrifty.dropped.values())
     assert (calm.traffic, calm.in_time) == (unmoved.traffic, unmoved.in_time)
-
-
-@pytest.mark.parametrize("reading", [name for name in READINGS if name not in ("literal", "timeout")])
-def test_every_reading_changes_the_outcome_and_still_accounts_for_all(reading: str) -> None:
-    strategy = "remaining-lifetime" if reading in ("alive", "keep", "expired") else "eb"
-    if reading == "late-second":
-        strategy = "pc"  # the only one that looks at being sent second
-    literal = small(paper_002("ssd", 30.0, strategy), minutes=6)
-
-    plain = run(literal, 1)
-    changed = run(read_as(literal, reading), 1)
-
-    assert changed.matched == changed.in_time + changed.late + sum(changed.dropped.values())
-    if reading != "clip":  # one draw in two hundred is clipped: too few for a short run
-        assert (plain.in_time, plain.traffic) != (changed.in_time, changed.traffic)
-
-
-def test_a_publishers_link_delays_less_where_messages_do_not_wait_for_each_other_there() -> None:
-    literal = small(paper_002("psd", 15.0, "eb"), minutes=6)
-
-    free, delayed, queued = (
-        run(read_as(literal, name), 2).in_time for name in ("literal", "publisher-delay", "publisher-link")
-    )
-
-    assert free > delayed > queued > 0
-
-
-def test_readings_can_be_joined_and_unknown_ones_are_refused() -> None:
-    setting = read_as(paper_001(1.0, "mtep"), "periodic+timeout")
-
-    assert setting.publishers[0].arrivals == "periodic"
-    assert setting.publishers[0].timeout_ms is not None
-    with pytest.raises(ValueError, match="reading 'sideways' is unknown"):
-        read_as(setting, "sideways")
 
 
 @pytest.mark.parametrize("routing", ["tree", "late"])

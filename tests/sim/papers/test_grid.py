@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from timebound.commands.sim import app
-from timebound.sim.papers.grid import RATES_002, Job, Row, jobs, run_all, run_job
-from timebound.sim.papers.published import compare, deviation, summarise
-
-
-def row(strategy: str, seed: int, earning: float, traffic: int = 100) -> Row:
-    return Row("002", 5, "ssd", 15.0, strategy, -1.0, seed, "literal", 0.5, earning, traffic, 10, 5, 1, 0.1)
+from timebound.sim.papers.grid import RATES_002, Job, jobs, run_all, run_job
 
 
 def test_figure_6_compares_four_strategies_over_all_rates() -> None:
@@ -46,16 +39,6 @@ def test_what_a_paper_lacks_is_refused(options: dict[str, tuple[object, ...]], m
         jobs("002", **options)  # type: ignore[arg-type]  # on purpose
 
 
-def test_the_papers_own_settings_are_as_printed() -> None:
-    mesh = Job("002", 6, "psd", 15.0, "eb", -1.0, 1).setting()
-    large = Job("001", 8, "net", 5.0, "mtep", 0.4, 1).setting()
-
-    assert (sum(mesh.topology.layers), mesh.epsilon, mesh.duration_ns) == (32, 0.0005, 7_200_000_000_000)
-    assert (sum(large.topology.layers), large.epsilon) == (128, 0.04)
-    assert [terms.price for terms in large.subscriptions[0].terms] == [3.0, 2.5, 2.0, 1.5, 1.0]
-    assert large.publishers[0].count * 4 == 40
-
-
 def test_ideas_are_added_one_by_one() -> None:
     late = "worth-late"
     names = ("worth", late, f"{late}-epsilon", f"{late}-preference", f"{late}-waits", "timebound")
@@ -75,20 +58,6 @@ def test_runs_in_processes_give_the_same_rows_as_one_by_one() -> None:
     spread = [(one.strategy, one.in_time, one.traffic) for one in run_all(wanted, workers=2)]
 
     assert spread == [(one.strategy, one.in_time, one.traffic) for one in map(run_job, wanted)]
-
-
-def test_summaries_hold_mean_and_deviation() -> None:
-    [summary] = summarise([row("eb", 1, 10.0), row("eb", 2, 14.0)])
-
-    assert (summary.seeds, summary.earning) == (2, 12.0)
-    assert summary.earning_deviation == pytest.approx(8**0.5)
-    assert deviation([3.0]) == 0.0
-
-
-def test_ratios_stand_beside_the_printed_ones() -> None:
-    compared = compare(summarise([row("eb", 1, 90.0, 150), row("fifo", 1, 30.0, 100)]))
-
-    assert [(printed.versus, value) for printed, value in compared] == [("fifo", 3.0), ("fifo", 1.5)]
 
 
 def test_paper_prints_rows_for_programs() -> None:
@@ -130,12 +99,3 @@ def test_wrong_calls_are_explained(arguments: str, message: str) -> None:
 
     assert result.exit_code == 2
     assert message in result.output
-
-
-@pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="matplotlib is not installed")
-def test_figures_are_drawn(tmp_path: Path) -> None:
-    from timebound.sim.papers.plots import plot
-
-    rows = [row("eb", 1, 10.0), row("eb", 2, 14.0), row("fifo", 1, 3.0)]
-
-    assert [path.name for path in plot(summarise(rows), tmp_path)] == ["paper002-figure5-ssd.png"]

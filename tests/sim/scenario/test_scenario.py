@@ -14,7 +14,6 @@ from timebound.commands.sim import app
 from timebound.errors import ConfigError
 from timebound.records import TRACE_FIELDS
 from timebound.sim.mesh.experiment import run
-from timebound.sim.mesh.trace import write_trace
 from timebound.sim.scenario.scenario import load_scenario
 from timebound.units import MINUTE, SECOND
 
@@ -187,15 +186,6 @@ def test_a_parquet_trace_has_the_schema_of_the_node_and_the_same_bytes_for_the_s
     assert traces[0].read_bytes() != traces[2].read_bytes()
 
 
-@pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
-def test_a_trace_of_nothing_still_has_its_columns(tmp_path: Path) -> None:
-    import pyarrow.parquet as parquet
-
-    write_trace([], tmp_path / "none.parquet")
-
-    assert parquet.read_table(tmp_path / "none.parquet").column_names == [name for name, _ in TRACE_FIELDS]
-
-
 def test_a_scenario_may_name_readings_of_the_papers(tmp_path: Path) -> None:
     text = f"{PLAIN}[reading]\nnames = ['expired', 'alive', 'publisher-delay']\n"
 
@@ -204,11 +194,6 @@ def test_a_scenario_may_name_readings_of_the_papers(tmp_path: Path) -> None:
     assert (setting.reading.drops, setting.reading.lifetime) == ("expired", "alive")
     assert (setting.reading.routing, setting.epsilon) == ("tree", 0.0005)
     assert (setting.publishers[0].link_costs, setting.publishers[0].link_queues) == (True, False)
-
-
-def test_a_trace_of_unknown_kind_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"neither \.parquet nor \.jsonl"):
-        write_trace([], tmp_path / "trace.csv")
 
 
 def test_run_prints_a_table_for_people(tmp_path: Path) -> None:

@@ -105,7 +105,11 @@ class LogSegment:
         self._rows_from = 0  # where the first frame begins, behind the schema
         self.bytes_cut = 0
         if path.stat().st_size:
-            self._recover()
+            try:
+                self._recover()
+            except BaseException:
+                self._file.close()
+                raise
         if not self._position:
             self._write(schema.serialize(), 0, self.first, 0)
             self._sync()
