@@ -28,6 +28,7 @@ COMPILED_FILES = (
     "channel/base/event.py",
     "channel/base/filtering.py",
     "channel/base/measure.py",
+    "channel/carrier.py",
     "channel/channel.py",
     "channel/dispatch/aio.py",
     "channel/dispatch/dispatcher.py",

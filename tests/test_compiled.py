@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 COMPILED = {
     "": "topics translate units",
     "bench": "counting",
-    "channel": "channel",
+    "channel": "carrier channel",
     "channel.base": "consumer dependency event filtering measure",
     "channel.dispatch": "aio dispatcher lane lanes",
     "core": "broker distribution",

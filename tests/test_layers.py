@@ -116,6 +116,18 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "papers": {"kernel", "mesh", "input"},
         "scenario": {"kernel", "mesh", "papers"},
     },
+    "channel": {
+        "base": set(),
+        "timing": {"base"},
+        "dispatch": {"base"},
+        "carrier": {"base", "timing", "dispatch"},
+        "exchange": {"base", "timing", "dispatch", "carrier"},
+        "pulling": {"base", "carrier"},
+        "federation": {"base", "carrier"},
+        "config": {"base", "timing", "dispatch", "carrier", "exchange", "federation"},
+        "channel": {"base", "timing", "dispatch", "carrier", "exchange", "pulling", "federation", "config"},
+        "builder": {"base", "timing", "dispatch", "config", "channel"},
+    },
     "pipeline": {
         "manifest": set(),
         "schema": set(),
@@ -202,7 +214,7 @@ UNTESTED = {
 PUBLIC = frozenset(
     {
         "AsyncioDispatch.wait_idle",
-        "EventChannel.remove_listener",
+        "Carrier.remove_listener",
         "Histogram.mean_ns",
         "Lanes.lane_count",
         "Lanes.set_threads",

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from timebound.channel.base.reports import Kind, Report
     from timebound.channel.base.scheduling import Admission, OperationReport, Scheduler
     from timebound.channel.builder import ChannelBuilder, build
-    from timebound.channel.channel import EventChannel, Supplier
+    from timebound.channel.carrier import Supplier
+    from timebound.channel.channel import EventChannel
     from timebound.channel.dispatch.aio import AsyncioDispatch
     from timebound.channel.dispatch.dispatcher import Dispatcher, Reactive
     from timebound.channel.dispatch.lanes import Lanes
@@ -102,7 +103,7 @@ _HOMES: Final = {
     "Report": "timebound.channel.base.reports",
     "Scheduler": "timebound.channel.base.scheduling",
     "Subscriptions": "timebound.channel.base.filtering",
-    "Supplier": "timebound.channel.channel",
+    "Supplier": "timebound.channel.carrier",
     "ThreadTiming": "timebound.channel.timing",
     "Timeout": "timebound.core.correlation.expression",
     "Timing": "timebound.channel.timing",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from timebound.channel.base.consumer import BEST_EFFORT, Consumer
 from timebound.channel.base.dependency import ANYTHING, key_of
 from timebound.channel.base.errors import ChannelError
-from timebound.channel.channel import CLOSE_LIMIT_NS, EventChannel
+from timebound.channel.carrier import CLOSE_LIMIT_NS, Carrier
 from timebound.core.correlation.expression import Correlator, Dependency
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Change:
 
 
 def exchange(
-    channel: EventChannel,
+    channel: Carrier,
     *,
     filtering: Filtering | None = None,
     dispatching: Dispatcher | None = None,
@@ -83,7 +83,7 @@ def exchange(
 # --- what may refuse --------------------------------------------------------------------
 
 
-def _check_dependencies(channel: EventChannel, filtering: Filtering, changes: list[Change]) -> None:
+def _check_dependencies(channel: Carrier, filtering: Filtering, changes: list[Change]) -> None:
     for change in changes:
         if change.dependency is None or filtering.has_dependencies:
             continue
@@ -94,7 +94,7 @@ def _check_dependencies(channel: EventChannel, filtering: Filtering, changes: li
             )
 
 
-def _check_timers(channel: EventChannel, changes: list[Change], *, has_timing: bool) -> None:
+def _check_timers(channel: Carrier, changes: list[Change], *, has_timing: bool) -> None:
     heap = channel._heap
     spare = heap.available()
     for change in changes:
@@ -106,7 +106,7 @@ def _check_timers(channel: EventChannel, changes: list[Change], *, has_timing: b
         raise ChannelError("consumers ask for timers, so the channel needs a timer module")
 
 
-def _check_dispatcher(channel: EventChannel, new: Dispatcher, changes: list[Change]) -> None:
+def _check_dispatcher(channel: Carrier, new: Dispatcher, changes: list[Change]) -> None:
     periods = {consumer: consumer.lane_key for consumer in channel._consumers}
     for change in changes:
         if change.has_operation:
@@ -121,7 +121,7 @@ def _check_dispatcher(channel: EventChannel, new: Dispatcher, changes: list[Chan
 
 
 def _prepare(
-    channel: EventChannel, dispatching: Dispatcher | None, timing: Timing | None, changes: list[Change]
+    channel: Carrier, dispatching: Dispatcher | None, timing: Timing | None, changes: list[Change]
 ) -> Meters:
     """Start the new modules and admit the new operations; if one refuses, nothing is left of that."""
     with ExitStack() as undo:
@@ -136,7 +136,7 @@ def _prepare(
     return meters
 
 
-def _replace_operations(channel: EventChannel, changes: list[Change]) -> Meters:
+def _replace_operations(channel: Carrier, changes: list[Change]) -> Meters:
     meters: Meters = {change.consumer: None for change in changes}
     leaving = [change.consumer.meter.operation for change in changes if change.consumer.meter is not None]
     coming = [(change.consumer, change.operation) for change in changes if change.operation is not None]
@@ -149,7 +149,7 @@ def _replace_operations(channel: EventChannel, changes: list[Change]) -> Meters:
 # --- what is done then ------------------------------------------------------------------
 
 
-def _swap_dispatcher(channel: EventChannel, new: Dispatcher, meters: Meters) -> Dispatcher:
+def _swap_dispatcher(channel: Carrier, new: Dispatcher, meters: Meters) -> Dispatcher:
     """Answers the old one, for the reason that `Supplier.replace_routes` has."""
     old = channel.dispatcher
     # From here on new deliveries wait at their consumers; then the old queue is put before them.
@@ -174,7 +174,7 @@ def _swap_dispatcher(channel: EventChannel, new: Dispatcher, meters: Meters) -> 
     return old
 
 
-def _apply(channel: EventChannel, change: Change) -> Correlator:
+def _apply(channel: Carrier, change: Change) -> Correlator:
     """Answers the old correlator, for the same reason."""
     consumer = change.consumer
     consumer.queue_max = change.queue_max
@@ -193,7 +193,7 @@ def _apply(channel: EventChannel, change: Change) -> Correlator:
     return before
 
 
-def _swap_timing(channel: EventChannel, new: Timing | None) -> None:
+def _swap_timing(channel: Carrier, new: Timing | None) -> None:
     # The old one may be inside `wake`, which does not need the lock held here.
     if channel._timing is not None:
         channel._timing.close()

@@ -20,7 +20,7 @@ from timebound.units import SECOND
 if TYPE_CHECKING:
     from timebound.channel.base.consumer import Consumer
     from timebound.channel.base.event import Event
-    from timebound.channel.channel import EventChannel
+    from timebound.channel.carrier import Carrier
 
 # Events that may wait to be pulled unless told otherwise; later ones are dropped, counted and reported.
 PULL_QUEUE_MAX: Final = 1_024
@@ -34,7 +34,7 @@ class PullConsumer:
     Any thread may pull. Each event goes to one of those who pull, the oldest event first.
     """
 
-    def __init__(self, channel: EventChannel, queue_max: int) -> None:
+    def __init__(self, channel: Carrier, queue_max: int) -> None:
         if queue_max < 1:
             raise ValueError(f"queue_max={queue_max} is too small; at least 1 event must be able to wait")
         self.consumer: Consumer  # set by the channel before the first event can come

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from timebound.channel.base.consumer import Callback, Consumer, Predicate
 from timebound.channel.base.errors import ChannelError
-from timebound.channel.channel import EventChannel, Supplier
+from timebound.channel.carrier import Carrier, Supplier
 from timebound.channel.config.reader import ChannelFile
 from timebound.channel.config.values import GatewayConfig, OperationConfig
 
@@ -32,7 +32,7 @@ class Configuration:
         with self.lock:
             self.overridden.update(sections)
 
-    def open_gateways(self, channel: EventChannel) -> None:
+    def open_gateways(self, channel: Carrier) -> None:
         """Open what the file names.
 
         Raises:
@@ -53,9 +53,7 @@ class Configuration:
         for gateway in opened:
             gateway.close()
 
-    def connect(
-        self, channel: EventChannel, name: str, callback: Callback, where: Predicate | None
-    ) -> Consumer:
+    def connect(self, channel: Carrier, name: str, callback: Callback, where: Predicate | None) -> Consumer:
         with self.lock:
             stated = self._stated(name)
             if name in self.connected():
@@ -73,7 +71,7 @@ class Configuration:
             self._consumers[name] = consumer
             return consumer
 
-    def supplier(self, channel: EventChannel, name: str) -> Supplier:
+    def supplier(self, channel: Carrier, name: str) -> Supplier:
         with self.lock:
             stated = self._stated(name)
             if not stated.supplies:
@@ -100,7 +98,7 @@ class Configuration:
         return stated
 
 
-def open_gateway(channel: EventChannel, file: ChannelFile, config: GatewayConfig) -> RemoteGateway:
+def open_gateway(channel: Carrier, file: ChannelFile, config: GatewayConfig) -> RemoteGateway:
     """Open one gateway.
 
     Raises:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from timebound.channel.base.dependency import ANYTHING
 from timebound.channel.base.errors import ChannelError, ChannelFileError, NotSchedulable
-from timebound.channel.channel import EventChannel
+from timebound.channel.carrier import Carrier
 from timebound.channel.config.reader import SECTIONS, ChannelFile, load
 from timebound.channel.config.running import Configuration, open_gateway
 from timebound.channel.config.values import ChannelConfig, GatewayConfig, OperationConfig
@@ -23,24 +23,25 @@ if TYPE_CHECKING:
     from timebound.channel.federation.remote import RemoteGateway
 
 
-def reconfigure_from(channel: EventChannel, path: str | PathLike[str]) -> None:
-    """Make a running channel what a file states.
+def reconfigure_from(
+    channel: Carrier, configuration: Configuration | None, path: str | PathLike[str]
+) -> Configuration:
+    """Make a running channel what a file states, and return what is its configuration then.
 
     Raises:
         ChannelFileError: the file has mistakes, or cannot be followed; nothing was changed.
         ChannelError: the channel is not running.
     """
     file = load(path)
-    configuration = channel.configuration
     if configuration is None:
         configuration = Configuration(file)
         configuration.note_override(list(SECTIONS))
     with configuration.lock:
         _follow(channel, configuration, file)
-    channel.configuration = configuration
+    return configuration
 
 
-def _follow(channel: EventChannel, configuration: Configuration, file: ChannelFile) -> None:
+def _follow(channel: Carrier, configuration: Configuration, file: ChannelFile) -> None:
     if not channel.is_running:
         raise ChannelError(f"channel {channel.name!r} is not running; build it as it should be")
     mistakes = _mistakes(channel, configuration, file)
@@ -67,7 +68,7 @@ def _stated(config: ChannelConfig, name: str) -> OperationConfig:
     return stated
 
 
-def _mistakes(channel: EventChannel, configuration: Configuration, file: ChannelFile) -> list[ConfigError]:
+def _mistakes(channel: Carrier, configuration: Configuration, file: ChannelFile) -> list[ConfigError]:
     """What this file states that a running channel cannot follow."""
     config = file.config
     found: list[ConfigError] = []
@@ -94,7 +95,7 @@ def _mistakes(channel: EventChannel, configuration: Configuration, file: Channel
 
 
 def _open_gateways(
-    channel: EventChannel, configuration: Configuration, file: ChannelFile, undo: ExitStack
+    channel: Carrier, configuration: Configuration, file: ChannelFile, undo: ExitStack
 ) -> tuple[dict[GatewayConfig, RemoteGateway], list[RemoteGateway]]:
     """Open those that are new; answer all there are then, and those to be closed in the end."""
     before, wanted = configuration.gateways, file.config.gateways
@@ -113,14 +114,14 @@ def _open_gateways(
     return opened, list(leaving.values())
 
 
-def _reopen(channel: EventChannel, configuration: Configuration, config: GatewayConfig) -> None:
+def _reopen(channel: Carrier, configuration: Configuration, config: GatewayConfig) -> None:
     configuration.gateways[config] = open_gateway(channel, configuration.file, config)
 
 
 # --- modules and operations -------------------------------------------------------------
 
 
-def _exchange(channel: EventChannel, configuration: Configuration, file: ChannelFile) -> None:
+def _exchange(channel: Carrier, configuration: Configuration, file: ChannelFile) -> None:
     old, new = configuration.file.config, file.config
     swapped = set(configuration.overridden)
     swapped.update(section for section in SECTIONS if getattr(old, section) != getattr(new, section))
@@ -168,7 +169,7 @@ def _changes(configuration: Configuration, new: ChannelConfig) -> list[Change]:
     return found
 
 
-def _set_threads(channel: EventChannel, config: ChannelConfig) -> None:
+def _set_threads(channel: Carrier, config: ChannelConfig) -> None:
     from timebound.channel.dispatch.lanes import Lanes
 
     assert isinstance(channel.dispatcher, Lanes), "the reader lets only lanes have [[lanes]]"

@@ -18,7 +18,7 @@ import msgspec
 
 from timebound.channel.base.dependency import Key
 from timebound.channel.base.reports import Kind, Report
-from timebound.channel.channel import EventChannel
+from timebound.channel.carrier import Carrier
 from timebound.channel.federation.gateway import hub_of
 from timebound.channel.federation.link_state import MEDIUM_PREFIX, Advert, Carried, Frame
 from timebound.errors import TimeboundError
@@ -71,9 +71,7 @@ def _level(text: str) -> str:
 class BrokerGateway:
     """Joins a channel to all others that use the same broker and prefix; an async context manager."""
 
-    def __init__(
-        self, channel: EventChannel, client: BrokerClient, *, prefix: str = PREFIX, qos: int = 0
-    ) -> None:
+    def __init__(self, channel: Carrier, client: BrokerClient, *, prefix: str = PREFIX, qos: int = 0) -> None:
         self._channel = channel
         self._hub = hub_of(channel)
         self._client = client

@@ -16,7 +16,7 @@ from timebound.channel.base.consumer import Consumer
 from timebound.channel.base.dependency import Key
 from timebound.channel.base.errors import ChannelError
 from timebound.channel.base.event import TIMEOUT, TOGETHER, Event
-from timebound.channel.channel import EventChannel
+from timebound.channel.carrier import Carrier
 from timebound.channel.federation.link_state import MEDIUM_PREFIX, Advert, Carried, Federation, Frame, Seen
 
 
@@ -50,7 +50,7 @@ class Coalesced:
 class Hub:
     """Everything one channel needs to take part in a federation; get it with `hub_of`."""
 
-    def __init__(self, channel: EventChannel) -> None:
+    def __init__(self, channel: Carrier) -> None:
         self.channel = channel
         # Guards the fields below; never held while calling the channel or a link, which have their own.
         self._lock = Lock()
@@ -208,7 +208,7 @@ class Hub:
             link.send(Carried(event.type, event.source, event.payload, event.origin, event.sequence))
 
 
-def hub_of(channel: EventChannel) -> Hub:
+def hub_of(channel: Carrier) -> Hub:
     """The hub of a channel, made when it is first asked for."""
     with channel.federation_lock:
         hub = channel.federation
@@ -232,7 +232,7 @@ class _Direct:
 class Gateway:
     """Joins two channels of one process, both ways."""
 
-    def __init__(self, first: EventChannel, second: EventChannel) -> None:
+    def __init__(self, first: Carrier, second: Carrier) -> None:
         self._hubs = (hub_of(first), hub_of(second))
         self._names = (first.name, second.name)
         if first.name.startswith(MEDIUM_PREFIX) or first.name == second.name:

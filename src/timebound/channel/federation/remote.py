@@ -21,7 +21,7 @@ import msgspec
 from timebound.channel.base.errors import ChannelError
 from timebound.channel.base.realtime import become_real_time
 from timebound.channel.base.reports import Kind, Report
-from timebound.channel.channel import EventChannel
+from timebound.channel.carrier import Carrier
 from timebound.channel.federation.gateway import Hub, hub_of
 from timebound.channel.federation.link_state import CHANNELS_MAX, Frame
 
@@ -186,7 +186,7 @@ def _exchange_names(connection: socket.socket, own: str) -> str:
 class RemoteGateway:
     """Base of both ends: runs connections of one channel until it is closed."""
 
-    def __init__(self, channel: EventChannel, address: Address, *, priority: int | None = None) -> None:
+    def __init__(self, channel: Carrier, address: Address, *, priority: int | None = None) -> None:
         """With a real-time `priority`, best just above the lanes', events are received at that one.
 
         Not for reactive channels: there the receiving thread runs the consumers.
@@ -253,7 +253,7 @@ class RemoteGateway:
 class ListeningGateway(RemoteGateway):
     """Lets channels of other processes join; with port 0 the system chooses, and `address` says which."""
 
-    def __init__(self, channel: EventChannel, address: Address, *, priority: int | None = None) -> None:
+    def __init__(self, channel: Carrier, address: Address, *, priority: int | None = None) -> None:
         super().__init__(channel, address, priority=priority)
         if isinstance(address, str):
             Path(address).unlink(missing_ok=True)
@@ -291,7 +291,7 @@ class ListeningGateway(RemoteGateway):
 class DiallingGateway(RemoteGateway):
     """Joins a channel of another process, and joins it again whenever the connection is lost."""
 
-    def __init__(self, channel: EventChannel, address: Address, *, priority: int | None = None) -> None:
+    def __init__(self, channel: Carrier, address: Address, *, priority: int | None = None) -> None:
         super().__init__(channel, address, priority=priority)
         self._dialler = Thread(target=self._dial, name="timebound-gateway", daemon=True)
         self._dialler.start()
