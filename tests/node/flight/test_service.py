@@ -23,7 +23,7 @@ from timebound.config.values import Config, FlightConfig, JournalConfig, Limits,
 from timebound.core.values.access import AccessList
 from timebound.core.values.message import Message
 from timebound.errors import ConfigError
-from timebound.node.flight.publish import Publishing
+from timebound.node.flight.publish import RowPublisher
 from timebound.node.flight.service import ACTIONS, REQUEST_BYTES_MAX, FlightService
 from timebound.node.journal.journals import Journals
 from timebound.node.login.logins import Logins
@@ -387,7 +387,7 @@ def in_process(build: Build, folder: Path, flight: FlightConfig) -> Iterator[tup
     """A service of its own over one journal, without a broker process."""
     loop = asyncio.get_running_loop()
     journals = Journals.open([JournalConfig("all")], folder / "journals", fsync=False)
-    publishing = Publishing(folder / "flight", build().driver, loop, Limits(), 1 << 20)
+    publishing = RowPublisher(folder / "flight", build().driver, loop, Limits(), 1 << 20)
     logins = Logins(loop, 1)
     try:
         config = Config(flight=flight)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from timebound.errors import StorageError
 from timebound.node.journal import files
-from timebound.node.journal.files import LogPart, SealedPart, find_parts, log_path, seal
+from timebound.node.journal.files import LogSegment, SealedSegment, find_segments, log_path, seal
 
 SCHEMA = pa.schema([("value", pa.int64())])
-OPENED: list[LogPart] = []
+OPENED: list[LogSegment] = []
 
 
 @pytest.fixture(autouse=True)
@@ -30,21 +30,21 @@ def batch(values: Iterable[int]) -> pa.RecordBatch:
     return pa.record_batch([list(values)], schema=SCHEMA)
 
 
-def open_part(folder: Path, first: int = 0) -> LogPart:
+def open_part(folder: Path, first: int = 0) -> LogSegment:
     """Open a log that is closed after the test."""
-    part = LogPart(log_path(folder, first), SCHEMA, fsync=False)
+    part = LogSegment(log_path(folder, first), SCHEMA, fsync=False)
     OPENED.append(part)
     return part
 
 
-def write(part: LogPart, *groups: Iterable[int]) -> None:
+def write(part: LogSegment, *groups: Iterable[int]) -> None:
     """Append one frame for each group of values, and commit."""
     for number, values in enumerate(groups):
         part.append(batch(values), newest_ns=number)
     part.commit()
 
 
-def read(part: LogPart | SealedPart, start: int, end: int) -> list[tuple[int, int]]:
+def read(part: LogSegment | SealedSegment, start: int, end: int) -> list[tuple[int, int]]:
     """Offsets with their values."""
     found: list[tuple[int, int]] = []
     for first, rows in part.read(start, end):
@@ -67,7 +67,7 @@ def test_a_log_that_is_opened_again_has_its_rows_and_its_schema(tmp_path: Path) 
     write(part, [1], [2, 3])
     part.close()
 
-    again = LogPart(part.path, pa.schema([("other", pa.string())]), fsync=False)
+    again = LogSegment(part.path, pa.schema([("other", pa.string())]), fsync=False)
     OPENED.append(again)
 
     assert again.schema == SCHEMA
@@ -133,7 +133,7 @@ def test_a_log_whose_offsets_do_not_follow_each_other_is_refused(tmp_path: Path)
     one.close()
 
     with pytest.raises(StorageError, match="has offset 5 after 1"):
-        LogPart(one.path, SCHEMA, fsync=False)
+        LogSegment(one.path, SCHEMA, fsync=False)
 
 
 def test_what_was_appended_can_be_rolled_back_to_the_last_commit(tmp_path: Path) -> None:
@@ -185,11 +185,11 @@ def test_the_name_of_a_sealed_part_says_what_it_holds(tmp_path: Path) -> None:
     sealed = seal(part, fsync=True)
 
     assert sealed.path.name == "00000000000000000007-00000000000000000009-1767225600000000000.arrow"
-    found = SealedPart.parse(sealed.path)
+    found = SealedSegment.parse(sealed.path)
     assert found is not None
     assert (found.first, found.end, found.newest_ns) == (7, 9, 1_767_225_600_000_000_000)
     assert found.size_bytes == sealed.path.stat().st_size
-    assert SealedPart.parse(tmp_path / "journal.json") is None
+    assert SealedSegment.parse(tmp_path / "journal.json") is None
 
 
 def test_a_part_that_was_removed_meanwhile_is_not_found(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_finding_parts_removes_what_was_never_finished_and_logs_that_are_sealed(
     (tmp_path / "half.arrow.tmp").write_bytes(b"x")
     (tmp_path / "notes.log").write_text("of somebody else")
 
-    parts, logs = find_parts(tmp_path)
+    parts, logs = find_segments(tmp_path)
 
     assert [part.path for part in parts] == [sealed.path]
     assert logs == [second.path]
@@ -225,10 +225,10 @@ def test_finding_parts_removes_what_was_never_finished_and_logs_that_are_sealed(
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.data())
 @settings(max_examples=30)
 def test_frames_are_found_by_offset(counts: list[int], data: st.DataObject) -> None:
-    frames: list[files.Frame] = []
+    frames: list[files.LogFrame] = []
     for count in counts:
         first = frames[-1].end if frames else 0
-        frames.append(files.Frame(first, first + count, 0, 0, 0))
+        frames.append(files.LogFrame(first, first + count, 0, 0, 0))
     start = data.draw(st.integers(0, frames[-1].end))
     end = data.draw(st.integers(start, frames[-1].end))
 

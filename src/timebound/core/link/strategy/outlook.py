@@ -57,10 +57,9 @@ class Shape:
 def outlook(
     entry: Entry, age: float, level: float, link: LinkModel, shape: Shape
 ) -> tuple[float, float, bool]:
-    """The age up to which the value surely stays at or below a bound, that bound, and whether it is exact.
+    """Return the age up to which the value surely stays at or below a bound, the bound, and if it is exact.
 
-    The bound is at most `level`, or, where the value may be higher already, what it may be now. It is
-    exact where nothing is in doubt until then, so that the value stands still.
+    The bound is at most `level`, or what the value may be now. It is exact where nothing is in doubt until then.
     """
     audience = entry.audience
     terms = audience.terms
@@ -110,8 +109,7 @@ def outlook(
                 return age, most, False
             if until < math.inf:
                 return until, max(bound, most), False
-        if most > bound:
-            bound = most
+        bound = max(bound, most)
         # Rounding must not leave out the term that it is computed from.
         start = _entering(entry, high, ahead) + _SLACK
         if high >= last:
