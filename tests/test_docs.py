@@ -232,3 +232,31 @@ def test_the_topics_of_the_broker_are_open_as_the_page_says(
 
     assert AccessList([]).for_client("bert", "b").may_publish(topic) is without_rules
     assert AccessList(rules).for_client("bert", "b").may_publish(topic) is with_rules
+
+
+SOURCE = ROOT / "src" / "timebound"
+ARCHITECTURE = (DOCS / "architecture.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "name", sorted(set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py)(?=[`:])", ARCHITECTURE)))
+)
+def test_every_file_that_the_architecture_names_exists(name: str) -> None:
+    assert (SOURCE / name).is_file() or (ROOT / name).is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "function"), re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py): ([a-z_]+)`", ARCHITECTURE)
+)
+def test_every_function_that_the_architecture_names_is_in_its_file(name: str, function: str) -> None:
+    assert f"def {function}(" in (SOURCE / name).read_text(encoding="utf-8")
+
+
+def test_the_picture_of_rooms_shows_every_part_and_every_room_of_the_core() -> None:
+    shown = set(re.findall(r"[a-z_]+", (DOCS / "rooms.svg").read_text(encoding="utf-8")))
+    parts = {
+        path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    rooms = {path.name for path in (SOURCE / "core").iterdir() if (path / "__init__.py").exists()}
+
+    assert (parts | rooms) - shown - {"__init__", "__main__", "version"} == set()

@@ -59,7 +59,7 @@ def outlook(
 ) -> tuple[float, float, bool]:
     """Return the age up to which the value surely stays at or below a bound, the bound, and if it is exact.
 
-    The bound is at most `level`, or what the value may be now. It is exact where nothing is in doubt until then.
+    The bound is at most `level`, or what the value may be now. It is exact where nothing is in doubt by then.
     """
     audience = entry.audience
     terms = audience.terms
