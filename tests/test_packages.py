@@ -99,7 +99,7 @@ def test_command_says_at_once_that_java_is_missing(
         main()
 
     assert ended.value.code == 2
-    assert "where no bin/java is; install Java 17" in " ".join(capsys.readouterr().err.split())
+    assert "which has no bin/java; install Java 17" in " ".join(capsys.readouterr().err.split())
     assert list(tmp_path.iterdir()) == []
 
 

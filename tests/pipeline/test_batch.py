@@ -85,7 +85,10 @@ def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stor
     write_file(trace, [row(2, subscriber="u"), row(9, outcome="lost")], name="part-4-000001.parquet")
     write_file(trace, [row(10)], date="2027-01-16")
     write_file(trace, [row(11)], name="part-2-000001.parquet", node="n2")
-    work = [(one.place.date, one.place.node, len(one.part.files)) for one in prepare(trace, story.out).work]
+    work = [
+        (one.partition.date, one.partition.node, len(one.increment.files))
+        for one in prepare(trace, story.out).work
+    ]
     assert work == [("2027-01-15", "n1", 3), ("2027-01-15", "n2", 2), ("2027-01-16", "n1", 1)]
     shutil.copytree(trace, story.whole)
     oldest.unlink()

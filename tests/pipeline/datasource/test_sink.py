@@ -68,7 +68,7 @@ def published(broker: JournalBroker, topic: str) -> list[str]:
     ("schema", "servers", "expected"),
     [
         (["topic"], "a:1", "column 'payload' is missing; there are topic"),
-        (["topic", "payload", "colour"], "a:1", "there is no use for column 'colour'"),
+        (["topic", "payload", "colour"], "a:1", "unknown column 'colour'"),
         (["topic", "payload"], "a:1,b:1", "rows are published through one server"),
     ],
 )

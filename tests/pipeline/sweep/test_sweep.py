@@ -69,11 +69,11 @@ def test_a_function_that_cannot_be_opened_stops_the_sweep(spark: SparkSession) -
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        (Plan([], "made_runs:open_rectangles", b"", ()), "nothing to run"),
+        (Plan([], "made_runs:open_rectangles", b"", ()), "has no runs"),
         (Plan([{"a": 1}], "made_runs:nothing", b"", ()), "'made_runs:nothing' cannot be found"),
         (Plan([{"a": 1}], "no_such_module:f", b"", ()), "'no_such_module:f' cannot be found"),
         (Plan([{"a": 1}], "made_runs", b"", ()), "'made_runs' cannot be found"),
-        (Plan([{"a": 1}], "made_runs:open_rectangles", b"", (("a", "int64"),)), "columns a stand for two"),
+        (Plan([{"a": 1}], "made_runs:open_rectangles", b"", (("a", "int64"),)), "columns a exist twice"),
         (Plan([{"a": 1}, {"a": "x"}], "made_runs:open_rectangles", b"", ()), "both texts and numbers"),
     ],
 )

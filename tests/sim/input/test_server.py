@@ -95,7 +95,7 @@ def test_a_message_that_the_queue_refuses_ends_the_run() -> None:
     scheduler, clients = server({"t": 1}, client_quanta_max=2)
     queue = clients["t"].queues["t"]
 
-    with pytest.raises(ValueError, match="client 't' has too much waiting"):
+    with pytest.raises(ValueError, match="client 't' exceeds client_quanta_max=2"):
         relay(scheduler, [Arrival(0, queue)] * 3, QUANTUM)
 
 

@@ -1,7 +1,7 @@
 """A mesh of the broker's own core under virtual time.
 
-The cluster is the driver of its brokers, as the node is on a network: it tells each what arrived
-and which link is free, and carries out what they order. It decides nothing.
+The cluster drives its brokers as the node does on a network: it tells each one what arrived and
+which link is free, and carries out their orders. It decides nothing.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class Cluster:
             self.estimators[(link.source, link.target)] = DelayEstimator(delay)
 
     def add_source(self, source: Source, delay_ns: int, access: SimLink | None, queues: bool) -> None:
-        """Let a publisher publish; `delay_ns` and `access` are its own connection to its broker.
+        """Start a publisher; `delay_ns` and `access` describe its own connection to its broker.
 
-        `queues` says whether its messages wait for each other there.
+        `queues` tells whether its messages wait for each other there.
         """
         event = Publish(self, source, delay_ns, access, queues)
         first_ns = source.first_ns()
@@ -83,7 +83,7 @@ class Cluster:
         return self._sequence
 
     def enter(self, what: MeshMessage, now_ns: int) -> None:
-        """A published message has been read by its broker."""
+        """Hand a published message to its broker, which has read it."""
         broker = self.brokers[what.origin]
         if what.origin in self._down:
             broker.refuse(what, now_ns)
@@ -103,7 +103,7 @@ class Cluster:
             self.kernel.schedule(now_ns + duration_ns, Sent(self, link, send.copy, duration_ns))
 
     def measured(self, link: SimLink, size_bytes: int, duration_ns: int, now_ns: int) -> None:
-        """Let the sender learn its link's rate, and the mesh once it has moved."""
+        """Update the sender's estimate of a link; announce it once it differs from the known one."""
         estimator = self.estimators[(link.source, link.target)]
         estimator.add(size_bytes, duration_ns)
         known = self.links.delay(link.source, link.target)
@@ -111,20 +111,20 @@ class Cluster:
             self.announce(link.source, link.target, estimator.link_delay(), now_ns)
 
     def exchange_delay_reports(self, now_ns: int) -> None:
-        """Let every broker tell those before it how long messages wait beyond."""
+        """Pass the delay report of every broker to its neighbours."""
         reports = {name: broker.delay_report() for name, broker in self.brokers.items()}
         for source, target in self.sim_links:
             self.brokers[source].receive_delay_report(target, reports[target])
 
     def announce(self, source: str, target: str, delay: LinkDelay, now_ns: int) -> None:
-        """Let every broker know a link's delay."""
+        """Announce a link's delay to every broker."""
         self.links.set_link(source, target, delay)
         self.brokers[source].set_link(target, delay, now_ns)
 
     # Faults.
 
     def crash(self, name: str, now_ns: int) -> None:
-        """A broker fails: all that waits there is lost, and no link to or from it works."""
+        """Crash a broker: what waits there is lost, and its links are down."""
         self._down[name] = None
         for source, target in list(self.sim_links):
             if name in (source, target) and (source, target) not in self._cut:
@@ -132,25 +132,25 @@ class Cluster:
         self.brokers[name].crash(now_ns)
 
     def restart(self, name: str, now_ns: int) -> None:
-        """A broker works again, with nothing waiting."""
+        """Restart a crashed broker with empty queues."""
         self._down.pop(name, None)
         for source, target in list(self.sim_links):
             if name in (source, target):
                 self._resume(source, target, now_ns)
 
     def cut(self, source: str, target: str, now_ns: int) -> None:
-        """A link fails; what was on it is lost."""
+        """Cut a link; what was on it is lost."""
         self._cut[(source, target)] = None
         if source not in self._down and target not in self._down:
             self._stop(source, target, now_ns)
 
     def mend(self, source: str, target: str, now_ns: int) -> None:
-        """A link works again."""
+        """Put a cut link back into service."""
         self._cut.pop((source, target), None)
         self._resume(source, target, now_ns)
 
     def slow(self, source: str, target: str, factor: float, now_ns: int) -> None:
-        """A link takes `factor` times as long as it was built for; its sender may have to measure that."""
+        """Slow a link down by `factor`; where delays are measured, its sender has to find out."""
         link = self.sim_links[(source, target)]
         link.factor = factor
         if not self.measures and self.links.delay(source, target) is not None:
@@ -173,7 +173,7 @@ class Cluster:
 
 
 class ReportDelays(Event):
-    """Brokers tell their neighbours about waiting times, again and again while messages come."""
+    """Brokers send delay reports to their neighbours, periodically while messages are published."""
 
     __slots__ = ("cluster", "interval_ns")
 
@@ -230,7 +230,7 @@ class Enter(Event):
 
 
 class Sent(Event):
-    """A link has finished sending a copy: it is free, and the copy will be processed soon."""
+    """A link has finished sending a copy: the link is free, the copy arrives after the latency."""
 
     __slots__ = ("cluster", "copy", "duration_ns", "link", "term")
 

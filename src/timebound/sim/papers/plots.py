@@ -1,7 +1,7 @@
-"""The figures as pictures: means with the spread over seeds, beside what was printed; needs matplotlib.
+"""Plots of the figures: means and deviations over seeds beside the printed values; requires matplotlib.
 
-A printed value is a cross in the colour of its strategy, a printed range a grey band, and printed
-ratios stand under the picture with what was simulated.
+A printed value is a cross in the colour of its strategy, a printed range a grey band; printed
+ratios are listed below the plot with the simulated ones.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _LABELS: Final = {
 }
 # Figures over the weight of a strategy; the others are over the rate.
 _OVER_WEIGHT: Final = (4, 9)
-# Ratios under a picture stand in lines of this many.
+# Ratios per line below a plot.
 _RATIOS_A_LINE: Final = 3
 _DPI: Final = 90
 
 
 def plot(summaries: list[Summary], folder: Path) -> list[Path]:
-    """Draw every figure there are runs of, as PNG files; returns where they are. Needs matplotlib."""
+    """Draw every figure that has runs as a PNG file; return the paths. Requires matplotlib."""
     matplotlib: Any = importlib.import_module("matplotlib")
     matplotlib.use("Agg")
     pyplot: Any = importlib.import_module("matplotlib.pyplot")
@@ -58,7 +58,7 @@ def _title(members: list[Summary]) -> str:
 
 
 def _ratios(members: list[Summary]) -> str:
-    """The printed ratios of a figure beside the simulated ones, in a few lines."""
+    """Return the printed ratios of a figure beside the simulated ones, in a few lines."""
     texts = [
         f"{printed.measure.replace('_', ' ')} {printed.strategy} / {printed.versus}: "
         f"{value:.2f} (printed {printed.value:g})"
@@ -119,7 +119,7 @@ def _draw_lines(axes: Any, members: list[Summary], measure: str, by_weight: bool
 
 
 def _printed(members: list[Summary], measure: str) -> dict[str, float]:
-    """What was printed of this measure itself, not of a ratio, by strategy."""
+    """Return the printed values of this measure by strategy, without ratios."""
     first = members[0]
     return {
         printed.strategy: _scaled(printed.value, measure)

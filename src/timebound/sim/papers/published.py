@@ -1,6 +1,6 @@
-"""What the two papers print, to be shown beside what was simulated.
+"""Numbers printed in the two papers, to compare with simulated ones.
 
-Their figures have no printed points, so only the numbers of their texts are here.
+Their figures have no printed points, so only numbers from their texts are here.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Summary:
 
 
 def summarise(rows: list[Row]) -> list[Summary]:
-    """One summary per point, in order of first appearance."""
+    """Summarise each point over its seeds, in order of first appearance."""
     points: dict[tuple[str, int, str, float, str, float, str], list[Row]] = {}
     for row in rows:
         key = (row.paper, row.figure, row.scenario, row.rate, row.strategy, row.weight, row.reading)
@@ -104,7 +104,7 @@ def _summary(rows: list[Row]) -> Summary:
 
 
 def compare(summaries: list[Summary]) -> list[tuple[Published, float]]:
-    """Every printed number that the runs can be held against, and what they gave."""
+    """Return every printed number that these runs cover, with the simulated value."""
     compared = []
     for printed in PUBLISHED:
         own = _value(summaries, printed, printed.strategy)
@@ -124,7 +124,7 @@ def _value(summaries: list[Summary], printed: Published, strategy: str) -> float
             strategy,
         ) and summary.figure == printed.figure:
             found.append(float(getattr(summary, printed.measure)))
-    # Where a weight was swept, the papers print the best.
+    # Where the weight was varied, the papers print the best result.
     return max(found) if found else None
 
 
@@ -133,7 +133,7 @@ def mean(numbers: list[float]) -> float:
 
 
 def deviation(numbers: list[float]) -> float:
-    """The standard deviation of a sample; 0 for a single number."""
+    """Return the standard deviation of a sample; 0 for a single number."""
     if len(numbers) < 2:
         return 0.0
     centre = mean(numbers)

@@ -1,4 +1,4 @@
-"""The settings and published values of the two papers on bounded delay (docs/reproduction.md)."""
+"""Settings of the two papers on bounded delay (docs/reproduction.md)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from timebound.sim.mesh.setting import (
 from timebound.units import HOUR, MILLISECOND, SECOND
 
 SIZE_BYTES: Final = 50 * 1_024
-# Of the tables in docs/reproduction.md. A broker has none unless it is asked for: docs/decisions/0055.
+# Thrift in the tables of docs/reproduction.md. Off in a broker by default (docs/decisions/0055).
 PAPER_THRIFT: Final = 1.0
 
 
 def paper_002(scenario: str, rate: float, strategy: str, mix: float = -1.0) -> Setting:
-    """32 brokers in four layers, 4 publishers, 160 subscribers; `psd` or `ssd`."""
+    """Return 32 brokers in four layers, 4 publishers, 160 subscribers; `psd` or `ssd`."""
     is_psd = scenario == "psd"
     terms = (
         (Terms(),) if is_psd else (Terms(10 * SECOND, 3.0), Terms(30 * SECOND, 2.0), Terms(60 * SECOND, 1.0))
@@ -57,7 +57,7 @@ def paper_002(scenario: str, rate: float, strategy: str, mix: float = -1.0) -> S
 
 
 def paper_001(rate: float, strategy: str, mix: float = -1.0) -> Setting:
-    """128 brokers in six layers, 40 publishers, 640 subscribers."""
+    """Return 128 brokers in six layers, 40 publishers, 640 subscribers."""
     names = ("a1", "a2", "a3", "a4")
     terms = tuple(
         Terms(seconds * SECOND, price, penalty)
@@ -101,7 +101,7 @@ def paper_001(rate: float, strategy: str, mix: float = -1.0) -> Setting:
 
 
 def product(setting: Setting) -> Setting:
-    """The same deployment with the product's own routing, strategy and limits."""
+    """Return the same deployment with the product's own routing, strategy and limits."""
     return replace(
         setting,
         strategy="worth",

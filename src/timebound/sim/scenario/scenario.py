@@ -56,7 +56,7 @@ def load_scenario(path: Path) -> Scenario:
     """Read and check a scenario file.
 
     Raises:
-        ConfigError: something in it is wrong or impossible; says where.
+        ConfigError: something is wrong or impossible; names file, line and key.
     """
     document = read_document(path, RENAMED)
     name = document.text("name", path.stem)
@@ -116,7 +116,7 @@ def _setting(
 
 
 def _reading(table: Table) -> Reading:
-    # A named reading is one of the papers', and those follow a path tree where nothing else is said.
+    # Named readings are those of the papers, which route by path tree unless told otherwise.
     routing = "tree" if table.has("names") else "late"
     return Reading(
         routing=table.text("routing", routing, tuple(ROUTINGS)),
@@ -152,7 +152,7 @@ def _topology(table: Table, path: Path) -> TopologySetting:
 
 
 def _read_links(file: Path) -> tuple[tuple[str, str], ...]:
-    """One link a line: two broker names; blank lines and what follows `#` do not count."""
+    """Read one link per line: two broker names; blank lines and comments after `#` are skipped."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except OSError as error:
@@ -273,7 +273,7 @@ def _check_faults(tables: list[Table], faults: tuple[FaultSetting, ...], topolog
         if fault.kind == "crash" and fault.broker not in topology.brokers:
             table.fail("broker", f"broker {fault.broker!r} is not in the topology")
         if fault.kind != "crash" and fault.link not in topology.links:
-            table.fail("link", f"there is no link from {fault.link[0]!r} to {fault.link[1]!r}")
+            table.fail("link", f"no link leads from {fault.link[0]!r} to {fault.link[1]!r}")
 
 
 def _check_reach(document: Table, setting: Setting, seed: int) -> None:
