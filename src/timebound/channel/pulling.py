@@ -14,7 +14,7 @@ from threading import Condition
 from typing import TYPE_CHECKING, Final
 
 from timebound.channel.base.dependency import Duration, nanoseconds
-from timebound.channel.base.errors import ChannelError
+from timebound.channel.base.errors import ChannelError, QueueFull
 from timebound.units import SECOND
 
 if TYPE_CHECKING:
@@ -122,15 +122,17 @@ class PullConsumer:
     # --- for the channel ----------------------------------------------------------------
 
     def put(self, event: Event) -> None:
-        """Queue an event; this is the consumer's callback."""
+        """Queue an event; this is the consumer's callback.
+
+        Raises:
+            QueueFull: there is no room; the consumer counts the event as dropped.
+        """
         with self._changed:
-            is_full = len(self._events) >= self._queue_max
-            if not is_full:
-                self._events.append(event)
-                self._changed.notify()
-                self._wake_all()
-        if is_full:
-            self.consumer.drop(event, self._queue_max)
+            if len(self._events) >= self._queue_max:
+                raise QueueFull(self._queue_max)
+            self._events.append(event)
+            self._changed.notify()
+            self._wake_all()
 
     def end(self) -> None:
         """Wake everybody who waits: nothing comes any more."""

@@ -15,6 +15,7 @@ from typing import Final, cast
 
 from mypy_extensions import mypyc_attr
 
+from timebound.channel.base.errors import QueueFull
 from timebound.channel.base.event import TIMEOUT, TOGETHER, Event
 from timebound.channel.base.measure import Meter
 from timebound.channel.base.reports import Kind, Report
@@ -262,7 +263,13 @@ class Consumer:
             self.stall(f"has kept a thread that others need for {taken_ns // MILLISECOND} ms")
 
     def fail(self, event: Event, error: BaseException) -> None:
-        """Count and report a failure, and evict the consumer if it fails too often in a row."""
+        """Count and report a failure, and evict the consumer if it fails too often in a row.
+
+        A callback that only had no room for the event did not fail: the event is dropped.
+        """
+        if isinstance(error, QueueFull):
+            self.drop(event, error.limit)
+            return
         self.failures += 1
         self.failures_in_row += 1
         message = f"raised {type(error).__name__} on event {event.type!r}: {error}"

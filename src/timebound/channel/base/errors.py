@@ -3,6 +3,7 @@
 ChannelError             (a TimeboundError)
 ├── ChannelFileError     a channel's file has mistakes (also a ConfigError); carries all of them
 ├── NotSchedulable       an operation would break a deadline; carries what would fit
+├── QueueFull            a callback has no room for an event, which is dropped; never reaches the program
 └── UndeclaredEvent      a supplier pushed a type it did not declare when it connected
 """
 
@@ -54,6 +55,14 @@ class NotSchedulable(ChannelError):
         self.operation = operation
         self.verdict = verdict
         self.available = available
+
+
+class QueueFull(ChannelError):
+    """Raised by a callback that queues events: the event found no room, and counts as dropped."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"queue is full (queue_max={limit})")
+        self.limit = limit
 
 
 class UndeclaredEvent(ChannelError):
