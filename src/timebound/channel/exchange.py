@@ -101,7 +101,8 @@ def _check_timers(channel: Carrier, changes: list[Change], *, has_timing: bool) 
         if change.dependency is not None:
             spare += change.consumer.correlator.timer_count - Correlator(change.dependency).timer_count
     if spare < 0:
-        raise ChannelError(f"{-spare} timers are missing (timers_max={heap.capacity})")
+        needed = "1 more timer is" if spare == -1 else f"{-spare} more timers are"
+        raise ChannelError(f"{needed} needed than there are (timers_max={heap.capacity})")
     if spare < heap.capacity and not has_timing:
         raise ChannelError("consumers ask for timers, so the channel needs a timer module")
 

@@ -11,7 +11,6 @@ import pytest
 from timebound.channel import ChannelError, ChannelFileError
 from timebound.channel.base.consumer import BEST_EFFORT
 from timebound.channel.config.reader import load
-from timebound.channel.config.tables import FILE_BYTES_MAX
 from timebound.channel.config.values import ChannelConfig, GatewayConfig, ModuleConfig, OperationConfig
 from timebound.errors import ConfigError
 from timebound.units import MILLISECOND
@@ -304,32 +303,6 @@ def test_mistake_is_told_with_its_line_and_what_would_be_right(
     text: str, expected: str, tmp_path: Path
 ) -> None:
     assert expected in mistakes(tmp_path, text)
-
-
-def test_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ChannelFileError, match=r"missing.toml: cannot be read: no such file"):
-        load(tmp_path / "missing.toml")
-
-    path = tmp_path / "channel.toml"
-    path.write_bytes(b"a = 1\nb = '\xff'\n")
-    with pytest.raises(ChannelFileError, match=r"channel.toml:2: is not UTF-8 text: byte 0xff"):
-        load(path)
-
-    path.write_bytes(b"#" * (FILE_BYTES_MAX + 1))
-    with pytest.raises(ChannelFileError, match="is it the right file"):
-        load(path)
-
-    path.write_text("a = " + "[" * 10_000, encoding="utf-8")
-    with pytest.raises(ChannelFileError):
-        load(path)
-
-
-def test_lines_are_counted_alike_with_windows_line_ends(tmp_path: Path) -> None:
-    path = tmp_path / "channel.toml"
-    path.write_bytes(b"\xef\xbb\xbf# a comment\r\n\r\nname = 7\r\n")
-
-    with pytest.raises(ChannelFileError, match=r"channel.toml:3: name"):
-        load(path)
 
 
 def test_file_in_the_docs_is_right_and_its_keys_are_those_of_the_reader(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def key_of(leaf: Leaf) -> Key:
     key = leaf.key
     if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) and isinstance(key[1], str):
         return (key[0], key[1])
-    raise TypeError(f"leaf key {key!r} is no (type, source) pair; make leaves with event() or source()")
+    raise TypeError(f"leaf key {key!r} is not a (type, source) pair; make leaves with event() or source()")
 
 
 def fits(key: Key, event_type: str, event_source: str) -> bool:
