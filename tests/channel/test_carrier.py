@@ -151,7 +151,7 @@ def test_pushing_into_a_channel_that_does_not_run_is_refused(carrier: Carrier) -
 
     with pytest.raises(ChannelError, match="is not started"):
         supplier.push("a")
-    with carrier, pytest.raises(ChannelError, match="is running already"):
+    with carrier, pytest.raises(ChannelError, match="is already running"):
         carrier.start()
     with pytest.raises(ChannelError, match="is closed"):
         supplier.push("a")

@@ -49,8 +49,17 @@ def test_operation_that_does_not_fit_is_told_what_would(available: Available, of
     error = NotSchedulable(operation, verdict, available)
 
     assert str(error).startswith("operation 'more' is not schedulable (period=10ms, cost=5ms): ")
-    assert str(error).endswith(f"at 110.0% utilisation; available: {offer}")
+    assert str(error).endswith(f", but its period is 10ms (utilisation 110.0%); available: {offer}")
     assert (error.operation, error.verdict, error.available) == (operation, verdict, available)
+
+
+def test_operation_that_would_never_finish_is_told_so() -> None:
+    operation = Operation("more", period_ns=10 * MILLISECOND, cost_ns=5 * MILLISECOND)
+    verdict = Verdict(False, "response", 1.1, operation, 0)
+
+    error = NotSchedulable(operation, verdict, Available(0, 0))
+
+    assert str(error).endswith(": 'more' would never finish (utilisation 110.0%); available: nothing")
 
 
 def test_undeclared_event_names_what_was_declared() -> None:

@@ -59,7 +59,7 @@ def test_operation_names_are_unique() -> None:
     scheduler = Scheduler()
     scheduler.admit(scheduler.operation("x", period="10ms", cost="1ms"))
 
-    with pytest.raises(ChannelError, match="connected already"):
+    with pytest.raises(ChannelError, match="already connected"):
         scheduler.admit(scheduler.operation("x", period="20ms", cost="1ms"))
 
 

@@ -97,9 +97,9 @@ def test_operation_is_connected_once_at_a_time(tmp_path: Path) -> None:
     with built(tmp_path, MODULES + OPERATIONS) as channel:
         consumer = channel.connect_operation("show", lambda e: None)
         supplier = channel.operation_supplier("gps")
-        with pytest.raises(ChannelError, match="'show' is connected already"):
+        with pytest.raises(ChannelError, match="'show' is already connected"):
             channel.connect_operation("show", lambda e: None)
-        with pytest.raises(ChannelError, match="'gps' has its supplier already"):
+        with pytest.raises(ChannelError, match="'gps' already has a supplier"):
             channel.operation_supplier("gps")
         consumer.disconnect()
         supplier.disconnect()

@@ -351,7 +351,7 @@ def test_timers_of_a_changed_dependency_start_anew(files: Files) -> None:
         now_ns = 30 * MILLISECOND
         assert channel.wake(now_ns) == 1
         with pytest.raises(
-            ChannelFileError, match=r"cannot be followed: 1 more timer is needed than there are"
+            ChannelFileError, match=r"cannot be applied: 1 more timer is needed than there are"
         ):
             channel.reconfigure(
                 files.write(
@@ -395,9 +395,12 @@ def test_supplier_of_an_operation_changes_what_it_declares(files: Files) -> None
         ("name = 3\nnam = 4\n", r":1: name: must be text.*\n.*:2: nam: unknown key"),
         (
             'name = "other"\n' + FILTERING + TIMERS,
-            r":1: name: is 'channel' while the channel runs, not 'other'",
+            r":1: name: cannot change from 'channel' to 'other' while the channel runs",
         ),
-        (FILTERING + TIMERS + "timers_max = 9\n" + operation(), r":4: timers.timers_max: is 1024 while"),
+        (
+            FILTERING + TIMERS + "timers_max = 9\n" + operation(),
+            r":4: timers.timers_max: cannot change from 1024 to 9 while",
+        ),
         (FILTERING + TIMERS, r"operations: 'o' is missing but has a connected consumer; disconnect it first"),
         (
             FILTERING + TIMERS + operation(),
@@ -405,15 +408,15 @@ def test_supplier_of_an_operation_changes_what_it_declares(files: Files) -> None
         ),
         (
             FILTERING + '[dispatching]\nmodule = "asyncio"\n' + TIMERS + operation(supplies='["x"]'),
-            r"cannot be followed: asyncio dispatching needs a running event loop",
+            r"cannot be applied: asyncio dispatching needs a running event loop",
         ),
         (
             FILTERING + LANES + '[timers]\nmodule = "asyncio"\n' + operation(supplies='["x"]'),
-            r"cannot be followed: asyncio timers need a running event loop",
+            r"cannot be applied: asyncio timers need a running event loop",
         ),
         (
             FILTERING + LANES + operation(supplies='["x"]'),
-            r"cannot be followed: consumers ask for timers, so the channel needs a timer module",
+            r"cannot be applied: consumers have timers, so the channel needs a timer module",
         ),
     ],
 )

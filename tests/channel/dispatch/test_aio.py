@@ -237,7 +237,7 @@ async def test_consumer_that_keeps_the_loop_to_itself_is_reported_and_may_be_evi
         await wait_until_has(reports, 2)
 
     assert [r.kind for r in reports] == [Kind.STALLED, Kind.EVICTED]
-    assert reports[0].message.startswith("has kept a thread that others need for ")
+    assert reports[0].message.startswith("has blocked a shared thread for ")
 
 
 async def test_cost_of_a_coroutine_is_that_of_its_steps_alone() -> None:

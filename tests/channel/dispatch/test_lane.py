@@ -230,7 +230,7 @@ def test_limit_of_threads_is_said_once_and_all_goes_on_when_one_comes_back() -> 
 
     assert got == [0, 1]
     notice = "consumers without operations wait for slow ones in their lane: "
-    notice += "it has all its threads (threads_max=3)"
+    notice += "no threads are left (threads_max=3)"
     assert [r.message for r in reports if r.kind is Kind.NOTICE] == [notice]
     with pytest.raises(ValueError, match=r"threads=65 is out of range \(1 to threads_max=64\)"):
         Lanes(threads=THREADS_MAX + 1)
