@@ -114,8 +114,8 @@ def notes(outcomes: Sequence[OverloadResult]) -> list[str]:
         return []
     if outcomes[0].setting.qos:
         return [
-            "a broker's own account counts acknowledged messages, by the time of the acknowledgement; what is "
-            "in transit at the end is in neither column"
+            "a broker's own account counts acknowledged messages, by the time of the acknowledgement; what "
+            "is in transit at the end is in neither column"
         ]
     return [
         "with QoS 0 a broker does not learn when a message arrives: its own account counts messages sent in "
