@@ -13,7 +13,6 @@ from timebound.core.mesh.table import HomeGroup
 # How a message finds its way; `routes.py` explains them.
 TREE: Final = 0
 LATE: Final = 1
-MATCH: Final = 2
 
 # ε of a mesh: messages queue at later brokers too, so less than this is hardly ever kept.
 MESH_EPSILON: Final = 0.1
@@ -43,14 +42,12 @@ class MeshOptions:
 
     __slots__ = (
         "bytes_max",
-        "drops_duplicates",
         "epsilon",
         "grace_ns",
         "is_lossless",
         "is_thrifty",
         "message_bytes",
         "messages_max",
-        "never_drops",
         "preference",
         "processing_ns",
         "routing",
@@ -76,8 +73,6 @@ class MeshOptions:
         bytes_max: int = BYTES_MAX,
         is_lossless: bool = False,
         grace_ns: int = 0,
-        drops_duplicates: bool = True,
-        never_drops: bool = False,
     ) -> None:
         if not 0.0 <= preference <= 1.0 or not 0.0 <= waiting_share <= 1.0:
             raise ValueError(
@@ -101,9 +96,6 @@ class MeshOptions:
         self.bytes_max = bytes_max
         self.is_lossless = is_lossless
         self.grace_ns = grace_ns
-        self.drops_duplicates = drops_duplicates  # of MATCH only: the others have none
-        # Keep even what has expired, as brokers without early drop do; to compare with them.
-        self.never_drops = never_drops
 
 
 class Send:
