@@ -111,7 +111,8 @@ ROOMS: dict[str, dict[str, set[str]]] = {
     },
     "sim": {
         "kernel": set(),
-        "mesh": {"kernel"},
+        "papers/brokers": set(),
+        "mesh": {"kernel", "papers/brokers"},
         "input": set(),
         "papers": {"kernel", "mesh", "input"},
         "scenario": {"kernel", "mesh", "papers"},

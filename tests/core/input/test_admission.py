@@ -54,7 +54,9 @@ class TestAdvertise:
 
         assert decision.bound_ns == UNBOUNDED
         assert 4 * QUANTUM < decision.counter_offer.interval_ns < 4.01 * QUANTUM
-        assert "sends 500000 messages/s; its share would be 250000, and has to be more" in decision.reason
+        assert (
+            "sends 500000 messages/s, but its share, which must be larger, would be 250000" in decision.reason
+        )
         assert "a period of 0.005 ms or a weight of 4 would fit" in decision.reason
 
     def test_flow_that_would_break_anothers_promise_is_refused_and_names_it(self) -> None:
@@ -118,7 +120,7 @@ class TestAdvertise:
 
         decision = plan.advertise(contract("b", "t"), now_ns=0)
 
-        assert decision.reason == "flow 't' of client 'b' is one too many (flows_max=1)"
+        assert decision.reason == "flow 't' of client 'b' exceeds the limit of flows (flows_max=1)"
         assert plan.advertise(contract("a", "t", burst=2), now_ns=0).accepted
 
     def test_few_weights_change_at_a_time(self) -> None:
@@ -425,7 +427,7 @@ def test_flows_get_no_more_than_what_is_reserved_for_them() -> None:
     refused = admission.advertise(Contract("b", "u", interval_ns=500, weight=10), 0)
     assert not refused.accepted
     assert 1_000 <= refused.counter_offer.interval_ns <= 1_001  # fractions are floats
-    assert "10.0% of the 50% for advertised flows are left" in refused.reason
+    assert "10.0% of the 50% reserved for flows is left" in refused.reason
     offered_ns = refused.counter_offer.interval_ns
     assert admission.advertise(Contract("b", "u", interval_ns=offered_ns, weight=10), 0).accepted
     # Its own share does not count against a flow that is advertised again.

@@ -11,7 +11,7 @@ from timebound.core.link.scheduling import Scheduling
 from timebound.core.link.strategy.fifo import Fifo
 from timebound.core.link.strategy.registry import strategy_named
 from timebound.core.mesh.message import Copy
-from timebound.core.mesh.options import LATE, MATCH, TREE, MeshOptions
+from timebound.core.mesh.options import LATE, TREE, MeshOptions
 from timebound.core.mesh.table import MeshSubscription
 from timebound.core.values.delay import LinkDelay
 
@@ -265,19 +265,6 @@ def test_a_crash_loses_everything_that_waits() -> None:
     assert mesh.account.dropped["disconnected"] == 12 - pairs_sent
     for link in broker.links.values():
         link.queue._check()
-
-
-def test_matching_again_sends_to_all_next_hops_and_knows_second_copies() -> None:
-    mesh = Diamond(MATCH)
-    what = mesh.message()
-    broker = mesh.brokers["d"]
-    broker.receive(Copy(what, ("b",), 2, None), SECOND)
-    assert len(broker.take_deliveries()) == 1
-
-    broker.receive(Copy(what, ("c",), 2, None), SECOND)
-
-    assert broker.take_deliveries() == []
-    assert mesh.account.duplicates == 1
 
 
 def test_messages_that_match_nothing_go_nowhere() -> None:

@@ -354,7 +354,7 @@ async def test_flow_that_raises_its_topics_weight_is_told_from_when_its_promise_
     second = input_.flows.advertise(d, Contract("d", "t", interval_ns=10_000_000, weight=4), 0)
 
     assert first.reason.endswith(" ms")
-    assert second.reason.endswith(" ms, once its weight counts: within a cycle")
+    assert second.reason.endswith(" ms once its new weight takes effect, within a cycle")
     assert [row["weight"] for row in input_.flows.report()["rows"]] == [4, 4]
     finish(house)
     assert input_.scheduler.topics["t"].weight == 4
@@ -492,7 +492,7 @@ async def test_slower_measurement_reports_the_flows_it_breaks(
     flows.set_measured(50_000, 6_000_000, 0)
     assert [row["kept"] for row in flows.report()["rows"]] == [False]
     assert house.driver.input.figures()["flows_broken"] == 1
-    assert "flow 't' of client 'a' can no longer be kept" in caplog.text
+    assert "delay guarantee of flow 't' of client 'a' is broken" in caplog.text
 
     flows.set_measured(50_000, 4_000_000, 0)
     assert [row["kept"] for row in flows.report()["rows"]] == [True]

@@ -192,7 +192,7 @@ def test_only_neighbours_that_log_in_as_configured_are_let_in() -> None:
     mesh.neighbours["e"] = NeighbourConfig(name="e", accept_user="eve")
 
     assert mesh.admit("e", "eve", is_anonymous=False) == ""
-    assert "no neighbour" in mesh.admit("x", "x", is_anonymous=True)
+    assert "not a neighbour" in mesh.admit("x", "x", is_anonymous=True)
     assert "must log in as user 'eve'" in mesh.admit("e", "e", is_anonymous=False)
     assert mesh.admit("e", "", is_anonymous=True) == ""
 

@@ -26,7 +26,7 @@ def accept(connection: ConnectionOutput, accepted: Accepted, now_ns: int) -> Non
     door = connection.door
     name = accepted.broker_name
     is_anonymous = door.listener.anonymous_allowed and door.passwords is None
-    refusal = f"broker {name!r} is no neighbour; this broker has none"
+    refusal = f"broker {name!r} is not a neighbour; this broker has none"
     if mesh is not None:
         refusal = mesh.admit(name, accepted.user, is_anonymous=is_anonymous)
     if mesh is None or refusal:

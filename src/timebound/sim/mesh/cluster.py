@@ -6,6 +6,8 @@ which link is free, and carries out their orders. It decides nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from timebound.core.mesh.account import MeshAccount
 from timebound.core.mesh.forwarding import Forwarder
 from timebound.core.mesh.message import Copy, MeshMessage
@@ -17,6 +19,8 @@ from timebound.sim.kernel.kernel import Event, Kernel
 from timebound.sim.mesh.network import SimLink
 from timebound.sim.mesh.workload import Source
 
+MakeForwarder = Callable[[str, LinkState, SubscriptionTable, MeshOptions, MeshAccount], Forwarder]
+
 
 class Cluster:
     """Brokers, links and publishers of one run."""
@@ -24,6 +28,7 @@ class Cluster:
     __slots__ = (
         "_cut",
         "_down",
+        "_make_forwarder",
         "_sequence",
         "account",
         "brokers",
@@ -39,7 +44,12 @@ class Cluster:
     )
 
     def __init__(
-        self, options: MeshOptions, account: MeshAccount, publish_until_ns: int, measures: bool = False
+        self,
+        options: MeshOptions,
+        account: MeshAccount,
+        publish_until_ns: int,
+        measures: bool = False,
+        make_forwarder: MakeForwarder = Forwarder,
     ) -> None:
         self.kernel = Kernel()
         self.options = options
@@ -49,6 +59,7 @@ class Cluster:
         self.processing_ns = options.processing_ns
         self.publish_until_ns = publish_until_ns
         self.measures = measures
+        self._make_forwarder = make_forwarder
         self.brokers: dict[str, Forwarder] = {}
         self.sim_links: dict[tuple[str, str], SimLink] = {}
         self.estimators: dict[tuple[str, str], DelayEstimator] = {}
@@ -57,7 +68,7 @@ class Cluster:
         self._cut: dict[tuple[str, str], None] = {}
 
     def add_broker(self, name: str) -> None:
-        self.brokers[name] = Forwarder(name, self.links, self.table, self.options, self.account)
+        self.brokers[name] = self._make_forwarder(name, self.links, self.table, self.options, self.account)
 
     def add_link(self, link: SimLink) -> None:
         """Join two brokers; both must have been added."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from timebound.core.mesh.options import LATE, MATCH, TREE
+from timebound.core.mesh.options import LATE, TREE
 from timebound.sim.kernel.draws import Draw
 from timebound.units import HOUR, MILLISECOND
 
-ROUTINGS: Final = {"tree": TREE, "late": LATE, "match": MATCH, "match-all": MATCH}
+# Brokers that match again at every hop follow their own path trees.
+MATCHING: Final = ("match", "match-all")
+ROUTINGS: Final = {"tree": TREE, "late": LATE, "match": TREE, "match-all": TREE}
 DROPS: Final = ("hopeless", "expired", "none")
 SAMPLINGS: Final = ("message", "kilobyte")
 TRUNCATIONS: Final = ("resample", "clip")
