@@ -30,7 +30,7 @@ from timebound.bench.channel_results import (
     spread_of,
 )
 from timebound.bench.channel_tools import LIMIT_S, real_time_trouble
-from timebound.bench.channel_work import STOP_NS_MIN, BusyWorker, Figures, Stop, Stops, laxity_of
+from timebound.bench.channel_work import STALL_NS_MIN, BusyWorker, Figures, Stall, Stalls, laxity_of
 from timebound.cli import app
 
 # Beside each other they would delay each other, at the same priorities of one processor.
@@ -154,31 +154,31 @@ os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(49))
 poll = select.poll()
 poll.register(0)
-stops = []
+stalls = []
 print("ready", flush=True)
 last_ns = time.monotonic_ns()
 while not poll.poll(1):
     now_ns = time.monotonic_ns()
     if now_ns - last_ns > 3_000_000:
-        stops.append((now_ns, now_ns - last_ns))
+        stalls.append((now_ns, now_ns - last_ns))
     last_ns = now_ns
-print(json.dumps(stops))
+print(json.dumps(stalls))
 """
 
 
 @contextmanager
-def witness() -> Iterator[list[Stop]]:
+def witness() -> Iterator[list[Stall]]:
     """Note, from a process of its own, when nobody was given the lanes' processor; complete at the end."""
-    stops: list[Stop] = []
+    stalls: list[Stall] = []
     command = [sys.executable, "-c", WITNESS]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         try:
-            yield stops
+            yield stalls
         finally:
             told, _ = process.communicate(timeout=LIMIT_S)
-            stops += [(end_ns, length_ns) for end_ns, length_ns in json.loads(told)]
+            stalls += [(end_ns, length_ns) for end_ns, length_ns in json.loads(told)]
 
 
 @pytest.mark.parametrize("federated", [False, True])
@@ -188,25 +188,25 @@ def test_light_load_misses_no_deadline(federated: bool, monkeypatch: pytest.Monk
     monkeypatch.setattr(channel_utilisation, "TARGETS", (0.4,))
     judge, judged = channel_utilisation.judge, list[tuple[float, Figures, Figures]]()
 
-    def note(target: float, high: Figures, low: Figures, stops: list[Stop]) -> UtilisationStep:
+    def note(target: float, high: Figures, low: Figures, stalls: list[Stall]) -> UtilisationStep:
         judged.append((target, high, low))
-        return judge(target, high, low, stops)
+        return judge(target, high, low, stalls)
 
     monkeypatch.setattr(channel_utilisation, "judge", note)
     measure = channel_federated.measure_utilisation if federated else channel_utilisation.measure
 
-    with witness() as stops:
+    with witness() as stalls:
         run = measure(0.1, real_time=True)
 
-    # In the channel and on plain threads. The experiment itself sees only stops while somebody works: at this
-    # load that is less than half of the time, so an onlooker's are taken.
+    # In the channel and on plain threads. The experiment itself sees only stalls while somebody works: at
+    # this load that is less than half of the time, so an onlooker's are taken.
     assert len(judged) == 2
     for found in judged:
-        light = judge(*found, stops)
+        light = judge(*found, stalls)
         assert light.unexplained == (0,)
-        # A stop of the machine in the middle of work counts as work, so as much more as was stopped.
+        # A stall of the machine in the middle of work counts as work, so as much more as was stalled.
         assert 0.38 <= light.utilisation <= 0.42 + light.stopped
-        assert light.high.runs > light.low.runs > 0 or stops
+        assert light.high.runs > light.low.runs > 0 or stalls
         assert channel_utilisation.reached([light]).corrected == light.utilisation
     assert [len(run.steps), len(run.bare_steps)] == [1, 1]
     assert run.federated is federated
@@ -228,7 +228,7 @@ def test_load_is_raised_until_every_burst_of_each_kind_misses_a_deadline(
             tried.append((name, target))
             is_first = tried.count((name, target)) == 1
             late = target > limit or (target == unlucky and is_first)
-            # What was left is more than the machine's stop, unless the load was one of the light ones.
+            # What was left is more than the machine's stall, unless the load was one of the light ones.
             low = figures((0, 130 if late else 90, 5 if target > limit else 1))
             return figures((0, 10, 0), used_ns=int(target * 100)), low, [(50, 2)]
 
@@ -240,7 +240,7 @@ def test_load_is_raised_until_every_burst_of_each_kind_misses_a_deadline(
     assert [step.target for step in ours] == [step.target for step in bare] == [0.6, 0.8, 0.9, 0.95]
     assert [step.missed for step in ours] == [(1, 0), (0, 0), (1, 1), (1, 1)]
     assert [step.unexplained for step in ours] == [(0, 0), (0, 0), (1, 1), (1, 1)]
-    # The first load missed a deadline in one burst, for which a stop of the machine accounts.
+    # The first load missed a deadline in one burst, for which a stall of the machine accounts.
     assert channel_utilisation.reached(ours) == Reached(corrected=0.8, best=0.8, always=0.0)
     assert channel_utilisation.reached(bare) == Reached(corrected=0.9, best=0.9, always=0.9)
 
@@ -261,15 +261,15 @@ def test_miss_is_explained_by_stops_since_the_processor_was_last_free() -> None:
     high = figures((0, 60, 0), (100, 160, 0))
     late = figures((0, 230, 15), period_ns=200)
 
-    def unexplained(*stops: tuple[int, int]) -> int:
-        return laxity_of(late, (high,), stops).unexplained
+    def unexplained(*stalls: tuple[int, int]) -> int:
+        return laxity_of(late, (high,), stalls).unexplained
 
     assert laxity_of(late, (high,), ()).misses == 1
     assert unexplained() == unexplained((50, 14)) == 1
     assert unexplained((50, 15)) == unexplained((50, 8), (150, 8)) == 0
     # Of one that outlasts the deadline, what lies before it counts, be it all of the job's time.
     assert unexplained((260, 160)) == unexplained((400, 390)) == 0
-    # Stops after the deadline, or while there was nothing to do, made nobody late.
+    # Stalls after the deadline, or while there was nothing to do, made nobody late.
     assert unexplained((210, 15)) == unexplained((-1, 15)) == 1
     # Of one that had begun before, only what came after the release counts.
     assert unexplained((10, 30)) == 1
@@ -283,8 +283,8 @@ def test_stops_while_an_older_job_was_still_open_count_as_well() -> None:
 
 
 def test_worker_does_what_it_is_told_and_says_what_was_left_at_the_deadline() -> None:
-    worker = BusyWorker(period_ns=10**9, cost_ns=2_000_000, stops=Stops(alone=True))
-    hurried = BusyWorker(period_ns=0, cost_ns=2_000_000, stops=Stops(alone=False))
+    worker = BusyWorker(period_ns=10**9, cost_ns=2_000_000, stalls=Stalls(alone=True))
+    hurried = BusyWorker(period_ns=0, cost_ns=2_000_000, stalls=Stalls(alone=False))
 
     worker.work(time.monotonic_ns())
     hurried.work(time.monotonic_ns())
@@ -298,19 +298,19 @@ def test_worker_does_what_it_is_told_and_says_what_was_left_at_the_deadline() ->
 
 
 def test_stretch_without_processor_time_is_a_stop_only_while_somebody_works() -> None:
-    stops = Stops(alone=True)
-    stops.begin()
-    stops.end()
-    time.sleep(20 * STOP_NS_MIN / 1e9)
-    stops.begin()
-    assert stops.found == []
+    stalls = Stalls(alone=True)
+    stalls.begin()
+    stalls.end()
+    time.sleep(20 * STALL_NS_MIN / 1e9)
+    stalls.begin()
+    assert stalls.found == []
 
     # Sleeping stands for a machine that takes the processor away.
-    time.sleep(20 * STOP_NS_MIN / 1e9)
-    stops.look()
+    time.sleep(20 * STALL_NS_MIN / 1e9)
+    stalls.look()
 
-    assert len(stops.found) == 1
-    assert stops.found[0][1] >= STOP_NS_MIN
+    assert len(stalls.found) == 1
+    assert stalls.found[0][1] >= STALL_NS_MIN
 
 
 def test_spacing_is_measured_for_each_dispatching(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,7 +341,7 @@ def test_tables_show_ours_beside_the_published_values() -> None:
         "107 / 189 / 114",
         "1,266 / 65,449 / 24,345",
         "published: over 99%",
-        "every deadline kept in most bursts, but for stops of the machine: 90.00%",
+        "every deadline kept in most bursts, but for stalls of the machine: 90.00%",
         "plain threads without a channel: 97.00%",
         "50.0%",
         "12.00",

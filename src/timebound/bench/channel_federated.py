@@ -32,7 +32,7 @@ from timebound.bench.channel_utilisation import (
     raise_load,
     summarise,
 )
-from timebound.bench.channel_work import Figures, Stops
+from timebound.bench.channel_work import Figures, Stalls
 from timebound.channel import DiallingGateway, Event, EventChannel, ListeningGateway
 from timebound.channel.gateway import hub_of
 from timebound.channel.realtime import LANE_PRIORITY_MAX, LANE_PRIORITY_MIN, become_real_time
@@ -72,8 +72,8 @@ def _burst(target: float, real_time: bool) -> Found:
     high_ns, low_ns = costs_for(target)
     tasks = [{"pair": "high", "cost_ns": high_ns}, {"pair": "low", "cost_ns": low_ns}]
     high, low = _run_children("utilisation", [{**task, "real_time": real_time} for task in tasks])
-    stops = [(end_ns, length_ns) for side in (high, low) for end_ns, length_ns in side["stops"]]
-    return Figures(**high["figures"]), Figures(**low["figures"]), stops
+    stalls = [(end_ns, length_ns) for side in (high, low) for end_ns, length_ns in side["stalls"]]
+    return Figures(**high["figures"]), Figures(**low["figures"]), stalls
 
 
 def _run_children(experiment: str, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -197,10 +197,10 @@ def _child_utilisation(side: str, address: str, task: dict[str, Any]) -> None:
         _wait_ready(channel, side, task["pair"])
         _wait_for_the_other_side()
         # The other process has the processor as well.
-        stops = Stops(alone=False)
-        pair = Pair(channel, task["pair"], period_ns, task["cost_ns"], stops)
+        stalls = Stalls(alone=False)
+        pair = Pair(channel, task["pair"], period_ns, task["cost_ns"], stalls)
         time.sleep(BURST_S)
-        _print_and_wait({"figures": asdict(pair.figures()), "stops": stops.found})
+        _print_and_wait({"figures": asdict(pair.figures()), "stalls": stalls.found})
 
 
 def _wait_for_the_other_side() -> int:

@@ -86,18 +86,18 @@ def _utilisation_table(run: UtilisationRun) -> Table:
     where = "two channels, federated" if run.federated else "one channel"
     title = (
         f"Utilisation, {where} (published: over {run.published:.0%})\n"
-        f"  every deadline kept in most bursts, but for stops of the machine: {_reached(run, 'corrected')}\n"
+        f"  every deadline kept in most bursts, but for stalls of the machine: {_reached(run, 'corrected')}\n"
         f"  every deadline kept in one burst of each load: {_reached(run, 'best')}\n"
         f"  every deadline kept in all bursts: {_reached(run, 'always')}"
     )
     table = Table(title=title, title_justify="left")
     for heading in (
         "utilisation",
-        "machine stopped",
+        "machine stalled",
         "high: laxity ms (min / mean / max)",
         "low: laxity ms",
         "missed in each burst",
-        "not explained by stops",
+        "not explained by stalls",
         "plain threads: missed",
         "not explained",
     ):
@@ -186,7 +186,7 @@ def _draw_utilisation(axes: Any, run: UtilisationRun) -> None:
     axes.set_xticks(places, [f"{100 * step.target:g}" for step in run.steps])
     where = "two channels, federated" if run.federated else "one channel"
     axes.set(
-        title=f"{where}: all bursts, stops of the machine included",
+        title=f"{where}: all bursts, stalls of the machine included",
         xlabel="utilisation in %",
         ylabel="laxity in ms, mean and range (below 0: deadline missed)",
     )

@@ -52,7 +52,7 @@ class LatencyRow:
 class Laxity:
     """Time left at completion, in milliseconds; negative is a missed deadline.
 
-    `unexplained` misses are those that the machine's own stops cannot account for.
+    `unexplained` misses are those that the machine's own stalls cannot account for.
     """
 
     runs: int
@@ -84,7 +84,7 @@ class UtilisationStep:
 class Reached:
     """The highest utilisation up to which deadlines were kept, judged in three ways.
 
-    `corrected`: in most bursts of each load, but for misses that the machine's stops explain; not every stop
+    `corrected`: in most bursts of each load, but for misses that the machine's stalls explain; not every stop
     is seen, so one burst may fail. Raw, with every miss counted: `best` in at least one burst of each
     load, `always` in every burst.
     """

@@ -20,7 +20,7 @@ from typing import Final
 from timebound.bench.channel_published import UTILISATION_SINGLE
 from timebound.bench.channel_results import Reached, UtilisationRun, UtilisationStep
 from timebound.bench.channel_tools import LIMIT_S, settle
-from timebound.bench.channel_work import BusyWorker, Figures, Stop, Stops, join_laxities, laxity_of
+from timebound.bench.channel_work import BusyWorker, Figures, Stall, Stalls, join_laxities, laxity_of
 from timebound.channel import ChannelBuilder, Event, EventChannel, Lanes, ThreadTiming, Timeout, every
 from timebound.channel.realtime import LANE_PRIORITY_MAX, become_real_time, switch_interval
 from timebound.units import MILLISECOND, SECOND
@@ -35,16 +35,18 @@ SUPPLIER_COST_NS: Final = 20_000
 BURST_S: Final = 0.85
 PAUSE_S: Final = 0.3
 
-# Works at a load, and answers what the high- and the low-priority pair did, and the machine's stops.
-Found = tuple[Figures, Figures, list[Stop]]
+# Works at a load, and answers what the high- and the low-priority pair did, and the machine's stalls.
+Found = tuple[Figures, Figures, list[Stall]]
 Burst = Callable[[float], Found]
 
 
 class Pair:
     """A supplier that pushes at each period, and a consumer that works for as long as it is told."""
 
-    def __init__(self, channel: EventChannel, name: str, period_ns: int, cost_ns: int, stops: Stops) -> None:
-        self._worker = BusyWorker(period_ns, cost_ns, stops)
+    def __init__(
+        self, channel: EventChannel, name: str, period_ns: int, cost_ns: int, stalls: Stalls
+    ) -> None:
+        self._worker = BusyWorker(period_ns, cost_ns, stalls)
         self._released_ns: list[int] = []
         operation = channel.scheduler.operation
         self._supplier = channel.supplier(name, name)
@@ -114,14 +116,14 @@ def raise_load(bursts: Sequence[Burst], step_s: float) -> list[list[UtilisationS
     return found
 
 
-def judge(target: float, high: Figures, low: Figures, stops: list[Stop]) -> UtilisationStep:
+def judge(target: float, high: Figures, low: Figures, stalls: list[Stall]) -> UtilisationStep:
     """What one burst showed."""
-    laxities = laxity_of(high, (), stops), laxity_of(low, (high,), stops)
-    stopped_ns = sum(length_ns for _, length_ns in stops)
+    laxities = laxity_of(high, (), stalls), laxity_of(low, (high,), stalls)
+    stalled_ns = sum(length_ns for _, length_ns in stalls)
     return UtilisationStep(
         target,
         high.utilisation() + low.utilisation(),
-        stopped_ns / (BURST_S * SECOND),
+        stalled_ns / (BURST_S * SECOND),
         *laxities,
         missed=(sum(laxity.misses for laxity in laxities),),
         unexplained=(sum(laxity.unexplained for laxity in laxities),),
@@ -164,12 +166,12 @@ def bare_burst(target: float, real_time: bool) -> Found:
     """The same load on two plain threads."""
     begin_ns = time.monotonic_ns() + 10 * MILLISECOND
     found: list[Figures] = []
-    stops = Stops(alone=True)
+    stalls = Stalls(alone=True)
 
     def run(rank: int, period_ns: int, cost_ns: int) -> None:
         if real_time:
             become_real_time(LANE_PRIORITY_MAX - rank)
-        worker = BusyWorker(period_ns, cost_ns, stops)
+        worker = BusyWorker(period_ns, cost_ns, stalls)
         released_ns = begin_ns
         while released_ns < begin_ns + BURST_S * SECOND:
             time.sleep(max(released_ns - time.monotonic_ns(), 0) / SECOND)
@@ -188,17 +190,17 @@ def bare_burst(target: float, real_time: bool) -> Found:
         thread.join(LIMIT_S)
     switch_interval.restore()
     high, low = sorted(found, key=lambda figures: figures.period_ns)
-    return high, low, stops.found
+    return high, low, stalls.found
 
 
 def _burst(target: float, real_time: bool) -> Found:
     high_ns, low_ns = costs_for(target)
-    stops = Stops(alone=True)
+    stalls = Stalls(alone=True)
     channel = build_channel("utilisation", real_time=real_time)
     # Before the start, so that both begin together: the worst moment, as theory has it.
-    high = Pair(channel, "high", HIGH_PERIOD_NS, high_ns, stops)
-    low = Pair(channel, "low", LOW_PERIOD_NS, low_ns, stops)
+    high = Pair(channel, "high", HIGH_PERIOD_NS, high_ns, stalls)
+    low = Pair(channel, "low", LOW_PERIOD_NS, low_ns, stalls)
     settle()
     with channel:
         time.sleep(BURST_S)
-        return high.figures(), low.figures(), list(stops.found)
+        return high.figures(), low.figures(), list(stalls.found)

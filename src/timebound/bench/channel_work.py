@@ -1,9 +1,9 @@
 """Work that uses the processor, and what can be told about deadlines when the machine is shared.
 
 On a virtual machine the processor is taken away now and then, and no program inside can help being late
-then. So *stops* are noted: stretches in which somebody was at work and yet no thread of the program had any
+then. So *stalls* are noted: stretches in which somebody was at work and yet no thread of the program had any
 processor time. A missed deadline counts as *explained* if the work still left at the deadline is no more than
-the stops since the processor last had nothing to do: without them, it would have been done in time.
+the stalls since the processor last had nothing to do: without them, it would have been done in time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 from timebound.bench.channel_results import Laxity
 
 # Shorter gaps are how the system keeps its accounts: they even out, and none is excused.
-STOP_NS_MIN: Final = 100_000
+STALL_NS_MIN: Final = 100_000
 # Clocks read further apart than this do not belong together; reading them takes 2 µs.
 READ_NS_MAX: Final = 50_000
 
@@ -26,7 +26,7 @@ READ_NS_MAX: Final = 50_000
 # When it was released and done, and how much of its work was left at its deadline.
 Job = tuple[int, int, int]
 # When it ended, and how long it was.
-Stop = tuple[int, int]
+Stall = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +48,16 @@ class Figures:
         return self.used_ns / (finished * self.period_ns) if finished else 0.0
 
 
-class Stops:
-    """Notes the stops of one program; its workers, of which one runs at a time, share it.
+class Stalls:
+    """Notes the stalls of one program; its workers, of which one runs at a time, share it.
 
     `alone` says that nobody else has the processor at such priorities: then time that no thread of this
-    program got was taken by the machine, even if another thread runs after it. If not, a stop must lie
+    program got was taken by the machine, even if another thread runs after it. If not, a stall must lie
     between two moments of one thread without a switch to another; those at a switch are not seen.
     """
 
     def __init__(self, *, alone: bool) -> None:
-        self.found: list[Stop] = []
+        self.found: list[Stall] = []
         self._alone = alone
         self._working = 0
         self._last = (0, 0, 0)
@@ -73,14 +73,14 @@ class Stops:
         self._working -= 1
 
     def look(self) -> int:
-        """Note a stop if there was one since anybody last looked; answer the time."""
+        """Note a stall if there was one since anybody last looked; answer the time."""
         now = self._read()
         last = self._last
         if last[0] > now[0]:
             return now[0]  # another thread came in between, and has looked
         self._last = now
         gone_ns = (now[0] - last[0]) - (now[1] - last[1])
-        if gone_ns > STOP_NS_MIN and now[2] == last[2]:
+        if gone_ns > STALL_NS_MIN and now[2] == last[2]:
             self.found.append((now[0], gone_ns))
         return now[0]
 
@@ -91,7 +91,7 @@ class Stops:
             used_ns = time.process_time_ns() if self._alone else time.thread_time_ns()
             switches = 0 if self._alone else _switches()
             clock_ns = time.monotonic_ns()
-            # Otherwise the machine stopped, or another thread ran, between the two.
+            # Otherwise the machine stalled, or another thread ran, between the two.
             if clock_ns - begin_ns < READ_NS_MAX:
                 return (clock_ns, used_ns, switches)
 
@@ -104,12 +104,12 @@ def _switches() -> int:
 class BusyWorker:
     """Uses the processor for as long as it is told; one thread only."""
 
-    def __init__(self, period_ns: int, cost_ns: int, stops: Stops) -> None:
+    def __init__(self, period_ns: int, cost_ns: int, stalls: Stalls) -> None:
         self.period_ns = period_ns
         self.cost_ns = cost_ns
         self.jobs: list[Job] = []
         self.used_ns = 0
-        self._stops = stops
+        self._stalls = stalls
         self._left_ns = cost_ns  # of the present job, at its deadline or until then now
 
     def work(self, released_ns: int) -> None:
@@ -118,14 +118,14 @@ class BusyWorker:
         self._left_ns = self.cost_ns
         begin_ns = cpu_ns = time.thread_time_ns()
         until_ns = begin_ns + self.cost_ns
-        self._stops.begin()
+        self._stalls.begin()
         clock_ns = 0
         while cpu_ns < until_ns:
-            clock_ns = self._stops.look()
+            clock_ns = self._stalls.look()
             cpu_ns = time.thread_time_ns()
             if clock_ns <= deadline_ns:
                 self._left_ns = max(until_ns - cpu_ns, 0)
-        self._stops.end()
+        self._stalls.end()
         self.used_ns += cpu_ns - begin_ns
         self.jobs.append((released_ns, clock_ns, self._left_ns))
 
@@ -138,15 +138,15 @@ class BusyWorker:
         return Figures(self.period_ns, jobs, self.used_ns, len(late))
 
 
-def laxity_of(figures: Figures, more_urgent: Sequence[Figures], stops: Sequence[Stop]) -> Laxity:
+def laxity_of(figures: Figures, more_urgent: Sequence[Figures], stalls: Sequence[Stall]) -> Laxity:
     """Sum up a pair; `more_urgent` are those who may run before it."""
     values = figures.laxities_ns()
     if not values:
         return Laxity(0, 0.0, 0.0, 0.0, 0, 0)
-    delays = _Delays([job for pair in (figures, *more_urgent) for job in pair.jobs], stops)
+    delays = _Delays([job for pair in (figures, *more_urgent) for job in pair.jobs], stalls)
     late = [job for job, value in zip(figures.jobs, values, strict=True) if value < 0]
     unexplained = sum(
-        left_ns > delays.stopped_ns(begin_ns, begin_ns + figures.period_ns) for begin_ns, _, left_ns in late
+        left_ns > delays.stalled_ns(begin_ns, begin_ns + figures.period_ns) for begin_ns, _, left_ns in late
     )
     mean = sum(values) / len(values)
     return Laxity(len(values), min(values) / 1e6, mean / 1e6, max(values) / 1e6, len(late), unexplained)
@@ -170,18 +170,18 @@ def join_laxities(parts: Sequence[Laxity]) -> Laxity:
 class _Delays:
     """How long the processor was away while it had something to do."""
 
-    def __init__(self, jobs: Sequence[Job], stops: Sequence[Stop]) -> None:
+    def __init__(self, jobs: Sequence[Job], stalls: Sequence[Stall]) -> None:
         self._jobs = jobs
-        self._stops = sorted(stops)
-        self._ends = [end_ns for end_ns, _ in self._stops]
+        self._stalls = sorted(stalls)
+        self._ends = [end_ns for end_ns, _ in self._stalls]
 
-    def stopped_ns(self, released_ns: int, deadline_ns: int) -> int:
-        """The stops that delayed a job: those since the processor was last free for it."""
+    def stalled_ns(self, released_ns: int, deadline_ns: int) -> int:
+        """The stalls that delayed a job: those since the processor was last free for it."""
         begin_ns = self._busy_since(released_ns)
-        # Of a stop that began earlier, or went on after the deadline, only what lies between counts.
+        # Of a stall that began earlier, or went on after the deadline, only what lies between counts.
         return sum(
             max(min(end_ns, deadline_ns) - max(end_ns - length_ns, begin_ns), 0)
-            for end_ns, length_ns in self._stops[bisect_right(self._ends, begin_ns) :]
+            for end_ns, length_ns in self._stalls[bisect_right(self._ends, begin_ns) :]
         )
 
     def _busy_since(self, moment_ns: int) -> int:

@@ -27,7 +27,7 @@ PLAIN: Final = -1
 # The lane of consumers without an operation: behind every period there is.
 BEST_EFFORT: Final = 1 << 62
 # What a consumer may take beyond its stated cost (or beyond nothing) before others no longer wait for it.
-# Less would take a thread for each stop of the machine; a switch of threads costs some 20 µs.
+# Less would take a thread for each stall of the machine; a switch of threads costs some 20 µs.
 PATIENCE_NS: Final = 1 * MILLISECOND
 # After this long at one event a consumer is reported. With an operation, after a second or its period: its
 # late runs are counted anyway, and a look at it costs a quarter of a millisecond.

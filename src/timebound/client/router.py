@@ -25,7 +25,7 @@ UNCLAIMED_MAX: Final = 1_000
 # Filters unsubscribed from, whose last messages must not wait unclaimed; the oldest is forgotten.
 ENDED_MAX: Final = 1_000
 _IDENTIFIER_MAX: Final = 268_435_455
-# Where the beats and alarms of a subscription with `every` or `watchdog` come.
+# Where the ticks and alarms of a subscription with `every` or `watchdog` come.
 TIMER_TOPICS: Final = ("$timebound/watchdog", "$timebound/every")
 
 

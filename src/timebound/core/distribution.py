@@ -233,7 +233,7 @@ class Distribution:
             return
         is_group = len(messages) > 1
         if is_group:
-            # Only what is delivered together has a number: beats, alarms and single parts leave no gap.
+            # Only what is delivered together has a number: ticks, alarms and single parts leave no gap.
             self._groups += 1
         identifiers = (subscription.identifier,) if subscription.identifier else ()
         for number, message in enumerate(messages):

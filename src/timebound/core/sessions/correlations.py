@@ -1,4 +1,4 @@
-"""Subscriptions that wait: for several topics together, for silence, for the beat of a timer.
+"""Subscriptions that wait: for several topics together, for silence, for the ticks of a timer.
 
 A subscription with `correlate` gets messages only once its correlation is complete, all of them
 at once and in the order of its parts; one with `watchdog` is told when nothing came in time, one

@@ -32,7 +32,7 @@ MEASURED_QUANTA_MIN: Final = 64
 # Turns of a second, at least, before their times replace what was calibrated.
 MEASURED_TURNS_MIN: Final = 50
 # The part of all turns, and of the time, that the measured times cover: a bound has many quanta, and two
-# rounds, of which one may be a stop of the machine. So few messages may meet a longer one.
+# rounds, of which one may be a stall of the machine. So few messages may meet a longer one.
 MEASURED_QUANTA_PART: Final = 0.99
 MEASURED_ROUNDS_PART: Final = 0.95
 MEASURED_STOPS_PART: Final = 0.001
