@@ -57,10 +57,9 @@ class Shape:
 def outlook(
     entry: Entry, age: float, level: float, link: LinkModel, shape: Shape
 ) -> tuple[float, float, bool]:
-    """The age up to which the value surely stays at or below a bound, that bound, and whether it is exact.
+    """Return the age up to which the value stays at or below a bound, the bound, and whether it is exact.
 
-    The bound is at most `level`, or, where the value may be higher already, what it may be now. It is
-    exact where nothing is in doubt until then, so that the value stands still.
+    The bound is at most `level`, or what the value may be now if that is more. Exact: constant until then.
     """
     audience = entry.audience
     terms = audience.terms
@@ -73,8 +72,7 @@ def outlook(
     low = entry.lost_below(age)
     last = low + _SWEEP_MAX if low + _SWEEP_MAX < count else count
     high = low
-    active = 0.0  # most that the terms from low to high can add by being in doubt
-    bound, start = 0.0, age
+    bound, start, active = 0.0, age, 0.0  # active: most that terms from low to high can add by being in doubt
     while True:
         # The terms that are over at `start`, and those that begin to be in doubt.
         over = start + behind
