@@ -31,7 +31,7 @@ def test_a_full_queue_is_told_once_until_it_was_served() -> None:
 
     for _ in range(5):
         broker.route(Message("t", b"x", 0, False, 0), 0)
-    assert [alert[:27] for alert in broker.counters.alerts] == ["the queue of 'slow' is full"]
+    assert [alert[:30] for alert in broker.counters.alerts] == ["queue of client 'slow' is full"]
     broker.take_deliveries(session, 1_000_000, 0)
     for _ in range(5):
         broker.route(Message("t", b"x", 0, False, 0), 0)
