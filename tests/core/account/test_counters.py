@@ -46,7 +46,7 @@ def test_a_message_that_cannot_be_retained_is_told_by_its_topic() -> None:
     broker.route(Message("one", b"x", 0, True, 0), 0)
     broker.route(Message("two", b"x", 0, True, 0), 0)
 
-    assert [alert[:21] for alert in broker.counters.alerts] == ["'two' is not retained"]
+    assert [alert[:32] for alert in broker.counters.alerts] == ["message on 'two' is not retained"]
 
 
 def test_new_rules_end_the_subscriptions_they_forbid() -> None:
