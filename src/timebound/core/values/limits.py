@@ -1,4 +1,4 @@
-"""The limits that the core itself keeps; the configuration sets them and gives their reasons."""
+"""The limits that the core enforces; the configuration sets them and gives their reasons."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ SESSION_NEVER_EXPIRES_S: Final = 0xFFFFFFFF  # MQTT 5, 3.1.2.11.2
 
 
 class BrokerLimits:
-    """Upper limits of what sessions and the broker may hold."""
+    """Upper limits of sessions and of the whole broker."""
 
     __slots__ = (
         "filter_cost_per_client_max",
