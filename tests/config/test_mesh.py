@@ -88,7 +88,7 @@ def test_every_key_is_read() -> None:
         ),
         (
             "[[neighbour]]\nname = 'b'\nshares = ['log/#']",
-            "neighbour[0].shares: share 'log/#' is no topic filter and percent",
+            "neighbour[0].shares: share 'log/#' is not a topic filter with a percentage",
         ),
         (
             "[[neighbour]]\nname = 'b'\nuntimed_share_percent = 60\nshares = ['log/#=50']",
