@@ -9,7 +9,7 @@ from timebound.core.link.strategy.base import WINDOWED, Strategy, benefit_and_co
 from timebound.core.link.strategy.entry import Entry
 from timebound.core.link.strategy.outlook import Shape, outlook
 
-# The published curves are flat from a quarter to one; the middle is as good as any.
+# The published curves are flat from 0.25 to 1.
 WEIGHT_DEFAULT: Final = 0.5
 
 

@@ -1,8 +1,8 @@
 """MTEP: maximum total earning priority, with prices and penalties (docs/model.md, section 3).
 
 w·EE + (1-w)·(PC + EP), where PC = (EE - EP) - (EE' - EP'). EP cancels, which leaves
-w·EE + (1-w)·(EE - EE' + EP'). A subscription counts only while its success is at least ε,
-for the primed sums its success when sent second.
+w·EE + (1-w)·(EE - EE' + EP'). A subscription counts only while its success is at least ε; for
+the primed sums, its success when sent second.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from timebound.core.link.strategy.entry import Entry
 from timebound.core.link.strategy.outlook import Shape, outlook
 from timebound.core.values.delay import phi
 
-# The published earnings are largest at 0.15 and the arrivals at 0.8; their own comparison uses 0.4.
+# Published earnings are largest at 0.15, arrivals at 0.8; the published comparison uses 0.4.
 WEIGHT_DEFAULT: Final = 0.4
 
 

@@ -1,4 +1,4 @@
-"""Strategies by the names that configuration uses."""
+"""Strategies by their names in the configuration."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def strategy_named(
     lookahead: float = LOOKAHEAD,
     patience_ns: int = PATIENCE_NS,
 ) -> Strategy:
-    """Make a strategy; `weight` is r of ebpc and w of mtep (-1: its default), the rest is for worth.
+    """Make a strategy; `weight` is r of ebpc and w of mtep (-1 = default), the rest is for worth.
 
     Raises:
-        ValueError: there is no such strategy, or an option is out of range.
+        ValueError: the strategy is unknown, or an option is out of range.
     """
     if name == "fifo":
         return Fifo()
