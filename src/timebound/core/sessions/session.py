@@ -191,10 +191,10 @@ class Session:
 
     def link_delay(self) -> LinkDelay:
         """Return the delay of its link: the slower of what socket and acknowledgements show."""
-        way = self.path_delay
-        if way is None or way.mean_s_per_kb <= self.delay.mean_s_per_kb:
+        path = self.path_delay
+        if path is None or path.mean_s_per_kb <= self.delay.mean_s_per_kb:
             return self.delay
-        return LinkDelay(way.mean_s_per_kb, way.variance, self.delay.jitter_s)
+        return LinkDelay(path.mean_s_per_kb, path.variance, self.delay.jitter_s)
 
     def next_packet_id(self) -> int:
         """Return a packet id that no delivery in flight uses; the quota leaves at least one."""

@@ -70,7 +70,7 @@ class Worth(Strategy):
         return value + _LEVEL * entry.level if link.is_congested else value
 
     def _start_by(self, entry: Entry, age: float) -> float:
-        """Return the age at which the next noticeable loss begins, at least this age; never falls with age."""
+        """Return the age at which the next noticeable loss begins, at least `age`; never falls with age."""
         terms = entry.audience.terms
         count: i64 = len(terms)
         entry.lost_below(age)
