@@ -145,8 +145,8 @@ from timebound.toml.setting import NEVER_S, settings_of
         ),
         (
             "[[listeners]]\nshares = ['alarm/#']",
-            "t.toml:2: listeners[0].shares: share 'alarm/#' is no topic filter and percent from 1 to 90, "
-            "like 'alarm/#=20'",
+            "t.toml:2: listeners[0].shares: share 'alarm/#' is not a topic filter with a percentage "
+            "from 1 to 90, such as 'alarm/#=20'",
         ),
         (
             "[[listeners]]\nuntimed_share_percent = 60\nshares = ['alarm/#=50']",

@@ -137,8 +137,8 @@ def test_password_and_acl_mistakes_have_their_own_lines(tmp_path: Path) -> None:
     text = "[security]\npassword_file = 'users'\nacl_file = 'rules'\n"
 
     assert mistakes_of(text, tmp_path) == [
-        "rules:2: 'user NAME', 'anyone' or 'anonymous' is expected, not ''",
-        "rules:4: an action is 'publish', 'subscribe' or 'all', not 'fly'",
+        "rules:2: expected 'user NAME', 'anyone' or 'anonymous', found ''",
+        "rules:4: expected 'publish', 'subscribe' or 'all', found 'fly'",
         "users:2: a line is 'name:hash'; make it with `timebound passwd`",
     ]
 

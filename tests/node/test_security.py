@@ -378,7 +378,7 @@ def test_a_will_needs_its_right_when_it_is_published(guarded: BrokerProcess, tmp
         kept = join(guarded.port, "kept", will=Will("plant/kept", b"gone"), **terms)
 
         lost.close()
-        guarded.wait_logged("the will of 'lost' is not published: publishing to 'plant/lost'")
+        guarded.wait_logged("will of client 'lost' is not published: publishing to 'plant/lost'")
         kept.close()
 
         watcher.expect_publish("plant/kept", b"gone")

@@ -14,7 +14,7 @@ from timebound.units import MILLISECOND, parse_duration, parse_number
 PRIORITY_MAX: Final = 9
 # Of a price or penalty: in millionths, the sums of an account and of Spark stay inside 64 bits.
 WORTH_MAX: Final = 1_000_000_000
-# A shorter beat would be the broker's only work.
+# A shorter tick would be the broker's only work.
 TIMER_NS_MIN: Final = 10 * MILLISECOND
 _SUBSCRIBE_TERMS: Final = frozenset(
     (

@@ -24,7 +24,7 @@ TICKS_PER_SECOND_MAX: Final = 1_000
 
 
 class BrokerLimits:
-    """Upper limits of what sessions and the broker may hold."""
+    """Upper limits of sessions and of the whole broker."""
 
     __slots__ = (
         "filter_cost_per_client_max",

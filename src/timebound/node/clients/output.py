@@ -15,7 +15,7 @@ from timebound.errors import ProtocolError
 from timebound.linking.link import NeighbourLink
 from timebound.node.clients.handshake import Door, Refused, address_of
 from timebound.node.clients.outgoing import OutgoingEncoder
-from timebound.node.control.link_models import told_delay
+from timebound.node.control.link_models import announced_delay
 from timebound.node.driver import Driver
 from timebound.node.input.publisher import Publisher
 from timebound.node.links.meter import LinkMeter
@@ -183,9 +183,9 @@ class ConnectionOutput(Publisher):
 
     def _link_meter(self, session: Session) -> LinkMeter:
         if self._meter is None:
-            told = told_delay(self.broker, session)
-            if told is not None:
-                self.broker.set_delay(session, told, self.driver.now_ns())
+            announced = announced_delay(self.broker, session)
+            if announced is not None:
+                self.broker.set_delay(session, announced, self.driver.now_ns())
             ceiling = float(self.door.listener.link_bytes_per_second)
             self._meter = LinkMeter(self._transport, session.delay, ceiling)
         return self._meter

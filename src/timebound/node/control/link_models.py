@@ -28,17 +28,17 @@ LINK_PREFIX: Final = "$timebound/link/"
 MEAN_MAX_S_PER_KB: Final = 3_600.0
 
 
-class LinkModel(msgspec.Struct):
+class LinkModelPayload(msgspec.Struct):
     """What a payload says; other fields may stand beside these."""
 
     mean_s_per_kb: float
     variance: float
 
 
-_READ_MODEL: Final = msgspec.json.Decoder(LinkModel)
+_READ_MODEL: Final = msgspec.json.Decoder(LinkModelPayload)
 
 
-def told_delay(broker: Broker, session: Session) -> LinkDelay | None:
+def announced_delay(broker: Broker, session: Session) -> LinkDelay | None:
     """The delay to start with; None where the link was measured before, or nothing was told."""
     if session.delay is not START_DELAY:
         return None
@@ -51,7 +51,7 @@ def told_delay(broker: Broker, session: Session) -> LinkDelay | None:
     return model
 
 
-def tell(broker: Broker, topic: str, payload: bytes, now_ns: int) -> None:
+def announce(broker: Broker, topic: str, payload: bytes, now_ns: int) -> None:
     """Keep what a client says about a link, for the next time that its client connects.
 
     Raises:
@@ -71,10 +71,10 @@ def tell(broker: Broker, topic: str, payload: bytes, now_ns: int) -> None:
 def read_model(payload: bytes) -> LinkDelay | None:
     """The delay that a payload describes; None if it describes none."""
     try:
-        told = _READ_MODEL.decode(payload)
+        announced = _READ_MODEL.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # the last: nested too deeply
         return None
-    mean, variance = told.mean_s_per_kb, told.variance
+    mean, variance = announced.mean_s_per_kb, announced.variance
     if not (MEAN_FLOOR_S_PER_KB <= mean <= MEAN_MAX_S_PER_KB and 0.0 <= variance <= mean * mean):
         return None
     return LinkDelay(mean, variance)

@@ -58,7 +58,7 @@ def handle(
     if input_requests.is_one(topic):
         answer = input_requests.handle(driver, publisher, session, packet, topic, now_ns)
     elif topic.startswith(link_models.LINK_PREFIX):
-        link_models.tell(driver.broker, topic, packet.payload, now_ns)
+        link_models.announce(driver.broker, topic, packet.payload, now_ns)
     elif topic == STRATEGIES_TOPIC:
         answer = _strategies(driver)
     elif topic == STRATEGY_TOPIC or topic.startswith(STRATEGY_TOPIC + "/"):

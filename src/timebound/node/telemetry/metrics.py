@@ -69,7 +69,7 @@ def exposition(broker: Broker, trace: TraceWriter | None, input_: Input | None =
         add(
             "input_stop_seconds",
             "gauge",
-            "A stop of the machine that promises count with.",
+            "A stall of the machine that delay bounds include.",
             {"": figures["stop_ns"] / SECOND},
         )
         add("input_flows", "gauge", "Advertised flows admitted.", {"": figures["flows"]})
