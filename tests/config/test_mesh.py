@@ -93,7 +93,7 @@ def test_every_key_is_read() -> None:
         ),
         ("[[neighbour]]\nname = 'b c'", "neighbour[0].name: must be 1 to 64 of"),
         ("[[neighbour]]\nname = 'b'\nuser = 'u'", "neighbour[0].user: is for a link that this broker opens"),
-        ("[[neighbour]]\nname = 'b'\nhost = 'h'\npassword_file = 'p'", "password_file: is for `user`"),
+        ("[[neighbour]]\nname = 'b'\nhost = 'h'\npassword_file = 'p'", "password_file: needs `user`"),
         ("[[neighbour]]\nname = 'b'\nhost = 'h'\n[neighbour.tls]", "neighbour[0].tls.ca: is required"),
         (
             "[[neighbour]]\nname = 'b'\nhost = 'h'\n[neighbour.tls]\nca = 'c'\nkey = 'k'",
