@@ -114,7 +114,7 @@ def notes(outcomes: Sequence[OverloadResult]) -> list[str]:
         return []
     if outcomes[0].setting.qos:
         return [
-            "a broker's own account counts acknowledged messages, by the time of the acknowledgement; what is "
+            "a broker's own account counts acknowledged messages, by the time of acknowledgement; what is "
             "in transit at the end is in neither column"
         ]
     return [
