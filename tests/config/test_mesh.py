@@ -85,7 +85,7 @@ def test_every_key_is_read() -> None:
         ),
         (
             "[[neighbours]]\nname = 'b'\nshares = ['log/#']",
-            "neighbours[0].shares: share 'log/#' is no topic filter and percent",
+            "neighbours[0].shares: share 'log/#' is not a topic filter with a percentage",
         ),
         (
             "[[neighbours]]\nname = 'b'\nuntimed_share_percent = 60\nshares = ['log/#=50']",
@@ -96,7 +96,7 @@ def test_every_key_is_read() -> None:
             "[[neighbours]]\nname = 'b'\nuser = 'u'",
             "neighbours[0].user: is for a link that this broker opens",
         ),
-        ("[[neighbours]]\nname = 'b'\nhost = 'h'\npassword_file = 'p'", "password_file: is for `user`"),
+        ("[[neighbours]]\nname = 'b'\nhost = 'h'\npassword_file = 'p'", "password_file: needs `user`"),
         ("[[neighbours]]\nname = 'b'\nhost = 'h'\n[neighbours.tls]", "neighbours[0].tls.ca: is required"),
         (
             "[[neighbours]]\nname = 'b'\nhost = 'h'\n[neighbours.tls]\nca = 'c'\nkey = 'k'",

@@ -157,7 +157,8 @@ def test_rules_in_both_places_are_refused(tmp_path: Path) -> None:
     text = "[security]\nacl_file = 'rules'\n[[acl]]\nuser = '*'\nfilter = '#'\n"
 
     assert mistakes_of(text, tmp_path) == [
-        "t.toml:2: security.acl_file: is given besides [[acl]]; the order of rules would be unclear"
+        "t.toml:2: security.acl_file: cannot be used together with [[acl]]; "
+        "the order of rules would be unclear"
     ]
 
 

@@ -101,10 +101,10 @@ class TlsConfig:
     ca: Path | None = setting(
         "path",
         None,
-        "certificates in PEM that client certificates must descend from; none: they are not asked for",
+        "CA certificates in PEM for client certificates; without it none are requested",
     )
     require_client_certificate: bool = setting(
-        "switch", False, "turn away clients without a certificate during the handshake; needs `ca`"
+        "switch", False, "refuse clients without a certificate during the handshake; needs `ca`"
     )
     identity: Literal["none", "common_name"] = setting(
         "choice",
@@ -118,34 +118,33 @@ class TlsConfig:
 class ListenerConfig:
     """`[[listeners]]`: one address to accept connections on."""
 
-    name: str = setting("text", "", "how logs and mistakes call it; empty: made from kind, host and port")
-    host: str = setting(
-        "text", "127.0.0.1", "only this machine can reach it until the configuration says otherwise"
-    )
+    name: str = setting("text", "", "name in logs and errors; empty = made from kind, host and port")
+    host: str = setting("text", "127.0.0.1", "the default is reachable from this machine only")
     port: int = setting(
-        "count", 1883, "the port registered for MQTT; 0 takes a free one (for tests)", maximum=65_535
+        "count", 1883, "the port registered for MQTT; 0 = a free port (for tests)", maximum=65_535
     )
     kind: Literal["tcp", "websocket"] = setting(
         "choice",
         "tcp",
-        "MQTT straight over TCP, or inside WebSocket frames for browsers",
+        "MQTT directly over TCP, or in WebSocket frames for browsers",
         choices=("tcp", "websocket"),
     )
     path: str = setting(
-        "text", "/mqtt", "the path of the WebSocket endpoint that client libraries use by default"
+        "text", "/mqtt", "path of the WebSocket endpoint; the default is that of most client libraries"
     )
     origins: tuple[str, ...] = setting(
         "texts",
         (),
-        "web origins whose pages may connect; with none, browsers are refused and other clients served, "
-        "because any page could otherwise reach a broker on its visitor's machine; `*` is any",
+        "web origins whose pages may connect; if empty, browsers are refused and other clients "
+        "served, because any page could otherwise reach a broker on its visitor's machine; `*` = "
+        "any",
     )
     tls: TlsConfig | None = None
     allow_anonymous: bool | None = setting(
         "switch",
         None,
-        "let clients in without a user name; left out: only if `host` is a loopback address, "
-        "so that nothing is open to a network by accident",
+        "accept clients without a user name; default: only if `host` is a loopback address, so that"
+        " nothing is open to a network by accident",
     )
 
     strategy: str = strategy_setting("a link of this listener")
@@ -155,8 +154,7 @@ class ListenerConfig:
     link_bytes_per_second: int = setting(
         "size",
         0,
-        "the speed of links where it is known: sessions with time limits are never sent more; "
-        "0: it is measured",
+        "speed of the links if known: sessions with time limits are never sent more; 0 = measured",
     )
     epsilon: float = epsilon_setting(
         EPSILON, "what is all but hopeless should not take a link's time from others"
@@ -164,8 +162,8 @@ class ListenerConfig:
     margin_s: float = setting(
         "duration",
         0.0,
-        "time that what had to wait is taken to spend behind the link, in buffers that nothing reports; "
-        "acknowledgements of QoS 1 and 2 measure it, and the larger counts",
+        "assumed delay in hidden buffers behind the link, for messages that had to wait; "
+        "acknowledgements of QoS 1 and 2 measure it, and the larger value counts",
         maximum=3_600,
     )
 
@@ -193,12 +191,12 @@ class DataConfig:
     path: Path = setting(
         "path",
         Path("data"),
-        "a folder that can be seen, copied and deleted; relative to the configuration file",
+        "folder of the broker's data; relative to the configuration file",
     )
     fsync: bool = setting(
         "switch",
         True,
-        "an acknowledged message then survives a power cut; without it, only the end of the process",
+        "acknowledged messages survive a power cut; without it, only the end of the process",
     )
 
 
@@ -209,17 +207,16 @@ class SecurityConfig:
     password_file: Path | None = setting(
         "path",
         None,
-        "users and their passwords, made by `timebound passwd`; without it nobody can prove a user name, "
-        "and names that clients give are ignored",
+        "users and their passwords, made by `timebound passwd`; without it, supplied user names are ignored",
     )
     acl_file: Path | None = setting(
-        "path", None, "a file of access rules, one a line; use either this or `[[acl]]`, not both"
+        "path", None, "file of access rules, one per line; use either this or `[[acl]]`, not both"
     )
-    anonymous_user: str = setting("text", "", "the user name that access rules see for clients without one")
+    anonymous_user: str = setting("text", "", "user name in access rules for clients without one")
     take_over_from_others: bool = setting(
         "switch",
         False,
-        "whether a client with another user's client id ends that user's session and gets an empty one; "
+        "a client with another user's client id ends that user's session and gets an empty one; "
         "otherwise it is refused (0x87)",
     )
     rules: tuple[AccessRule, ...] = ()
@@ -229,17 +226,19 @@ class SecurityConfig:
 class AclEntry:
     """`[[acl]]`: one access rule; the first that applies decides."""
 
-    user: str = setting("text", MISSING, 'a user name; "*" for every client, "" for those without a name')
+    user: str = setting("text", MISSING, 'a user name; "*" = every client, "" = clients without a name')
     filter: str = setting(
-        "text", MISSING, "a topic filter; `%u` becomes the user name in it and `%c` the client id"
+        "text", MISSING, "a topic filter; `%u` stands for the user name and `%c` for the client id"
     )
     action: Literal["publish", "subscribe", "all"] = setting(
         "choice",
         "all",
-        "most rules are about a topic, whatever is done with it",
+        "most rules are for publishing and subscribing alike",
         choices=("publish", "subscribe", "all"),
     )
-    allow: bool = setting("switch", True, "with any rule present all else is denied, so most rules allow")
+    allow: bool = setting(
+        "switch", True, "allow or deny; with any rule present all else is denied, so most rules allow"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +249,7 @@ class WeightEntry:
         "text", MISSING, "a topic filter; of several that match a topic, the most specific one counts"
     )
     weight: int = setting(
-        "count", MISSING, "turns in a cycle; relative to all others", minimum=1, maximum=WEIGHT_MAX
+        "count", MISSING, "turns per cycle, relative to all others", minimum=1, maximum=WEIGHT_MAX
     )
 
 
@@ -259,67 +258,69 @@ class InputConfig:
     """`[input]`: in which order messages are taken in, and what is promised to advertised flows."""
 
     default_weight: int = setting(
-        "count", 1, "of topics that no `[[weights]]` names", minimum=1, maximum=WEIGHT_MAX
+        "count", 1, "weight of topics without an entry in `[[weights]]`", minimum=1, maximum=WEIGHT_MAX
     )
     quantum_bytes: int = setting(
         "size",
         KIBIBYTE,
-        "a larger message takes several turns, so that others go on between; most telemetry takes one",
+        "a larger message takes several turns, so that others get turns in between; most telemetry takes one",
         minimum=64,
         maximum=MEBIBYTE,
     )
     queue_quanta_max: int = setting(
         "count",
         256,
-        "what may wait of one client before its socket is left unread; "
-        "what stays in the socket costs no memory, and no time of others",
+        "input of one client that may wait before its socket is left unread; bytes in the socket "
+        "cost no memory, and no time of others",
         minimum=16,
         maximum=65_536,
     )
     turn_s: float = setting(
         "duration",
         0.001,
-        "messages are taken in for so long before sockets are read and written again; "
-        "a longer turn costs delay, a shorter one throughput",
+        "time spent on input before sockets are polled again; a longer turn costs delay, a shorter "
+        "one throughput",
     )
     order: Literal["paper", "even"] = setting(
-        "choice", EVEN, "of the turns in a cycle; `even` is never worse: docs/bounds.md", choices=ORDERS
+        "choice", EVEN, "order of the turns in a cycle; `even` is never worse: docs/bounds.md", choices=ORDERS
     )
     reserved_percent: int = setting(
         "count",
         50,
-        "of the measured service rate: what advertised flows may be promised in all; "
-        "the rest stays for everyone else",
+        "share of the measured service rate that guarantees of advertised flows may use; the rest "
+        "stays for everyone else",
         maximum=95,
     )
     excess: Literal["lower", "refuse"] = setting(
         "choice",
         LOWER,
-        "what a flow sends beyond its advertisement waits with messages that have none, or is refused",
+        "messages beyond an advertisement are queued with those of no flow, or refused",
         choices=EXCESS_MODES,
     )
     flows_max: int = setting(
         "count",
         200,
-        "advertised flows; every answer looks at all of them, a refusal of 200 takes about 3 ms",
+        "advertised flows; each answer checks all of them, a refusal with 200 takes about 3 ms",
         maximum=1_000,
     )
-    flows_per_client_max: int = setting("count", 50, "of one client, so that none takes all", maximum=1_000)
+    flows_per_client_max: int = setting(
+        "count", 50, "advertised flows of one client, so that none takes all", maximum=1_000
+    )
     advertisements_per_second_max: int = setting(
         "count",
         10,
-        "of one client, beyond `flows_per_client_max` at once; each makes the broker look at every flow",
+        "of one client, beyond `flows_per_client_max` at once; the broker checks every flow for each",
         minimum=1,
     )
     advertising_percent_max: int = setting(
         "count",
         10,
-        "of the processor's time for answers to advertisements and weights, of all clients",
+        "share of the processor for answers to advertisements and weights, of all clients",
         minimum=1,
         maximum=100,
     )
     quantum_time_s: float = setting(
-        "duration", 0.0, "how long one turn of one message takes at most; 0s: it is measured all the time"
+        "duration", 0.0, "longest time of one turn of one message; 0s = measured continuously"
     )
     stall_allowance_s: float = setting(
         "duration",
@@ -334,21 +335,24 @@ class InputConfig:
 class TraceConfig:
     """`[trace]`: one record for every matched (message, subscription), as Parquet files."""
 
-    enabled: bool = setting("switch", False, "off, because it takes disk; needs the package `pyarrow`")
+    enabled: bool = setting("switch", False, "off, because it needs disk space; needs the package `pyarrow`")
     path: Path = setting(
-        "path", Path("trace"), "a folder with a folder for each day and node; relative to this file"
+        "path", Path("trace"), "folder of the trace, with one folder per day and node; relative to this file"
     )
     file_bytes_max: int = setting(
-        "size", 64 * MEBIBYTE, "a file is closed at this size; smaller ones cost Spark time", minimum=KIBIBYTE
+        "size",
+        64 * MEBIBYTE,
+        "a file is closed at this size; smaller files slow Spark down",
+        minimum=KIBIBYTE,
     )
     file_age_max_s: float = setting(
         "duration",
         60.0,
-        "a file is closed at this age; until then readers do not see it, and a loss of power loses it",
+        "a file is closed at this age; until then readers do not see it, and a power cut loses it",
         minimum=1,
     )
     disk_bytes_max: int = setting(
-        "size", 4 * GIBIBYTE, "for all files together; the oldest are removed beyond it", minimum=MEBIBYTE
+        "size", 4 * GIBIBYTE, "limit for all files; beyond it the oldest are removed", minimum=MEBIBYTE
     )
 
 
@@ -357,13 +361,13 @@ class JournalConfig:
     """`[[journals]]`: messages kept on disk with offsets, for programs that read them in ranges."""
 
     name: str = setting(
-        "text", MISSING, "how readers call it, and the name of its folder; letters, digits, `.`, `_`, `-`"
+        "text", MISSING, "name for readers, and of its folder; letters, digits, `.`, `_`, `-`"
     )
-    filter: str = setting("text", "#", "the topic filter of the messages it keeps")
+    filter: str = setting("text", "#", "topic filter of the messages it keeps")
     trace: bool = setting(
         "switch",
         False,
-        "it keeps the records of the trace instead: what became of each matched (message, subscription)",
+        "keep the records of the trace instead: the outcome of each matched (message, subscription)",
     )
     bytes_max: int = setting(
         "size", GIBIBYTE, "on disk; beyond it the oldest segment is removed", minimum=MEBIBYTE
@@ -378,19 +382,17 @@ class FlightConfig:
     """`[flight]`: where journals are read and rows published, over Arrow Flight."""
 
     enabled: bool | None = setting(
-        "switch", None, "left out: if there is a journal; needs the package `pyarrow`"
+        "switch", None, "default: on if there is a journal; needs the package `pyarrow`"
     )
-    host: str = setting("text", "127.0.0.1", "only this machine, until the configuration says otherwise")
-    port: int = setting(
-        "count", 8815, "the port most Flight programs use; 0 takes a free one", maximum=65_535
-    )
+    host: str = setting("text", "127.0.0.1", "the default is reachable from this machine only")
+    port: int = setting("count", 8815, "the port most Flight programs use; 0 = a free port", maximum=65_535)
     allow_anonymous: bool | None = setting(
-        "switch", None, "serve programs without a user name; left out: only if `host` is a loopback address"
+        "switch", None, "serve programs without a user name; default: only if `host` is a loopback address"
     )
     staged_bytes_max: int = setting(
         "size",
         GIBIBYTE,
-        "rows that were handed in and not published yet, of all programs; they wait on disk",
+        "limit for rows that wait on disk to be published, of all programs",
         minimum=MEBIBYTE,
     )
     tls: TlsConfig | None = None
@@ -405,7 +407,7 @@ class FlightConfig:
 class NeighbourTlsConfig:
     """`[neighbours.tls]`: how the link to a neighbour is encrypted, when this broker opens it."""
 
-    ca: Path = setting("path", MISSING, "certificates in PEM that the neighbour's must descend from")
+    ca: Path = setting("path", MISSING, "CA certificates in PEM for the neighbour's certificate")
     certificate: Path | None = setting(
         "path", None, "this broker's own certificate in PEM, if the neighbour asks for one; needs `key`"
     )
@@ -416,18 +418,16 @@ class NeighbourTlsConfig:
 class NeighbourConfig:
     """`[[neighbours]]`: a broker that this one is linked with."""
 
-    name: str = setting("text", MISSING, "its `node_name`; whoever calls itself otherwise is refused")
-    host: str = setting("text", "", "where it listens; empty: it opens the link, this broker waits for it")
-    port: int = setting("count", 1883, "of its listener for brokers", minimum=1, maximum=65_535)
-    user: str = setting("text", "", "the user name that this broker gives there")
-    password_file: Path | None = setting(
-        "path", None, "a file that holds the password for `user` and nothing else"
-    )
+    name: str = setting("text", MISSING, "its `node_name`; a broker with another name is refused")
+    host: str = setting("text", "", "host of its listener; empty = the neighbour opens the link")
+    port: int = setting("count", 1883, "port of its listener for brokers", minimum=1, maximum=65_535)
+    user: str = setting("text", "", "user name of this broker there")
+    password_file: Path | None = setting("path", None, "file with the password for `user` and nothing else")
     accept_user: str = setting(
         "text",
         "",
-        "the user name that the neighbour must log in with here; empty: its `name`, or none on a listener "
-        "where clients need none either",
+        "user name that the neighbour must log in with here; empty = its `name`, or none on a "
+        "listener that accepts anonymous clients",
     )
     link_bytes_per_second: int = setting(
         "size",
@@ -437,7 +437,7 @@ class NeighbourConfig:
     keep_alive_s: int = setting(
         "seconds",
         5,
-        "a link that is silent for one and a half times as long is down",
+        "a link is down after 1.5 times this time of silence",
         minimum=1,
         maximum=65_535,
     )
@@ -455,8 +455,8 @@ class MeshConfig:
     routing: Literal["late", "single-path"] = setting(
         "choice",
         "late",
-        "`late`: a message waits for every link that leads nearer, and the best one that is free takes it; "
-        "`single-path`: it takes the path of smallest mean delay, as the papers have it",
+        "`late`: a message is queued for every link that leads nearer, and the best free one sends "
+        "it; `single-path`: it takes the path of smallest mean delay, as in the papers",
         choices=("late", "single-path"),
     )
     epsilon: float = epsilon_setting(
@@ -465,37 +465,37 @@ class MeshConfig:
     preference: float = setting(
         "fraction",
         PREFERENCE,
-        "of `late`: a link leaves a message to another one that promises more than 1 / this much of its own "
-        "worth; 0: the first free link takes it",
+        "for `late`: a link leaves a message to another one whose expected worth is more than 1 / "
+        "this times its own; 0 = the first free link sends it",
     )
     waiting_share: float = setting(
         "fraction",
         WAITING_SHARE,
-        "the part counted on of the waiting times that neighbours report; what is urgent waits less "
-        "than the mean",
+        "share of the queueing delays reported by neighbours that is counted; urgent messages wait "
+        "less than the mean",
     )
     thrift: float = setting(
         "fraction",
         THRIFT,
-        "how soon a message worth little is given up before a congested way; off (0), because it costs "
-        "earnings on many meshes: docs/decisions/0055-send-cost.md",
+        "how early a message of little worth is dropped before a congested path; off (0), because "
+        "it costs earnings on many meshes: docs/decisions/0055-send-cost.md",
         most=100.0,
     )
     queue_messages_max: int = setting(
         "count",
         10_000,
-        "of one link, for messages with a time limit and for those without: beyond it the former are dropped "
-        "by worth, and publishers of the latter wait",
+        "queue of one link, for messages with a time limit and for those without: beyond it the "
+        "former are dropped by worth, and publishers of the latter wait",
         minimum=1,
         maximum=1_000_000,
     )
     queue_bytes_max: int = setting(
-        "size", 32 * MEBIBYTE, "as `queue_messages_max`, in bytes", minimum=KIBIBYTE, maximum=GIBIBYTE
+        "size", 32 * MEBIBYTE, "like `queue_messages_max`, in bytes", minimum=KIBIBYTE, maximum=GIBIBYTE
     )
     grace_s: float = setting(
         "duration",
         30.0,
-        "QoS 1 and 2 messages wait for so long for a broker that cannot be reached; a link that fails is "
+        "how long QoS 1 and 2 messages wait for a broker that cannot be reached; a failed link is "
         "opened again within 5 s",
     )
 
@@ -504,8 +504,12 @@ class MeshConfig:
 class MetricsConfig:
     """`[metrics]`: figures for Prometheus over HTTP, at `/metrics`."""
 
-    host: str = setting("text", "127.0.0.1", "figures tell about clients and topics; only this machine asks")
-    port: int = setting("count", 0, "0: off; nothing listens that was not asked for", maximum=65_535)
+    host: str = setting(
+        "text",
+        "127.0.0.1",
+        "metrics reveal clients and topics; the default is reachable from this machine only",
+    )
+    port: int = setting("count", 0, "0 = off; nothing listens unless configured", maximum=65_535)
 
 
 @dataclass(frozen=True, slots=True)
@@ -515,11 +519,14 @@ class LogConfig:
     level: Literal["debug", "info", "warning", "error"] = setting(
         "choice",
         "info",
-        "connections, refusals and limits, but no messages",
+        "`info` shows connections, refusals and limits, but no messages",
         choices=("debug", "info", "warning", "error"),
     )
     format: Literal["text", "json"] = setting(
-        "choice", "text", "lines for people, or one JSON object a line for programs", choices=("text", "json")
+        "choice",
+        "text",
+        "lines for people, or one JSON object per line for programs",
+        choices=("text", "json"),
     )
 
 
@@ -531,36 +538,36 @@ class Limits:
         "count", 20_000, "an idle connection costs up to 40 KB: at most 800 MB for all of them", minimum=1
     )
     connections_per_address_max: int = setting(
-        "count", 0, "off (0), because many devices may stand behind one address; set it on open networks"
+        "count", 0, "off (0), because many devices may share one address; set it on open networks"
     )
     sessions_max: int = setting(
         "count",
         100_000,
-        "sessions, connected or not: one that outlasts its client costs some kB for as long as it lasts",
+        "sessions, connected or not; each costs some kB until it expires",
         minimum=1,
     )
     packet_size_max: int = setting(
         "size",
         MEBIBYTE,
-        "room for any telemetry and small files, while one packet does not hold up the others for long",
+        "room for telemetry and small files; one packet does not delay others for long",
         minimum=128,
         maximum=MQTT_PACKET_BYTES_MAX,
     )
     packets_per_second_max: int = setting(
         "count",
         0,
-        "off (0), because what a client should send differs by orders of magnitude; counted per client",
+        "per client; off (0), because clients differ by orders of magnitude",
     )
     subscriptions_per_client_max: int = setting(
         "count",
         defaults.SUBSCRIPTIONS_PER_CLIENT_MAX,
-        "wildcards replace longer lists; a client cannot fill the index alone",
+        "wildcards replace longer lists; one client must not fill the index",
         minimum=1,
     )
     topic_length_max: int = setting(
         "size",
         KIBIBYTE,
-        "in UTF-8 bytes, for topic names and topic filters; longer ones are data put into the wrong place",
+        "in UTF-8 bytes, for topic names and topic filters; longer ones are data in the wrong place",
         minimum=1,
         maximum=65_535,
     )
@@ -573,63 +580,61 @@ class Limits:
     filter_length_max: int = setting(
         "count",
         LENGTH_MAX,
-        "characters of a content filter (`where`), which never has more than 4096; "
-        "bounds what one filter costs to parse",
+        "characters of a content filter (`where`), at most 4096; limits the cost of parsing one",
         minimum=1,
         was_size=True,
     )
     filter_cost_per_client_max: int = setting(
         "count",
         defaults.FILTER_COST_PER_CLIENT_MAX,
-        "what all content filters of a client cost for one message at worst, in plain tests of 0.3 us; "
-        "a search of a text (`LIKE`, `CONTAINS`) counts 32 and more",
+        "worst-case cost of all content filters of a client for one message, in plain tests of 0.3 "
+        "us; a text search (`LIKE`, `CONTAINS`) counts 32 and more",
         minimum=1,
     )
     filter_cost_total_max: int = setting(
         "count",
         defaults.FILTER_COST_TOTAL_MAX,
-        "the same for all clients together, equal searches once: many client ids must not stop the broker; "
-        "a message that meets them all takes 0.3 s",
+        "the same for all clients together, equal searches counted once: many client ids must not "
+        "stop the broker; a message tested by all takes 0.3 s",
         minimum=1,
     )
     ticks_per_second_max: int = setting(
         "count",
         defaults.TICKS_PER_SECOND_MAX,
-        "`every` and `watchdog` of all subscriptions of a client; each tick is a message of the broker's",
+        "ticks of `every` and `watchdog`, of all subscriptions of a client; each is a message",
         minimum=1,
     )
     queue_bytes_per_client_max: int = setting(
         "size",
         defaults.QUEUE_BYTES_PER_CLIENT_MAX,
-        "memory that a slow or absent reader costs, bookkeeping and what it has not acknowledged included: "
+        "memory for a slow or absent reader, unacknowledged messages and bookkeeping included: "
         "about 25,000 small messages, 10,000 with a deadline",
         minimum=1,
     )
     queue_messages_per_client_max: int = setting(
         "count",
         defaults.QUEUE_MESSAGES_PER_CLIENT_MAX,
-        "messages that wait for one client; small ones reach `queue_bytes_per_client_max` before",
+        "messages queued for one client; small ones reach `queue_bytes_per_client_max` first",
         minimum=1,
     )
     queue_bytes_total_max: int = setting(
         "size",
         defaults.QUEUE_BYTES_TOTAL_MAX,
-        "the same for all clients together: many slow readers must not use up the machine",
+        "the same for all clients together: many slow readers must not exhaust the memory",
         minimum=1,
     )
     inflight_max: int = setting(
         "count",
         1_024,
-        "Receive Maximum that is announced: keeps a fast publisher busy over a long path, "
-        "and bounds its state here",
+        "announced Receive Maximum: keeps a fast publisher busy over a long path, and limits its state here",
         minimum=1,
         maximum=65_535,
     )
     outgoing_inflight_max: int = setting(
         "count",
         defaults.OUTGOING_INFLIGHT_MAX,
-        "unacknowledged messages to one client, if it asks for no smaller number; "
-        "the others wait where they can still be reordered",
+        "unacknowledged messages to one client, unless it asks for fewer; the others wait where "
+        "they can still be reordered",
         minimum=1,
         maximum=65_535,
     )
@@ -642,47 +647,44 @@ class Limits:
     keep_alive_max_s: int = setting(
         "seconds",
         0,
-        "off (0s): clients choose, as they may on any broker; "
-        "otherwise MQTT 5 clients are told to use at most this",
+        "off (0s): clients choose, as on other brokers; otherwise MQTT 5 clients are told to use at"
+        " most this",
         maximum=65_535,
     )
     connect_timeout_s: float = setting(
         "duration",
         10.0,
-        "from accepting to CONNECT, TLS and WebSocket handshake included; "
-        "slow links need seconds, idle sockets must not collect",
+        "from accepting to CONNECT, TLS and WebSocket handshake included; slow links need seconds, "
+        "idle sockets must not accumulate",
         minimum=1,
     )
     session_expiry_max_s: int = setting(
         "seconds",
         defaults.SESSION_EXPIRY_MAX_S,
-        "a client that stays away for a month is gone; `never` lets sessions live for ever",
+        "a client absent for a month is gone; with `never`, sessions do not expire",
         maximum=NEVER_S,
     )
     retained_messages_max: int = setting(
         "count",
         defaults.RETAINED_MESSAGES_MAX,
-        "one for each topic of a large installation; new topics are refused beyond, known ones are not",
+        "one for each topic of a large installation; beyond it new topics are refused",
     )
     retained_bytes_max: int = setting(
         "size",
         defaults.RETAINED_BYTES_MAX,
-        "memory that they cost, with their topics: about 250,000 small messages",
+        "memory of retained messages, with topics: about 250,000 small ones",
     )
     will_delay_max_s: int = setting(
         "seconds",
         defaults.WILL_DELAY_MAX_S,
-        "a will that waits longer no longer tells that its client went away",
+        "a will that comes later no longer tells that its client went away",
         maximum=NEVER_S,
     )
-    user_properties_max: int = setting(
-        "count", 64, "in one packet; each is an object and may be tested by every content filter"
-    )
+    user_properties_max: int = setting("count", 64, "per packet; each may be tested by every content filter")
     write_buffer_bytes: int = setting(
         "size",
         64 * KIBIBYTE,
-        "handed to one connection's socket ahead of its sending; "
-        "what is beyond recall cannot be reordered or dropped",
+        "bytes handed to one connection's socket in advance; these can no longer be reordered or dropped",
         minimum=KIBIBYTE,
         maximum=GIBIBYTE,
     )
@@ -693,10 +695,10 @@ class Config:
     """The whole configuration of one broker."""
 
     node_name: str = setting(
-        "text", "timebound", "tells brokers apart in logs, `$SYS` and records; letters, digits, `.`, `_`, `-`"
+        "text", "timebound", "name of this broker in logs, `$SYS` and records; letters, digits, `.`, `_`, `-`"
     )
     sys_interval_s: float = setting(
-        "duration", 10.0, "how often `$SYS` is published; as other brokers do; 0s turns it off"
+        "duration", 10.0, "interval of publishing `$SYS`, as on other brokers; 0s = off"
     )
     data: DataConfig = DataConfig()
     listeners: tuple[ListenerConfig, ...] = (ListenerConfig(),)
