@@ -93,7 +93,7 @@ def test_a_request_with_qos_two_is_completed(peer: Peer) -> None:
 @pytest.mark.parametrize(
     ("topic", "payload", "reason_code", "words"),
     [
-        (f"{TOPIC}/attic", b"fifo", 0x90, "no listener 'attic'; there are 'field', 'office'"),
+        (f"{TOPIC}/attic", b"fifo", 0x90, "unknown listener 'attic'; expected one of 'field', 'office'"),
         (TOPIC, b"best", 0x83, "strategy 'best' is unknown; choose one of fifo"),
         (TOPIC, b"", 0x83, "0 words"),
         (TOPIC, b"ebpc 7 7", 0x83, "3 words"),
@@ -101,7 +101,12 @@ def test_a_request_with_qos_two_is_completed(peer: Peer) -> None:
         (TOPIC, b"ebpc half", 0x83, "weight 'half'"),
         (TOPIC, "ebpc ٣".encode(), 0x83, "weight '٣' is not a whole number of percent"),
         (TOPIC, b"\xff\xfe", 0x83, "unknown"),
-        ("$timebound/control/colour", b"red", 0x90, "is no request"),
+        (
+            "$timebound/control/colour",
+            b"red",
+            0x90,
+            "unknown request '$timebound/control/colour'; expected $timebound/control/strategy",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_what_would_be_right(

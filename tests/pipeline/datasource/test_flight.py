@@ -61,7 +61,7 @@ def test_a_refusal_is_an_error_at_once(broker: JournalBroker) -> None:
     with (
         BrokerClient(broker.server, options) as client,
         pytest.raises(
-            JournalError, match=f"^broker {broker.server}: there is no journal 'other'; there are: all$"
+            JournalError, match=f"^broker {broker.server}: unknown journal 'other'; journals: all$"
         ),
     ):
         client.find()

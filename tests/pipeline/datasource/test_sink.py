@@ -67,7 +67,7 @@ def published(broker: JournalBroker, topic: str) -> list[str]:
 @pytest.mark.parametrize(
     ("schema", "servers", "expected"),
     [
-        (["topic"], "a:1", "column 'payload' is missing; there are topic"),
+        (["topic"], "a:1", "column 'payload' is missing; present are topic"),
         (["topic", "payload", "colour"], "a:1", "unknown column 'colour'"),
         (["topic", "payload"], "a:1,b:1", "rows are published through one server"),
     ],

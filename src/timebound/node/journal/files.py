@@ -1,8 +1,8 @@
-"""The files of a journal: frames appended to a log, and sealed parts that never change again.
+"""The files of a journal: logs of appended frames, and sealed parts that never change.
 
-A log begins with the schema of its rows, then come frames of one record batch each, with a
-checksum, so that what a crash left unfinished at its end is found and cut off. A sealed part is an
-Arrow IPC file, compressed, with its offsets in its name: it is complete or not there at all.
+A log begins with the schema of its rows, followed by frames of one record batch each. Frames have a
+checksum, so an unfinished write at the end is detected and cut off after a crash. A sealed part is a
+compressed Arrow IPC file with its offsets in its name: it is complete or does not exist.
 
     00000000000000000000-00000000000000016384-1767225600000000000.arrow   first, end, newest time
     00000000000000016384.log
@@ -30,14 +30,14 @@ _MAGIC: Final = b"TBJ1"
 _CHECKED_FROM: Final = 8
 _SEALED: Final = re.compile(r"(\d{20})-(\d{20})-(\d{1,20})\.arrow")
 _LOG: Final = re.compile(r"(\d{20})\.log")
-# Every batch of a sealed part but its last has so many rows, so an offset is found without an index.
+# Rows per batch of a sealed part, except the last, so that offsets are found without an index.
 SEALED_BATCH_ROWS: Final = 16_384
-# Frames of a log are put together for readers, up to so many rows: a frame may hold a single one.
+# Frames are combined for readers up to this many rows: a frame may have a single one.
 READ_ROWS: Final = 8_192
 
 
 class Frame:
-    """Where the rows [first, end) stand in a log."""
+    """The position of rows [first, end) in a log."""
 
     __slots__ = ("end", "first", "length", "newest_ns", "position")
 
@@ -50,7 +50,7 @@ class Frame:
 
 
 class SealedPart:
-    """Rows [first, end) in a file that never changes."""
+    """Rows [first, end) in an immutable file."""
 
     def __init__(self, path: Path, first: int, end: int, newest_ns: int) -> None:
         self.path = path
@@ -61,7 +61,7 @@ class SealedPart:
 
     @classmethod
     def parse(cls, path: Path) -> SealedPart | None:
-        """Read what the name of a file says; None if it is no sealed part."""
+        """Parse the name of a file; return None if it is not a sealed part."""
         found = _SEALED.fullmatch(path.name)
         return cls(path, int(found[1]), int(found[2]), int(found[3])) if found else None
 
@@ -89,20 +89,20 @@ class SealedPart:
 
 
 class LogPart:
-    """Rows in a log that is, or was until now, written to; `commit` makes appended rows last."""
+    """Rows in a log that is being written, or is to be sealed; `commit` makes appended rows durable."""
 
     def __init__(self, path: Path, schema: pa.Schema, *, fsync: bool) -> None:
         self.path = path
         found = _LOG.fullmatch(path.name)
         assert found is not None
         self.first = int(found[1])
-        self.frames: list[Frame] = []  # those on disk for good; only ever appended to
+        self.frames: list[Frame] = []  # committed; append-only
         self.schema = schema
         self._fsync = fsync
         self._appended: list[Frame] = []
         self._file: BinaryIO = path.open("a+b")
         self._position = 0
-        self._rows_from = 0  # where the first frame begins, behind the schema
+        self._rows_from = 0  # position of the first frame, after the schema
         self.bytes_cut = 0
         if path.stat().st_size:
             try:
@@ -132,14 +132,14 @@ class LogPart:
         return self.frames[0].newest_ns if self.frames else 0
 
     def append(self, batch: pa.RecordBatch, newest_ns: int) -> None:
-        """Write rows behind those before; they are not to be read until `commit`."""
+        """Append rows; they are not readable before `commit`."""
         first = self._appended[-1].end if self._appended else self.end
         position = self._position + _HEADER.size
         length = self._write(batch.serialize(), batch.num_rows, first, newest_ns)
         self._appended.append(Frame(first, first + batch.num_rows, position, length, newest_ns))
 
     def commit(self) -> None:
-        """Make what was appended last."""
+        """Make appended rows durable and readable."""
         if not self._appended:
             return
         self._sync()
@@ -147,7 +147,7 @@ class LogPart:
         self._appended = []
 
     def roll_back(self) -> None:
-        """Forget what was appended since the last `commit`, after it failed."""
+        """Discard rows appended since the last `commit`, after a failure."""
         self._appended = []
         last = self.frames[-1] if self.frames else None
         self._cut(last.position + last.length if last else self._rows_from)
@@ -182,7 +182,7 @@ class LogPart:
                 yield at, pa.concat_batches(together)
 
     def mapped(self) -> Iterator[pa.RecordBatch]:
-        """Give all rows that are on disk, frame by frame, without a copy."""
+        """Yield all committed rows, frame by frame, without a copy."""
         import pyarrow as pa
 
         with self.path.open("rb") as file:
@@ -206,7 +206,7 @@ class LogPart:
             os.fdatasync(self._file.fileno())
 
     def _cut(self, size: int) -> None:
-        # What is buffered of a failed write must not come back behind the cut.
+        # Buffered data of a failed write must not be written after the cut.
         try:
             self._file.close()
         finally:
@@ -215,7 +215,7 @@ class LogPart:
             self._position = size
 
     def _recover(self) -> None:
-        """Find the frames that are whole, and cut off what is behind them."""
+        """Find the complete frames, and cut off the rest."""
         import pyarrow as pa
 
         size = self.path.stat().st_size
@@ -237,7 +237,7 @@ class LogPart:
 
 
 def find_parts(folder: Path) -> tuple[list[SealedPart], list[Path]]:
-    """Give the sealed parts and the logs of a folder by offset, and remove what was never finished.
+    """Return the sealed parts and the logs of a folder by offset; remove unfinished files.
 
     A log whose rows were sealed just before a crash is removed as well.
     """
@@ -261,12 +261,12 @@ def log_path(folder: Path, first: int) -> Path:
 
 
 def seal(part: LogPart, *, fsync: bool) -> SealedPart:
-    """Write the rows of a log that is not written to any more as a sealed part, in its place."""
+    """Write the rows of a finished log as a sealed part."""
     import pyarrow as pa
 
     name = f"{part.first:020d}-{part.end:020d}-{part.newest_ns}.arrow"
     hidden = part.path.with_name(f"{name}.tmp")
-    # Threads of Arrow's own would take processors from the broker; nobody waits for this.
+    # Arrow's own threads would take processors from the broker; sealing is not urgent.
     options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
     with hidden.open("wb") as file:
         with pa.ipc.new_file(file, part.schema, options=options) as writer:
@@ -283,7 +283,7 @@ def seal(part: LogPart, *, fsync: bool) -> SealedPart:
 
 
 def _regrouped(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of `rows`, but for the last."""
+    """Yield the same rows in batches of `rows`, except the last."""
     import pyarrow as pa
 
     together: list[pa.RecordBatch] = []
@@ -302,7 +302,7 @@ def _regrouped(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Reco
 
 
 def sync_folder(folder: Path) -> None:
-    """Make new names in a folder last over a power cut."""
+    """Make new names in a folder survive a power cut."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -323,7 +323,7 @@ def _whole_frames(file: BinaryIO) -> Iterator[tuple[Frame, bytes]]:
 
 
 def _between(frames: list[Frame], start: int, end: int) -> Iterator[Frame]:
-    """The frames with rows of [start, end); the list may grow meanwhile."""
+    """Yield the frames with rows of [start, end); the list may grow meanwhile."""
     low, high = 0, len(frames)
     while low < high:
         middle = (low + high) // 2

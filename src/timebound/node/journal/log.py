@@ -1,8 +1,8 @@
-"""One journal on disk: rows with dense offsets from 0, appended, read in ranges, forgotten from the front.
+"""One journal on disk: rows with dense offsets from 0, appended, read by ranges, removed from the front.
 
-An offset is given once and its row never changes. Rows can be read once `commit` has them on disk.
-One thread appends; another one may call `maintain`, which seals full logs and removes what is
-older or larger than allowed; any number of threads read. `files.py` has the files.
+An offset is assigned once and its row never changes. Rows can be read after `commit`. One thread appends;
+another one may call `maintain`, which seals full logs and removes what exceeds the limits of age and
+size; any number of threads read. `files.py` has the files.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("timebound.journal")
 
-# A log is closed at this size, or at this part of what the journal may take or how old it may be:
-# what is removed goes part by part.
+# A log is closed at this size, or at this share of the journal's maximum size or age: removal works by
+# whole parts.
 PART_BYTES_MAX: Final = 8 * 1024 * 1024
 PARTS_MIN: Final = 8
 _IDENTITY_FILE: Final = "journal.json"
 _VERSION: Final = 1
 
-# First offset, how many rows, and the rows; None where they are held no more.
+# First offset, number of rows, and the rows; None = they were removed.
 Piece = tuple[int, int, "pa.RecordBatch | None"]
 
 
@@ -41,10 +41,10 @@ class JournalLog:
     def __init__(
         self, folder: Path, schema: pa.Schema, *, bytes_max: int, age_max_s: float, fsync: bool
     ) -> None:
-        """Open a journal, or begin one in a folder that need not exist.
+        """Open a journal, or create one; the folder need not exist.
 
         Raises:
-            StorageError: the folder cannot be used, or holds something else.
+            StorageError: the folder cannot be used, or has other contents.
         """
         self._folder = folder
         self._schema = schema
@@ -52,7 +52,7 @@ class JournalLog:
         self._bytes_max = bytes_max
         self._age_max_ns = int(age_max_s * SECOND)
         self.part_bytes_max = min(PART_BYTES_MAX, bytes_max // PARTS_MIN)
-        self._lock = threading.Lock()  # over the lists of parts, which are short
+        self._lock = threading.Lock()  # guards the lists of parts, which are short
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self.identity = _read_identity(folder)
@@ -64,13 +64,13 @@ class JournalLog:
 
     @property
     def first_offset(self) -> int:
-        """The oldest row that is held; the same as `next_offset` if there is none."""
+        """The offset of the oldest row; equals `next_offset` if there is none."""
         with self._lock:
             return self._parts()[0].first
 
     @property
     def next_offset(self) -> int:
-        """The offset that the next row will get."""
+        """The offset of the next row."""
         return self._active.end
 
     @property
@@ -79,11 +79,11 @@ class JournalLog:
             return sum(part.size_bytes for part in self._parts())
 
     def append(self, batch: pa.RecordBatch, newest_ns: int) -> None:
-        """Write rows; `commit` makes them last. After an OSError call `roll_back`."""
+        """Append rows; `commit` makes them durable. After an OSError call `roll_back`."""
         self._active.append(batch, newest_ns)
 
     def commit(self, now_ns: int) -> None:
-        """Make appended rows last and readable; begin a new part if this one is full or old."""
+        """Make appended rows durable and readable; start a new part if this one is full or old."""
         self._active.commit()
         active = self._active
         is_old = active.frames and now_ns - active.oldest_ns > self._age_max_ns // PARTS_MIN
@@ -91,19 +91,19 @@ class JournalLog:
             self._roll(active.end)
 
     def is_full(self) -> bool:
-        """Whether the part that is written to has its size; `commit` begins a new one then."""
+        """Whether the current part has reached its size; `commit` then starts a new one."""
         return self._active.size_bytes >= self.part_bytes_max
 
     def roll_back(self) -> None:
         self._active.roll_back()
 
     def skip(self, rows: int) -> None:
-        """Give offsets to rows that are lost: readers are told of a gap."""
+        """Assign offsets to lost rows: readers get a gap."""
         if rows:
             self._roll(self._active.end + rows)
 
     def read(self, start: int, end: int) -> Iterator[Piece]:
-        """Give the rows [start, end) in order, with what is held no more named as such."""
+        """Yield the rows [start, end) in order, with gaps for what was removed."""
         position = start
         while position < end:
             part = self._part_at(position)
@@ -118,12 +118,12 @@ class JournalLog:
                     yield first, batch.num_rows, batch
                     position = first + batch.num_rows
             except FileNotFoundError:
-                # It was sealed or removed between finding and opening it: look again.
+                # Sealed or removed between finding and opening it: search again.
                 if self._part_at(position) is part:
                     raise
 
     def maintain(self, now_ns: int) -> None:
-        """Seal logs that are full, and remove the oldest parts beyond the limits."""
+        """Seal full logs, and remove the oldest parts beyond the limits."""
         while True:
             with self._lock:
                 part = self._closed[0] if self._closed else None
@@ -144,7 +144,7 @@ class JournalLog:
             part.close()
 
     def _take_up(self) -> LogPart:
-        """Find where to go on: in the last log, or behind everything there is."""
+        """Find where to continue: in the last log, or after all existing rows."""
         for part in self._closed:
             if part.bytes_cut:
                 logger.warning("%s: cut %d bytes of an unfinished write", part.path, part.bytes_cut)
@@ -177,7 +177,7 @@ class JournalLog:
         return [*self._sealed, *self._closed, self._active]
 
     def _part_at(self, offset: int) -> SealedPart | LogPart | None:
-        """The part that holds an offset, or else the first one behind it."""
+        """Return the part with an offset, or else the first one after it."""
         with self._lock:
             for part in self._parts():
                 if part.end > offset:
@@ -199,7 +199,7 @@ class JournalLog:
 
 
 def _read_identity(folder: Path) -> str:
-    """The name that tells this journal from any other that was ever in its place."""
+    """Return the identity of this journal, which differs from any earlier one in this folder."""
     path = folder / _IDENTITY_FILE
     if not path.exists():
         hidden = path.with_suffix(".tmp")
