@@ -16,7 +16,7 @@ from timebound.packages import missing
 
 if TYPE_CHECKING:
     from timebound.pipeline.sweep.results import Figure, Printed
-    from timebound.sim.papers.grid import Job, Row
+    from timebound.sim.papers.grid import GridRow, Job
 
 RUN_ROW: Final = "timebound.sim.papers.grid:open_runs"
 MEASURES: Final = ("delivery_rate", "earning", "traffic")
@@ -30,7 +30,7 @@ screen = Console(stderr=True, highlight=False)
 
 def run_grid(
     wanted: list[Job], title: str, workers: int | None, master: str | None, remote: str | None
-) -> tuple[list[Row], float, int]:
+) -> tuple[list[GridRow], float, int]:
     """Carry out runs; gives their rows in order, the seconds and the cores.
 
     Raises:
@@ -53,7 +53,7 @@ def run_grid(
 
 
 def write_paper(
-    folder: Path, number: str, rows: list[Row], minutes: float, wall_s: float, cores: int
+    folder: Path, number: str, rows: list[GridRow], minutes: float, wall_s: float, cores: int
 ) -> None:
     """Keep the rows with their figures and the printed values, for a report."""
     import pyarrow as pa
@@ -89,11 +89,11 @@ def write_paper(
 
 def _run_on_spark(
     wanted: list[Job], title: str, master: str | None, remote: str | None
-) -> tuple[list[Row], float, int]:
-    from timebound.pipeline.sweep.sweep import Plan
+) -> tuple[list[GridRow], float, int]:
+    from timebound.pipeline.sweep.sweep import SweepPlan
     from timebound.sim.papers.grid import RESULTS, row_of
 
-    plan = Plan([asdict(job) for job in wanted], RUN_ROW, b"", RESULTS)
+    plan = SweepPlan([asdict(job) for job in wanted], RUN_ROW, b"", RESULTS)
     table, wall_s, cores = run_plan(plan, title, master, remote, min(len(wanted), TASKS_MAX))
     show_errors(table)
     rows = [row_of(values) for values in table.to_pylist() if not values["error"]]
@@ -102,7 +102,7 @@ def _run_on_spark(
     return rows, wall_s, cores
 
 
-def _figures(number: str, rows: list[Row]) -> tuple[tuple[Figure, ...], tuple[Printed, ...]]:
+def _figures(number: str, rows: list[GridRow]) -> tuple[tuple[Figure, ...], tuple[Printed, ...]]:
     """A picture for each figure there are runs of, and what the paper prints about it."""
     from timebound.pipeline.sweep.results import Figure, Printed
     from timebound.sim.papers.grid import MEASURES_OF_FIGURE

@@ -18,7 +18,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from timebound.pipeline.batch import Step, Summary
+    from timebound.pipeline.batch import BatchSummary, Step
     from timebound.pipeline.spark.session import Scale
     from timebound.pipeline.stream import Restarted
 
@@ -185,7 +185,7 @@ def _bars(spark: SparkSession) -> Iterator[Step]:
         yield step
 
 
-def _print(summary: Summary, out: Path) -> None:
+def _print(summary: BatchSummary, out: Path) -> None:
     figures = summary.figures
     pairs = figures["in_time"] + figures["late"] + figures["dropped"]
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -199,7 +199,7 @@ def _print(summary: Summary, out: Path) -> None:
     screen.print(f"a page of them: timebound report {out}", style="dim")
 
 
-def _lines(summary: Summary, pairs: int) -> dict[str, str]:
+def _lines(summary: BatchSummary, pairs: int) -> dict[str, str]:
     figures = summary.figures
 
     def share(name: str) -> str:

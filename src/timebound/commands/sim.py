@@ -17,7 +17,7 @@ from timebound.packages import FOR_PLOTS, FOR_TRACES, require
 
 if TYPE_CHECKING:
     from timebound.sim.mesh.experiment import RunResult
-    from timebound.sim.papers.grid import Row
+    from timebound.sim.papers.grid import GridRow
     from timebound.sim.scenario.scenario import Scenario
 
 app = typer.Typer(
@@ -135,7 +135,7 @@ def paper(
         screen.print(f"results: {out}   a page of them: timebound report {out}")
 
 
-def _show_rows(rows: list[Row], folder: Path | None, as_json: bool) -> None:
+def _show_rows(rows: list[GridRow], folder: Path | None, as_json: bool) -> None:
     from dataclasses import asdict
 
     from timebound.sim.papers.plots import plot

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from timebound.pipeline.sweep.results import Point, SweepInfo
-    from timebound.pipeline.sweep.sweep import Plan
+    from timebound.pipeline.sweep.sweep import SweepPlan
 
 EXAMPLES: Final = (
     "Examples:  timebound sweep scenarios/quick.toml --vary rate=1..15 --vary strategy=eb,fifo --seeds 20"
@@ -54,7 +54,7 @@ def sweep(
     """Run a scenario with parameters varied, and put every run in one table."""
     from timebound.pipeline.spark.session import check_spark
     from timebound.pipeline.sweep.results import default_figures, write_results
-    from timebound.pipeline.sweep.sweep import Plan, check_plan
+    from timebound.pipeline.sweep.sweep import SweepPlan, check_plan
     from timebound.sim.scenario.scenario import load_scenario
     from timebound.sim.scenario.variation import KEYS, RESULTS, pack, parse_variation
 
@@ -62,7 +62,7 @@ def sweep(
     loaded = load_scenario(scenario)
     variations = {one.key: one.values for one in map(parse_variation, vary or ())}
     rows = combinations({**variations, "seed": read_seeds(seeds, loaded.seeds)})
-    plan = Plan(rows, RUN_ROW, pack(loaded.setting), RESULTS)
+    plan = SweepPlan(rows, RUN_ROW, pack(loaded.setting), RESULTS)
     check_plan(plan)
     table, wall_s, cores = run_plan(plan, f"sweep {loaded.name}", master, remote, tasks)
     info = describe(f"Sweep of {loaded.name}", tuple(variations), MEASURES, table, wall_s, cores)
@@ -77,7 +77,7 @@ def sweep(
 
 
 def run_plan(
-    plan: Plan, title: str, master: str | None, remote: str | None, tasks: int
+    plan: SweepPlan, title: str, master: str | None, remote: str | None, tasks: int
 ) -> tuple[pa.Table, float, int]:
     """Start Spark and carry out a plan, with a bar; gives the table, the seconds and the cores."""
     from timebound.pipeline.spark.session import Scale, cores_of, spark_session

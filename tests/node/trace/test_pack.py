@@ -141,7 +141,7 @@ def test_a_pack_that_was_given_back_holds_only_what_is_new() -> None:
     packs.add(batch_of(TraceLog(), *range(100)))
     [written] = packs.take()
     batch = written.batch()
-    packs.give_back(written)
+    packs.recycle(written)
     log = TraceLog()
 
     packs.add(batch_of(log, 5, 6, topic="u"))
@@ -166,7 +166,7 @@ def test_no_more_packs_wait_for_use_than_allowed() -> None:
         packs.add(batch_of(TraceLog(), number))
     first = packs.take()
     for pack in first:
-        packs.give_back(pack)
+        packs.recycle(pack)
 
     for number in range(SPARE_MAX + 2):
         packs.add(batch_of(TraceLog(), 10 + number))

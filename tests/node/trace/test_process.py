@@ -13,7 +13,7 @@ from tests.node.trace.doubles import batch_of, parts, read
 
 from timebound.node.trace.files import TraceFiles
 from timebound.node.trace.frames import Answer, FrameWriter, read_answer
-from timebound.node.trace.process import Told, serve
+from timebound.node.trace.process import LogBuffer, serve
 from timebound.node.trace.writer import TraceLimits
 
 MANY = TraceLimits(file_bytes_max=1 << 30, file_age_max_s=3_600.0, disk_bytes_max=1 << 40)
@@ -26,12 +26,12 @@ class Served:
         input_, self._frames = os.pipe()
         self._answers, output = os.pipe()
         self._writer = FrameWriter(self._frames)
-        self._told = Told()
-        self._told.listen()
+        self._log = LogBuffer()
+        self._log.listen()
 
         def run() -> None:
             try:
-                serve(files, self._told, input_, output)
+                serve(files, self._log, input_, output)
             finally:
                 os.close(input_)
                 os.close(output)
@@ -49,7 +49,7 @@ class Served:
         answers = list(iter(lambda: read_answer(self._answers), None))
         self._thread.join()
         os.close(self._answers)
-        logging.getLogger("timebound.trace").removeHandler(self._told)
+        logging.getLogger("timebound.trace").removeHandler(self._log)
         return answers
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from timebound.core.mesh.options import MESH_EPSILON, PREFERENCE, WAITING_SHARE
-from timebound.sim.mesh.setting import Setting
+from timebound.sim.mesh.setting import MeshSetting
 from timebound.sim.papers.settings import PAPER_THRIFT, SIZE_BYTES, paper_001, paper_002, product
 from timebound.units import HOUR, MILLISECOND, SECOND
 
@@ -61,7 +61,7 @@ def test_publishers_specify_delays_in_psd_and_subscribers_in_ssd() -> None:
 
 
 @pytest.mark.parametrize("setting", [paper_002("ssd", 15.0, "fifo"), paper_001(5.0, "fifo")])
-def test_the_product_changes_how_brokers_decide_and_nothing_else(setting: Setting) -> None:
+def test_the_product_changes_how_brokers_decide_and_nothing_else(setting: MeshSetting) -> None:
     own = product(setting)
 
     assert (own.strategy, own.epsilon, own.preference) == ("worth", MESH_EPSILON, PREFERENCE)

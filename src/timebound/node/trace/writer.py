@@ -108,12 +108,12 @@ class TraceWriter:
         try:
             child.write(pack.batch())
         except OSError:
-            self._reap(child)
+            self._record_crash(child)
             return
         with self._lock:
             self.rows_lost += child.answer.lost - lost_before
 
-    def _reap(self, child: _Child) -> None:
+    def _record_crash(self, child: _Child) -> None:
         """Account for a process that ended unexpectedly; the next records start another."""
         self._child = None
         code = child.end()

@@ -22,7 +22,7 @@ from timebound.sim.mesh import topology as shapes
 from timebound.sim.mesh.cluster import Cluster, ReportWaits
 from timebound.sim.mesh.faults import schedule_faults
 from timebound.sim.mesh.network import SimLink
-from timebound.sim.mesh.setting import ROUTINGS, LinkSetting, Setting, TopologySetting
+from timebound.sim.mesh.setting import ROUTINGS, LinkSetting, MeshSetting, TopologySetting
 from timebound.sim.mesh.topology import Topology
 from timebound.sim.mesh.workload import make_sources, make_subscriptions
 from timebound.units import MINUTE, SECOND
@@ -58,7 +58,7 @@ class RunResult:
         return self.in_time / self.matched if self.matched else 0.0
 
 
-def run(setting: Setting, seed: int, progress: Callable[[float], None] | None = None) -> RunResult:
+def run(setting: MeshSetting, seed: int, progress: Callable[[float], None] | None = None) -> RunResult:
     """Simulate; `progress` is told the share that is done."""
     # A run leaves no cycles of objects behind, and looking for them would take a third of its time.
     was_enabled = gc.isenabled()
@@ -70,7 +70,7 @@ def run(setting: Setting, seed: int, progress: Callable[[float], None] | None = 
             gc.enable()
 
 
-def _run(setting: Setting, seed: int, progress: Callable[[float], None] | None) -> RunResult:
+def _run(setting: MeshSetting, seed: int, progress: Callable[[float], None] | None) -> RunResult:
     started = time.process_time()
     cluster = build(setting, seed)
     kernel = cluster.kernel
@@ -99,7 +99,7 @@ def _run(setting: Setting, seed: int, progress: Callable[[float], None] | None) 
     )
 
 
-def build(setting: Setting, seed: int) -> Cluster:
+def build(setting: MeshSetting, seed: int) -> Cluster:
     """Make the brokers, links, subscriptions and publishers of a run."""
     streams = Streams(seed)
     topology = make_topology(setting.topology, streams)
@@ -153,7 +153,7 @@ def _link(source: str, target: str, setting: LinkSetting, streams: Streams, mean
     )
 
 
-def _options(setting: Setting) -> MeshOptions:
+def _options(setting: MeshSetting) -> MeshOptions:
     reading = setting.reading
     # The other readings of early drop are about strategies that know nothing of chances.
     is_plain = setting.strategy in ("fifo", "fixed", "remaining-lifetime")
@@ -172,7 +172,7 @@ def _options(setting: Setting) -> MeshOptions:
     )
 
 
-def make_strategy(setting: Setting) -> Strategy:
+def make_strategy(setting: MeshSetting) -> Strategy:
     """The strategy of a setting, as the broker itself makes it."""
     if setting.strategy == "remaining-lifetime" and setting.reading.lifetime == "alive":
         return AliveLifetime()

@@ -18,7 +18,7 @@ from timebound.units import parse_duration
 _TOML_LINE: Final = re.compile(r"at line (\d+)")
 
 
-def read_document(path: Path) -> Table:
+def read_document(path: Path) -> ScenarioTable:
     """Read a TOML file.
 
     Raises:
@@ -34,10 +34,10 @@ def read_document(path: Path) -> Table:
         found = _TOML_LINE.search(str(error))
         line = int(found[1]) if found else text.count("\n") + 1
         raise ConfigError(f"not valid TOML: {error}", path=str(path), line=line) from error
-    return Table(values, path, key_lines(text), ())
+    return ScenarioTable(values, path, key_lines(text), ())
 
 
-class Table:
+class ScenarioTable:
     """One table of the document; `finish` refuses keys that were not taken."""
 
     def __init__(self, values: dict[str, Any], path: Path, lines: dict[KeyPath, int], at: KeyPath) -> None:
@@ -130,14 +130,14 @@ class Table:
         table.finish()
         return found
 
-    def table(self, key: str) -> Table:
+    def table(self, key: str) -> ScenarioTable:
         """Take a table; empty if the document has none."""
         value = self._take(key, {})
         if not isinstance(value, dict):
             self.fail(key, f"{value!r} is not a table")
-        return Table(value, self._path, self._lines, (*self._at, key))
+        return ScenarioTable(value, self._path, self._lines, (*self._at, key))
 
-    def tables(self, key: str, is_needed: bool = False) -> list[Table]:
+    def tables(self, key: str, is_needed: bool = False) -> list[ScenarioTable]:
         """Take an array of tables."""
         value = self._take(key, [])
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
@@ -145,7 +145,8 @@ class Table:
         if is_needed and not value:
             self.fail("", f"[[{key}]] is missing; want at least one")
         return [
-            Table(item, self._path, self._lines, (*self._at, key, index)) for index, item in enumerate(value)
+            ScenarioTable(item, self._path, self._lines, (*self._at, key, index))
+            for index, item in enumerate(value)
         ]
 
     def finish(self) -> None:
