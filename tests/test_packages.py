@@ -106,11 +106,11 @@ def test_command_says_at_once_that_java_is_missing(
 @pytest.mark.parametrize(
     ("user", "password", "said"),
     [
-        ("anna", "\n", "the password is empty"),
-        ("anna", "", "the password is empty"),
+        ("anna", "\n", "password is empty"),
+        ("anna", "", "password is empty"),
         ("anna", b"\xff\n", "the password is not text in utf-8"),
         ("a:b", "secret\n", "user name 'a:b' begins with '#', or has ':'"),
-        ("", "secret\n", "a user name is empty"),
+        ("", "secret\n", "user name is empty"),
         ("*", "secret\n", "choose another name"),
     ],
 )

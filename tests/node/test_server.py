@@ -83,7 +83,7 @@ async def test_reload_replaces_access_rules_or_keeps_them(
     peer.close()
 
     assert codes == [[0x87, 0], [0x87, 0]]
-    assert "the old settings stay" in caplog.text
+    assert "the previous settings stay" in caplog.text
 
 
 async def test_figures_are_published_from_the_start(tmp_path: Path) -> None:

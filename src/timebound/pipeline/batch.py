@@ -56,7 +56,7 @@ Step = Callable[[str], AbstractContextManager[None]]
 
 
 @dataclass(slots=True)
-class Plan:
+class BatchPlan:
     """The work of a run."""
 
     trace: Path
@@ -68,7 +68,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Summary:
+class BatchSummary:
     """The main figures of everything in the output folder, after a run."""
 
     files_new: int = 0
@@ -90,7 +90,7 @@ class Schemas(NamedTuple):
     segments: StructType
 
 
-def prepare(trace: Path, out: Path) -> Plan:
+def prepare(trace: Path, out: Path) -> BatchPlan:
     """Find out what is new; needs no Spark.
 
     Raises:
@@ -110,25 +110,25 @@ def prepare(trace: Path, out: Path) -> Plan:
     usable = [one for one in work if set(one.increment.files) - known]
     names = [name for one in usable for name in one.increment.files]
     rows = sum(inspected[name].rows for name in names)
-    return Plan(trace, out, manifest, usable, len(set(names) - known), rows)
+    return BatchPlan(trace, out, manifest, usable, len(set(names) - known), rows)
 
 
-def last_summary(out: Path) -> Summary | None:
+def last_summary(out: Path) -> BatchSummary | None:
     """Return the summary of the last run, if there was one."""
     path = out / SUMMARY
     if not path.exists():
         return None
-    return Summary(**json.loads(path.read_text(encoding="utf-8")))
+    return BatchSummary(**json.loads(path.read_text(encoding="utf-8")))
 
 
 def run(
     spark: SparkSession,
-    plan: Plan,
+    plan: BatchPlan,
     *,
     advise: flows.Advise | None = None,
     tune: Tune | None = None,
     step: Step = lambda _title: contextlib.nullcontext(),
-) -> Summary:
+) -> BatchSummary:
     """Run all jobs; return the new summary.
 
     Raises:
@@ -137,7 +137,7 @@ def run(
     output = Output(plan.out)
     with _locked(plan.out):
         output.sweep()  # remains of a run that was interrupted
-        summary = Summary(plan.files_new, plan.rows, bad_files=plan.manifest.bad_files)
+        summary = BatchSummary(plan.files_new, plan.rows, bad_files=plan.manifest.bad_files)
         timed = _Timed(step, summary.seconds)
         schemas = _add_up(spark, plan, output, timed) if plan.work else _empty_schemas(spark)
         _make_results(spark, output, schemas, advise, timed)
@@ -153,12 +153,12 @@ def run(
     return summary
 
 
-def _good_rows(spark: SparkSession, plan: Plan) -> DataFrame:
+def _good_rows(spark: SparkSession, plan: BatchPlan) -> DataFrame:
     names = [name for one in plan.work for name in one.increment.files]
     return quality.good(quality.with_faults(read_trace(spark, plan.trace, names)))
 
 
-def _add_up(spark: SparkSession, plan: Plan, output: Output, step: _Timed) -> Schemas:
+def _add_up(spark: SparkSession, plan: BatchPlan, output: Output, step: _Timed) -> Schemas:
     """Read the new increments and put their sums in place; return the columns of all that is kept."""
     names = [name for one in plan.work for name in one.increment.files]
     read = read_trace(spark, plan.trace, names)
@@ -242,7 +242,7 @@ def _advice(spark: SparkSession, found: DataFrame, advise: flows.Advise | None) 
     return spark.createDataFrame(advise(rows), flows.ADVICE_FIELDS)
 
 
-def _sum_up(output: Output, summary: Summary) -> None:
+def _sum_up(output: Output, summary: BatchSummary) -> None:
     """Fill the summary from the finished tables, which are small."""
     judged = output.values("quality", quality.FAULT, "rows")
     summary.rows = sum(judged["rows"])
@@ -267,8 +267,8 @@ def _sum_up(output: Output, summary: Summary) -> None:
     summary.tables = {name: str(output.folder / name) for name in (*TABLES, QUARANTINE, VIOLATIONS)}
 
 
-def _save_summary(out: Path, summary: Summary) -> None:
-    value = {name: getattr(summary, name) for name in Summary.__slots__}
+def _save_summary(out: Path, summary: BatchSummary) -> None:
+    value = {name: getattr(summary, name) for name in BatchSummary.__slots__}
     hidden = out / f".{SUMMARY}.tmp"
     hidden.write_text(json.dumps(value, indent=1), encoding="utf-8")
     hidden.rename(out / SUMMARY)

@@ -329,7 +329,7 @@ def test_one_client_cannot_take_all_flows_nor_ask_all_the_time(start_broker: Sta
 
         # Four were allowed at once; a second brings another one, so of ten more one or a few at most.
         answers = [ask(greedy, "$timebound/advertise/g/0", period="1s") for _ in range(10)]
-        assert answers[-1] == (0x97, "quota: advertisements_per_second_max is reached; ask again later")
+        assert answers[-1] == (0x97, "quota: advertisements_per_second_max is reached; try again later")
 
         assert ask(greedy, "$timebound/advertise/g/0")[0] == 0  # giving back is always allowed
         assert ask(other, "$timebound/advertise/o", period="1s")[0] == 0
@@ -352,7 +352,7 @@ async def test_requests_of_all_clients_have_a_share_of_the_time(build: Build) ->
     [first, second, third] = [packet for packet in transport.packets() if isinstance(packet, Ack)]
     assert first.reason_code == 0
     assert second.reason_code == 0x97
-    assert second.reason_string == "quota: advertising_percent_max is reached; ask again later"
+    assert second.reason_string == "quota: advertising_percent_max is reached; try again later"
     assert third.reason_code == 0
     assert house.driver.input.flows.admission.flow_count() == 0
 

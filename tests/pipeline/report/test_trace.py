@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 from tests.pipeline.report.made_results import bill, choice, read, trace_tables, write_tables
 
 from timebound.pipeline.report.page import render
-from timebound.pipeline.report.trace import GAIN_MIN, Tables, money, trace_page
+from timebound.pipeline.report.trace import GAIN_MIN, ReportTables, money, trace_page
 
 
 def test_a_trace_page_has_every_part_with_its_numbers(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_bills_of_several_days_are_named_from_first_to_last(tmp_path: Path) -> N
 
 def test_a_table_that_is_not_there_is_empty(tmp_path: Path) -> None:
     write_tables(tmp_path, {"traffic": [{"node": "n1", "published": 75}]})
-    tables = Tables(tmp_path)
+    tables = ReportTables(tmp_path)
 
     assert tables.rows("traffic") == [{"node": "n1", "published": 75}]
     assert tables.rows("bills") == []

@@ -1,7 +1,7 @@
-"""A connection that turns out to come from another broker: letting it in, and what it sends.
+"""Connections that come from another broker: their admission, and what they receive.
 
-The handshake is that of any client; who names itself a broker in CONNECT must be a configured
-neighbour and have logged in as the user that stands for it.
+The handshake is that of any client; a peer that names itself a broker in CONNECT must be a configured
+neighbour, logged in as the user configured for it.
 """
 
 from __future__ import annotations

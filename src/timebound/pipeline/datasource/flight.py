@@ -53,7 +53,7 @@ class Range:
     end: int
 
 
-class BrokerClient:
+class FlightClient:
     """Calls to the Flight service of one broker; a context manager."""
 
     def __init__(self, server: str, options: Options) -> None:
@@ -67,7 +67,7 @@ class BrokerClient:
             certificates["tls_root_certs"] = Path(options.ca_file).read_bytes()
         self._client = fl.connect(f"{scheme}://{server}", **certificates)
 
-    def __enter__(self) -> BrokerClient:
+    def __enter__(self) -> FlightClient:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from timebound.errors import ConfigError, JournalError
-from timebound.pipeline.datasource.flight import BrokerClient
+from timebound.pipeline.datasource.flight import FlightClient
 from timebound.pipeline.datasource.options import Options
 from timebound.records import PUBLISH_FIELDS
 
@@ -128,8 +128,8 @@ class _Stage:
                 with self._client() as client:
                     client.discard(names)
 
-    def _client(self) -> BrokerClient:
-        return BrokerClient(self._options.servers[0], self._options)
+    def _client(self) -> FlightClient:
+        return FlightClient(self._options.servers[0], self._options)
 
 
 def _names(messages: list[WriterCommitMessage | None]) -> list[str]:

@@ -34,7 +34,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from timebound.errors import ConfigError, JournalError
-from timebound.pipeline.datasource.flight import BrokerClient, JournalState, Range, check_gaps
+from timebound.pipeline.datasource.flight import FlightClient, JournalState, Range, check_gaps
 from timebound.pipeline.datasource.options import EARLIEST, LATEST, Offsets, Options, parse_options
 from timebound.records import JOURNAL_FIELDS, TRACE_FIELDS
 
@@ -135,7 +135,7 @@ class _Ranges:
         asked = [name for name in self.names if name not in _ADDED]
         if "published" in self.names:
             asked.append("published_ns")
-        with BrokerClient(wanted.server, self.options) as client:
+        with FlightClient(wanted.server, self.options) as client:
             for batch in client.read(wanted, asked, self.comparisons):
                 if self.options.gaps == "error":
                     check_gaps(batch, wanted)
@@ -281,7 +281,7 @@ def find_all(options: Options) -> list[JournalState]:
     """Find the journal of every server."""
     found: list[JournalState] = []
     for server in options.servers:
-        with BrokerClient(server, options) as client:
+        with FlightClient(server, options) as client:
             found.append(client.find())
     return found
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from timebound.pipeline.jobs.cube import ended_ns
 from timebound.pipeline.sweep.results import Point, summarise
-from timebound.pipeline.sweep.sweep import Plan, Progress, run_sweep
+from timebound.pipeline.sweep.sweep import Progress, SweepPlan, run_sweep
 from timebound.records import Outcome, Reason
 from timebound.units import SECOND
 
@@ -94,7 +94,7 @@ def tune(
         for seed in SEEDS
     ]
     contexts = pickle.dumps({node: load.fields for node, load in loads.items()})
-    table = run_sweep(spark, Plan(rows, replay.function, contexts, replay.results), progress=progress)
+    table = run_sweep(spark, SweepPlan(rows, replay.function, contexts, replay.results), progress=progress)
     return spark.createDataFrame(_judged(table, loads), TUNING_FIELDS)
 
 

@@ -25,7 +25,7 @@ _DROPPED: Final = "dropped_"
 Rows = list[dict[str, Any]]
 
 
-class Tables:
+class ReportTables:
     """The tables of an output folder by name; a missing one is empty."""
 
     def __init__(self, folder: Path) -> None:
@@ -43,7 +43,7 @@ class Tables:
 
 def trace_page(folder: Path) -> Page:
     """Make the page about the output of `timebound pipeline run`."""
-    tables = Tables(folder)
+    tables = ReportTables(folder)
     bills = tables.rows("bills")
     deliveries = tables.rows("deliveries")
     page = Page("delivery report", _title(bills), _lead(bills, tables.rows("tuning")))
@@ -105,7 +105,7 @@ def _gain(row: dict[str, Any]) -> float:
     return float(row["earning"] / observed - 1) if observed > 0 else 0.0
 
 
-def _tiles(bills: Rows, tables: Tables) -> list[tuple[str, str]]:
+def _tiles(bills: Rows, tables: ReportTables) -> list[tuple[str, str]]:
     total = sum(row["in_time"] + row["late"] + row["dropped"] for row in bills)
     in_time = sum(row["in_time"] for row in bills)
     net = sum(row["amount_micro"] for row in bills)

@@ -38,7 +38,7 @@ _RUN: Final = "run"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SweepPlan:
     """A sweep to run: rows of parameters, the function, and its result columns."""
 
     rows: Sequence[Row]
@@ -57,7 +57,7 @@ class Plan:
 class RunBatches:
     """Runs the rows of one task; Spark sends it to the executors."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: SweepPlan) -> None:
         self._function = plan.function
         self._context = plan.context
         self._parameters = [name for name, _ in plan.parameter_columns()]
@@ -90,7 +90,7 @@ class RunBatches:
         return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in self._columns])
 
 
-def check_plan(plan: Plan) -> None:
+def check_plan(plan: SweepPlan) -> None:
     """Check a sweep before Spark is started.
 
     Raises:
@@ -108,7 +108,7 @@ def check_plan(plan: Plan) -> None:
 
 
 def run_sweep(
-    spark: SparkSession, plan: Plan, *, tasks: int = 0, progress: Progress | None = None
+    spark: SparkSession, plan: SweepPlan, *, tasks: int = 0, progress: Progress | None = None
 ) -> pa.Table:
     """Carry out all runs; return one row each, in the order of the plan.
 
@@ -137,7 +137,7 @@ def run_sweep(
     return table.sort_by(_RUN).cast(schema).combine_chunks()
 
 
-def run_here(plan: Plan, progress: Progress | None = None) -> pa.Table:
+def run_here(plan: SweepPlan, progress: Progress | None = None) -> pa.Table:
     """Make the same table without Spark, one run after the other in this process."""
     import pyarrow as pa
 
@@ -189,7 +189,7 @@ def _kind(name: str, values: list[Value]) -> str:
     return "int64" if all(isinstance(value, int) for value in values) else "float64"
 
 
-def _parameter_table(plan: Plan) -> pa.Table:
+def _parameter_table(plan: SweepPlan) -> pa.Table:
     import pyarrow as pa
 
     columns = {_RUN: pa.array(range(len(plan.rows)), pa.int64())}

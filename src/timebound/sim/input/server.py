@@ -25,7 +25,7 @@ class Arrival(NamedTuple):
     sent_ns: int = 0  # when its client began to send it; 0 = not recorded
 
 
-class Change(NamedTuple):
+class SchedulerChange(NamedTuple):
     """A change of the scheduler itself, such as a new topic or another weight."""
 
     time_ns: int
@@ -44,7 +44,7 @@ class Relayed(NamedTuple):
 
 
 def relay(
-    scheduler: InputScheduler[Arrival], events: Iterable[Arrival | Change], quantum_ns: int
+    scheduler: InputScheduler[Arrival], events: Iterable[Arrival | SchedulerChange], quantum_ns: int
 ) -> list[Relayed]:
     """Run until every message is completed; return them in the order of service.
 
@@ -73,8 +73,8 @@ def relay(
     raise ValueError(f"more than {QUANTA_MAX} quanta; end the scenario earlier")
 
 
-def _apply(scheduler: InputScheduler[Arrival], event: Arrival | Change) -> None:
-    if isinstance(event, Change):
+def _apply(scheduler: InputScheduler[Arrival], event: Arrival | SchedulerChange) -> None:
+    if isinstance(event, SchedulerChange):
         event.apply()
     elif not scheduler.push(event.queue, event, event.size, event.is_excess):
         raise ValueError(

@@ -84,7 +84,7 @@ class Cluster:
 
         `queues` tells whether its messages wait for each other there.
         """
-        event = Publish(self, source, delay_ns, access, queues)
+        event = PublishEvent(self, source, delay_ns, access, queues)
         first_ns = source.first_ns()
         if first_ns < self.publish_until_ns:
             self.kernel.schedule(first_ns, event)
@@ -111,7 +111,7 @@ class Cluster:
         for send in broker.take_sends():
             link = self.sim_links[(broker.name, send.neighbour)]
             duration_ns = link.duration_ns(send.copy.what.size_bytes)
-            self.kernel.schedule(now_ns + duration_ns, Sent(self, link, send.copy, duration_ns))
+            self.kernel.schedule(now_ns + duration_ns, SentEvent(self, link, send.copy, duration_ns))
 
     def measured(self, link: SimLink, size_bytes: int, duration_ns: int, now_ns: int) -> None:
         """Update the sender's estimate of a link; announce it once it differs from the known one."""
@@ -198,7 +198,7 @@ class ReportDelays(Event):
             self.cluster.kernel.schedule(now_ns + self.interval_ns, self)
 
 
-class Publish(Event):
+class PublishEvent(Event):
     """A publisher's next message."""
 
     __slots__ = ("access", "cluster", "delay_ns", "free_ns", "queues", "source")
@@ -221,13 +221,13 @@ class Publish(Event):
             start_ns = self.free_ns if self.queues and self.free_ns > now_ns else now_ns
             self.free_ns = start_ns + self.access.duration_ns(what.size_bytes)
             arrives_ns = self.free_ns + self.delay_ns
-        cluster.kernel.schedule(arrives_ns + cluster.processing_ns, Enter(cluster, what))
+        cluster.kernel.schedule(arrives_ns + cluster.processing_ns, EnterEvent(cluster, what))
         next_ns = self.source.next_ns(now_ns)
         if next_ns < cluster.publish_until_ns:
             cluster.kernel.schedule(next_ns, self)
 
 
-class Enter(Event):
+class EnterEvent(Event):
     """A published message has been processed by the broker it enters the mesh at."""
 
     __slots__ = ("cluster", "what")
@@ -240,7 +240,7 @@ class Enter(Event):
         self.cluster.enter(self.what, now_ns)
 
 
-class Sent(Event):
+class SentEvent(Event):
     """A link has finished sending a copy: the link is free, the copy arrives after the latency."""
 
     __slots__ = ("cluster", "copy", "duration_ns", "link", "term")
@@ -258,7 +258,7 @@ class Sent(Event):
         if link.term != self.term:
             cluster.brokers[link.source].lose(self.copy, link.target, now_ns)
             return
-        arrival = Arrive(cluster, link, self.copy)
+        arrival = ArriveEvent(cluster, link, self.copy)
         cluster.kernel.schedule(now_ns + link.latency_ns + cluster.processing_ns, arrival)
         if cluster.measures:
             cluster.measured(link, self.copy.what.size_bytes, self.duration_ns, now_ns)
@@ -267,7 +267,7 @@ class Sent(Event):
         cluster.act(sender, now_ns)
 
 
-class Arrive(Event):
+class ArriveEvent(Event):
     """A copy has been read and processed by the broker it was sent to."""
 
     __slots__ = ("cluster", "copy", "link", "term")

@@ -23,7 +23,7 @@ from timebound.sim.mesh import topology as shapes
 from timebound.sim.mesh.cluster import Cluster, MakeForwarder, ReportDelays
 from timebound.sim.mesh.faults import schedule_faults
 from timebound.sim.mesh.network import SimLink
-from timebound.sim.mesh.setting import MATCHING, ROUTINGS, LinkSetting, Setting, TopologySetting
+from timebound.sim.mesh.setting import MATCHING, ROUTINGS, LinkSetting, MeshSetting, TopologySetting
 from timebound.sim.mesh.topology import Topology
 from timebound.sim.mesh.workload import make_sources, make_subscriptions
 from timebound.sim.papers.brokers.forwarding import PaperForwarder
@@ -61,7 +61,7 @@ class RunResult:
         return self.in_time / self.matched if self.matched else 0.0
 
 
-def run(setting: Setting, seed: int, progress: Callable[[float], None] | None = None) -> RunResult:
+def run(setting: MeshSetting, seed: int, progress: Callable[[float], None] | None = None) -> RunResult:
     """Simulate; `progress` is told the share that is done."""
     # A run leaves no cycles of objects behind, and looking for them would take a third of its time.
     was_enabled = gc.isenabled()
@@ -73,7 +73,7 @@ def run(setting: Setting, seed: int, progress: Callable[[float], None] | None = 
             gc.enable()
 
 
-def _run(setting: Setting, seed: int, progress: Callable[[float], None] | None) -> RunResult:
+def _run(setting: MeshSetting, seed: int, progress: Callable[[float], None] | None) -> RunResult:
     started = time.process_time()
     cluster = build(setting, seed)
     kernel = cluster.kernel
@@ -102,7 +102,7 @@ def _run(setting: Setting, seed: int, progress: Callable[[float], None] | None) 
     )
 
 
-def build(setting: Setting, seed: int) -> Cluster:
+def build(setting: MeshSetting, seed: int) -> Cluster:
     """Make the brokers, links, subscriptions and publishers of a run."""
     streams = Streams(seed)
     topology = make_topology(setting.topology, streams)
@@ -160,7 +160,7 @@ def _link(source: str, target: str, setting: LinkSetting, streams: Streams, mean
     )
 
 
-def _options(setting: Setting) -> MeshOptions:
+def _options(setting: MeshSetting) -> MeshOptions:
     return MeshOptions(
         Fixed() if _drops(setting) == "none" else make_strategy(setting),
         routing=ROUTINGS[setting.reading.routing],
@@ -174,7 +174,7 @@ def _options(setting: Setting) -> MeshOptions:
     )
 
 
-def _make_forwarder(setting: Setting) -> MakeForwarder:
+def _make_forwarder(setting: MeshSetting) -> MakeForwarder:
     """Return what makes the forwarders of a setting: the broker's own, unless the reading is another one."""
     matches_again = setting.reading.routing in MATCHING
     drops_nothing = _drops(setting) == "none"
@@ -188,13 +188,13 @@ def _make_forwarder(setting: Setting) -> MakeForwarder:
     )
 
 
-def _drops(setting: Setting) -> str:
+def _drops(setting: MeshSetting) -> str:
     """Return the reading of early drop; the other ones are about strategies that know no probabilities."""
     is_plain = not make_strategy(setting).weighs_worth
     return setting.reading.drops if is_plain else "hopeless"
 
 
-def make_strategy(setting: Setting) -> Strategy:
+def make_strategy(setting: MeshSetting) -> Strategy:
     """The strategy of a setting, as the broker itself makes it."""
     if setting.strategy == "remaining-lifetime" and setting.reading.lifetime == "alive":
         return AliveLifetime()

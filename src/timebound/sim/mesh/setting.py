@@ -75,7 +75,7 @@ class PublisherSetting:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class TermsSetting:
     """Terms of a subscription: deadline (0 = none), price and penalty."""
 
     deadline_ns: int = 0
@@ -97,7 +97,7 @@ class SubscriptionSetting:
     count: int = 1
     where: str = ""
     draws: tuple[tuple[str, Draw], ...] = ()
-    terms: tuple[Terms, ...] = (Terms(),)
+    terms: tuple[TermsSetting, ...] = (TermsSetting(),)
     last_mile_ns: int = 0
 
 
@@ -123,7 +123,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class MeshSetting:
     """One deployment and its load; a run adds a seed."""
 
     topology: TopologySetting

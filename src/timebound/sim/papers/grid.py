@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from timebound.core.link.strategy.registry import STRATEGY_NAMES, kind_named
 from timebound.sim.mesh.experiment import RunResult, run
-from timebound.sim.mesh.setting import Setting
+from timebound.sim.mesh.setting import MeshSetting
 from timebound.sim.papers.readings import read_as
 from timebound.sim.papers.settings import paper_001, paper_002, product
 
@@ -70,7 +70,7 @@ class Job:
     reading: str = "literal"
     minutes: float = 120.0
 
-    def setting(self) -> Setting:
+    def setting(self) -> MeshSetting:
         name = STRATEGIES[self.strategy]
         if self.paper == "002":
             setting = paper_002(self.scenario, self.rate, name, self.weight)
@@ -81,7 +81,7 @@ class Job:
         return replace(setting, duration_ns=int(self.minutes * 60_000_000_000))
 
 
-def _with_ideas(setting: Setting, strategy: str) -> Setting:
+def _with_ideas(setting: MeshSetting, strategy: str) -> MeshSetting:
     """Apply what the name of a strategy implies beyond the order in queues."""
     whole = product(setting)
     if strategy == "timebound":
@@ -101,7 +101,7 @@ def _with_ideas(setting: Setting, strategy: str) -> Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class GridRow:
     """The results of one run."""
 
     paper: str
@@ -186,12 +186,12 @@ def _weights(strategy: str, weights: tuple[float, ...]) -> tuple[float, ...]:
     return weights if weights and kind_named(STRATEGIES[strategy]).takes_mix else (-1.0,)
 
 
-def run_job(job: Job) -> Row:
+def run_job(job: Job) -> GridRow:
     """Carry out one run."""
     return _row(job, run(job.setting(), job.seed))
 
 
-def run_all(wanted: list[Job], workers: int = 0) -> Iterator[Row]:
+def run_all(wanted: list[Job], workers: int = 0) -> Iterator[GridRow]:
     """Carry out runs, in order; `workers` 0 uses all cores, 1 only this process."""
     count = workers or os.cpu_count() or 1
     if count == 1 or len(wanted) == 1:
@@ -213,13 +213,13 @@ def open_runs(context: bytes) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     return run_row
 
 
-def row_of(values: Mapping[str, Any]) -> Row:
+def row_of(values: Mapping[str, Any]) -> GridRow:
     """Make a row from one of a sweep's table, which has more columns."""
-    return Row(**{name: values[name] for name in Row.__dataclass_fields__})
+    return GridRow(**{name: values[name] for name in GridRow.__dataclass_fields__})
 
 
-def _row(job: Job, result: RunResult) -> Row:
-    return Row(
+def _row(job: Job, result: RunResult) -> GridRow:
+    return GridRow(
         paper=job.paper,
         figure=job.figure,
         scenario=job.scenario,

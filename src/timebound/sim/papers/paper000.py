@@ -60,7 +60,7 @@ FlowKey = tuple[int, int, int]  # second, client, topic
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SecondRow:
     """Client 1 in one second: its share, its delays, and the bounds of its slowest topic.
 
     `bound_ms` is None when a flow exceeds its share: its delay was then short only because
@@ -81,7 +81,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Curve:
     """One curve of a figure: the longest delay in each window of time."""
 
     name: str
@@ -95,9 +95,9 @@ class LayerRun:
 
     layer: str
     broker: str
-    rows: list[Row]
-    overall: Line
-    per_client: list[Line]
+    rows: list[SecondRow]
+    overall: Curve
+    per_client: list[Curve]
     messages: int
     lost: int
     over_bound: int
@@ -110,14 +110,14 @@ class Result:
     interval_ms: float
     layers: list[LayerRun]
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[SecondRow]:
         return [row for layer in self.layers for row in layer.rows]
 
-    def figure_9(self, broker: str = POLLING) -> list[Line]:
+    def figure_9(self, broker: str = POLLING) -> list[Curve]:
         """Return the longest delays over time, a curve per link layer."""
         return [layer.overall for layer in self.layers if layer.broker == broker]
 
-    def figure_10(self, broker: str = POLLING) -> list[Line]:
+    def figure_10(self, broker: str = POLLING) -> list[Curve]:
         """Return the longest delays over time on the last link layer, a curve per client."""
         return [layer.per_client for layer in self.layers if layer.broker == broker][-1]
 
@@ -267,7 +267,7 @@ class _Experiment:
                     ).delay_ns
         return bounds
 
-    def row(self, relayed: list[Relayed], second: int, bounds: dict[FlowKey, int]) -> Row:
+    def row(self, relayed: list[Relayed], second: int, bounds: dict[FlowKey, int]) -> SecondRow:
         mine = [m for m in relayed if _client(m) == 0 and m.arrival.sent_ns // SECOND == second]
         delays = [message.delay_ns / MILLISECOND for message in mine]
         totals = [(message.done_ns - message.arrival.sent_ns) / MILLISECOND for message in mine]
@@ -277,7 +277,7 @@ class _Experiment:
             printed_periodic_bound(WEIGHTS, topic, clients=CLIENTS, quantum_ns=QUANTUM_NS)
             for topic in published
         ]
-        return Row(
+        return SecondRow(
             layer=self.layer,
             broker=self.broker,
             interval_ms=self.interval_ns_max / MILLISECOND,
@@ -303,14 +303,14 @@ def measured_burst(times_ns: list[int], interval_ns: int) -> int:
     return burst
 
 
-def _line(name: str, relayed: list[Relayed]) -> Line:
+def _line(name: str, relayed: list[Relayed]) -> Curve:
     width_ns = SECOND // WINDOWS_PER_SECOND
     longest = [0] * (SECONDS * WINDOWS_PER_SECOND)
     for message in relayed:
         window = message.arrival.sent_ns // width_ns
         longest[window] = max(longest[window], message.delay_ns)
     times_s = [window * width_ns / SECOND for window in range(len(longest))]
-    return Line(name, times_s, [delay_ns / MILLISECOND for delay_ns in longest])
+    return Curve(name, times_s, [delay_ns / MILLISECOND for delay_ns in longest])
 
 
 def _is_over(message: Relayed, bounds: dict[FlowKey, int]) -> bool:

@@ -9,10 +9,10 @@ from timebound.core.mesh.options import MESH_EPSILON, PREFERENCE, WAITING_SHARE
 from timebound.sim.kernel.draws import choice, fixed, uniform
 from timebound.sim.mesh.setting import (
     LinkSetting,
+    MeshSetting,
     PublisherSetting,
-    Setting,
     SubscriptionSetting,
-    Terms,
+    TermsSetting,
     TopologySetting,
 )
 from timebound.units import HOUR, MILLISECOND, SECOND
@@ -22,13 +22,15 @@ SIZE_BYTES: Final = 50 * 1_024
 PAPER_THRIFT: Final = 1.0
 
 
-def paper_002(scenario: str, rate: float, strategy: str, mix: float = -1.0) -> Setting:
+def paper_002(scenario: str, rate: float, strategy: str, mix: float = -1.0) -> MeshSetting:
     """Return 32 brokers in four layers, 4 publishers, 160 subscribers; `psd` or `ssd`."""
     is_psd = scenario == "psd"
     terms = (
-        (Terms(),) if is_psd else (Terms(10 * SECOND, 3.0), Terms(30 * SECOND, 2.0), Terms(60 * SECOND, 1.0))
+        (TermsSetting(),)
+        if is_psd
+        else (TermsSetting(10 * SECOND, 3.0), TermsSetting(30 * SECOND, 2.0), TermsSetting(60 * SECOND, 1.0))
     )
-    return Setting(
+    return MeshSetting(
         topology=TopologySetting(layers=(4, 4, 8, 16), parents=2),
         links=LinkSetting(uniform(50, 100), 20.0),
         publishers=(
@@ -56,11 +58,11 @@ def paper_002(scenario: str, rate: float, strategy: str, mix: float = -1.0) -> S
     )
 
 
-def paper_001(rate: float, strategy: str, mix: float = -1.0) -> Setting:
+def paper_001(rate: float, strategy: str, mix: float = -1.0) -> MeshSetting:
     """Return 128 brokers in six layers, 40 publishers, 640 subscribers."""
     names = ("a1", "a2", "a3", "a4")
     terms = tuple(
-        Terms(seconds * SECOND, price, penalty)
+        TermsSetting(seconds * SECOND, price, penalty)
         for seconds, price, penalty in (
             (20, 3.0, 0.3),
             (24, 2.5, 0.25),
@@ -69,7 +71,7 @@ def paper_001(rate: float, strategy: str, mix: float = -1.0) -> Setting:
             (60, 1.0, 0.1),
         )
     )
-    return Setting(
+    return MeshSetting(
         topology=TopologySetting(layers=(4, 4, 8, 16, 32, 64), parents=2),
         links=LinkSetting(uniform(40, 80), 20.0),
         publishers=(
@@ -100,7 +102,7 @@ def paper_001(rate: float, strategy: str, mix: float = -1.0) -> Setting:
     )
 
 
-def product(setting: Setting) -> Setting:
+def product(setting: MeshSetting) -> MeshSetting:
     """Return the same deployment with the product's own routing, strategy and limits."""
     return replace(
         setting,

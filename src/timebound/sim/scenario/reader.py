@@ -19,7 +19,7 @@ from timebound.units import parse_duration
 _TOML_LINE: Final = re.compile(r"at line (\d+)")
 
 
-def read_document(path: Path, renamed: Sequence[Renamed] = ()) -> Table:
+def read_document(path: Path, renamed: Sequence[Renamed] = ()) -> ScenarioTable:
     """Read a TOML file; `notices` of the table says which old names of keys it has.
 
     Raises:
@@ -37,7 +37,7 @@ def read_document(path: Path, renamed: Sequence[Renamed] = ()) -> Table:
         raise ConfigError(f"not valid TOML: {error}", path=str(path), line=line) from error
     lines = key_lines(text)
     old_names = rename(values, lines, renamed)
-    table = Table(values, path, lines, ())
+    table = ScenarioTable(values, path, lines, ())
     for one in old_names:
         if one.is_double:
             table.fail(str(one.at[-1]), one.message)
@@ -45,7 +45,7 @@ def read_document(path: Path, renamed: Sequence[Renamed] = ()) -> Table:
     return table
 
 
-class Table:
+class ScenarioTable:
     """One table of the document; `finish` refuses keys that were not taken."""
 
     def __init__(self, values: dict[str, Any], path: Path, lines: dict[KeyPath, int], at: KeyPath) -> None:
@@ -139,14 +139,14 @@ class Table:
         table.finish()
         return found
 
-    def table(self, key: str) -> Table:
+    def table(self, key: str) -> ScenarioTable:
         """Take a table; empty if the document has none."""
         value = self._take(key, {})
         if not isinstance(value, dict):
             self.fail(key, f"{value!r} is not a table")
-        return Table(value, self._path, self._lines, (*self._at, key))
+        return ScenarioTable(value, self._path, self._lines, (*self._at, key))
 
-    def tables(self, key: str, is_needed: bool = False) -> list[Table]:
+    def tables(self, key: str, is_needed: bool = False) -> list[ScenarioTable]:
         """Take an array of tables."""
         value = self._take(key, [])
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
@@ -154,7 +154,8 @@ class Table:
         if is_needed and not value:
             self.fail("", f"[[{key}]] is missing; want at least one")
         return [
-            Table(item, self._path, self._lines, (*self._at, key, index)) for index, item in enumerate(value)
+            ScenarioTable(item, self._path, self._lines, (*self._at, key, index))
+            for index, item in enumerate(value)
         ]
 
     def finish(self) -> None:

@@ -22,8 +22,8 @@ from timebound.sim.mesh.setting import (
     DROPS,
     ESTIMATES,
     ROUTINGS,
+    MeshSetting,
     PublisherSetting,
-    Setting,
     SubscriptionSetting,
 )
 from timebound.units import MILLISECOND, MINUTE, SECOND
@@ -52,7 +52,7 @@ class Key:
     """A key that can be varied: a number within limits, or one of some words."""
 
     meaning: str
-    apply: Callable[[Setting, Value], Setting]
+    apply: Callable[[MeshSetting, Value], MeshSetting]
     least: float = 0.0
     most: float = float("inf")
     is_whole: bool = False
@@ -93,7 +93,7 @@ def parse_variation(text: str) -> Variation:
     return Variation(name, tuple(values))
 
 
-def vary(setting: Setting, values: Mapping[str, Value]) -> Setting:
+def vary(setting: MeshSetting, values: Mapping[str, Value]) -> MeshSetting:
     """Return the setting with these keys changed; keys that cannot be varied are ignored."""
     for name, value in values.items():
         if name in KEYS:
@@ -110,7 +110,7 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-def pack(setting: Setting) -> bytes:
+def pack(setting: MeshSetting) -> bytes:
     """Encode a setting, for `open_runs` in another process."""
     packed = io.BytesIO()
     _Pickler(packed).dump(setting)
@@ -119,7 +119,7 @@ def pack(setting: Setting) -> bytes:
 
 def open_runs(context: bytes) -> Callable[[Mapping[str, Value]], dict[str, Value]]:
     """Return the function that runs one row of a sweep; `context` is a packed setting."""
-    setting: Setting = pickle.loads(context)
+    setting: MeshSetting = pickle.loads(context)
 
     def run_row(values: Mapping[str, Value]) -> dict[str, Value]:
         return results(run(vary(setting, values), int(values["seed"])))
@@ -187,8 +187,8 @@ def _checked(name: str, key: Key, number: float) -> Value:
     return int(number) if key.is_whole else float(number)
 
 
-def _publishers(change: Callable[[PublisherSetting, Value], PublisherSetting]) -> Callable[..., Setting]:
-    def apply(setting: Setting, value: Value) -> Setting:
+def _publishers(change: Callable[[PublisherSetting, Value], PublisherSetting]) -> Callable[..., MeshSetting]:
+    def apply(setting: MeshSetting, value: Value) -> MeshSetting:
         return replace(setting, publishers=tuple(change(one, value) for one in setting.publishers))
 
     return apply
@@ -196,8 +196,8 @@ def _publishers(change: Callable[[PublisherSetting, Value], PublisherSetting]) -
 
 def _subscriptions(
     change: Callable[[SubscriptionSetting, Value], SubscriptionSetting],
-) -> Callable[..., Setting]:
-    def apply(setting: Setting, value: Value) -> Setting:
+) -> Callable[..., MeshSetting]:
+    def apply(setting: MeshSetting, value: Value) -> MeshSetting:
         return replace(setting, subscriptions=tuple(change(one, value) for one in setting.subscriptions))
 
     return apply
@@ -208,24 +208,24 @@ def _with_deadline(one: SubscriptionSetting, value: Value) -> SubscriptionSettin
     return replace(one, terms=tuple(replace(terms, deadline_ns=deadline_ns) for terms in one.terms))
 
 
-def _with_link(field: str) -> Callable[[Setting, Value], Setting]:
-    def apply(setting: Setting, value: Any) -> Setting:
+def _with_link(field: str) -> Callable[[MeshSetting, Value], MeshSetting]:
+    def apply(setting: MeshSetting, value: Any) -> MeshSetting:
         changed: dict[str, Any] = {field: value}
         return replace(setting, links=replace(setting.links, **changed))
 
     return apply
 
 
-def _with_reading(field: str) -> Callable[[Setting, Value], Setting]:
-    def apply(setting: Setting, value: Any) -> Setting:
+def _with_reading(field: str) -> Callable[[MeshSetting, Value], MeshSetting]:
+    def apply(setting: MeshSetting, value: Any) -> MeshSetting:
         changed: dict[str, Any] = {field: value}
         return replace(setting, reading=replace(setting.reading, **changed))
 
     return apply
 
 
-def _with(field: str) -> Callable[[Setting, Value], Setting]:
-    def apply(setting: Setting, value: Any) -> Setting:
+def _with(field: str) -> Callable[[MeshSetting, Value], MeshSetting]:
+    def apply(setting: MeshSetting, value: Any) -> MeshSetting:
         changed: dict[str, Any] = {field: value}
         return replace(setting, **changed)
 
