@@ -6,9 +6,11 @@ import random
 
 import pytest
 
+from timebound.core.link.lane import LinkLane, charge, check_shares, choose
 from timebound.core.link.queue import LinkQueue
-from timebound.core.link.strategy.audience import Audience, Term
+from timebound.core.link.strategy.audience import Audience, LinkModel, Term
 from timebound.core.link.strategy.entry import Entry
+from timebound.core.link.strategy.fixed import Fixed
 from timebound.core.link.strategy.registry import STRATEGY_NAMES, strategy_named
 from timebound.core.values.delay import LinkDelay
 
@@ -127,3 +129,113 @@ def test_lane_that_was_empty_claims_nothing_for_that_time() -> None:
 def test_shares_that_do_not_fit_are_refused(shares: tuple[float, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         queue_of("fifo", shares)
+
+
+def lanes_of(*shares: float) -> list[LinkLane]:
+    link = LinkModel(DELAY, 0.0005, 0, 0)
+    return [LinkLane(share, Fixed(), link) for share in shares]
+
+
+def insert(
+    lanes: list[LinkLane], lane: int, sequence: int, *, size: int = 100, priority: int = 0, timed: bool = True
+) -> Entry:
+    audience = Audience([Term(SECOND if timed else 0)])
+    entry = Entry(sequence, size, 0, audience, priority=priority, lane=lane)
+    entry.sequence = sequence
+    entry.fit(lanes[lane].ranking.link)
+    lanes[lane].insert(entry, 0)
+    return entry
+
+
+def test_claims_grow_by_the_share_of_what_is_sent_while_something_waits() -> None:
+    lanes = lanes_of(0.0, 0.25, 0.25)
+    sent = insert(lanes, 0, 0, size=400)
+    insert(lanes, 1, 1)
+
+    charge(lanes, sent)
+
+    assert [lane.claim for lane in lanes] == [0.0, 100.0, 0.0]
+
+
+def test_a_lane_with_untimed_entries_keeps_half_of_its_claim_for_the_oldest() -> None:
+    lanes = lanes_of(0.0, 0.5)
+    sent = insert(lanes, 0, 0, size=400)
+    oldest = insert(lanes, 1, 1, timed=False)
+    insert(lanes, 1, 2, timed=False, priority=9)
+    assert lanes[1].due_oldest() is None
+
+    charge(lanes, sent)
+
+    assert (lanes[1].claim, lanes[1].oldest_claim) == (100.0, 100.0)
+    assert lanes[1].due_oldest() is oldest
+
+
+def test_a_due_claim_goes_before_what_the_strategy_likes_and_is_paid() -> None:
+    lanes = lanes_of(0.0, 0.5)
+    favourite = insert(lanes, 0, 0, size=200, priority=9)
+    guest = insert(lanes, 1, 1, size=100)
+    assert choose(lanes, 0) is favourite
+    assert not lanes[1].is_due()
+    charge(lanes, favourite)
+    assert lanes[1].is_due()
+
+    assert choose(lanes, 0) is guest
+
+    charge(lanes, guest)
+    assert lanes[1].claim == 50.0  # 100 and half of what it sent itself, less what it sent
+
+
+def test_the_oldest_is_served_from_its_own_claim() -> None:
+    lanes = lanes_of(0.0, 0.5)
+    oldest = insert(lanes, 1, 0, size=100, timed=False)
+    insert(lanes, 1, 1, size=900, timed=False, priority=9)
+    lanes[1].claim, lanes[1].oldest_claim = 40.0, 100.0
+
+    assert choose(lanes, 0) is oldest
+    assert lanes[1].is_due()
+    charge(lanes, oldest)
+
+    assert (lanes[1].claim, lanes[1].oldest_claim) == (65.0, 25.0)
+    assert not lanes[1].is_oldest_turn
+
+
+def test_the_largest_claim_is_served_first() -> None:
+    lanes = lanes_of(0.25, 0.5)
+    insert(lanes, 0, 0, size=100)
+    second = insert(lanes, 1, 1, size=100)
+    lanes[0].claim, lanes[1].claim = 120.0, 130.0
+
+    assert choose(lanes, 0) is second
+
+
+def test_a_claim_waits_until_it_covers_the_largest_entry_of_its_lane() -> None:
+    lanes = lanes_of(0.0, 0.5)
+    favourite = insert(lanes, 0, 0, priority=9)
+    insert(lanes, 1, 1, size=100)
+    insert(lanes, 1, 2, size=500)
+
+    lanes[1].claim = 499.0
+    assert choose(lanes, 0) is favourite
+    lanes[1].claim = 500.0
+    assert choose(lanes, 0) is not favourite
+
+
+def test_an_entry_that_leaves_takes_its_nodes_along_and_the_last_one_the_claims() -> None:
+    lanes = lanes_of(0.5)
+    [lane] = lanes
+    timed, untimed = insert(lanes, 0, 0, size=300), insert(lanes, 0, 1, timed=False)
+    assert (timed.untimed is None, untimed.untimed is None) == (True, False)
+    lane.claim = lane.oldest_claim = 70.0
+
+    lane.remove(untimed)
+    assert (untimed.rank, untimed.untimed, len(lane.untimed)) == (None, None, 0)
+    assert (lane.claim, lane.oldest_claim, lane.size_max) == (70.0, 0.0, 300.0)
+    lane.remove(timed)
+
+    assert (lane.claim, lane.size_max, len(lane.ranking)) == (0.0, 0.0, 0)
+    assert choose(lanes, 0) is None
+
+
+@pytest.mark.parametrize("shares", [(0.0,), (1.0,), (0.3, 0.3, 0.4), (0.1,) * 10])
+def test_shares_that_fit_are_accepted(shares: tuple[float, ...]) -> None:
+    check_shares(shares)

@@ -427,3 +427,22 @@ def test_clock_of_any_size_gives_the_same_choices() -> None:
         ]
 
     assert run(0) == run(1_763_000_000_000_000_123)
+
+
+def test_an_overloaded_flow_keeps_the_distance_that_its_way_needs() -> None:
+    # Three times what the link carries. All of it arrives 13 ms later than the queue knows.
+    unsteady = LinkDelay(0.008, 0.001**2, 0.010)
+    queue = LinkQueue(strategy_named("worth"), unsteady, message_bytes=1_024)
+    audience = Audience([Term(200 * MS)])
+    in_time = 0
+    for step in range(600):
+        now_ns = step * 8 * MS
+        for _ in range(3):
+            queue.push(Entry(None, 1_024, now_ns, audience, flow="f"), now_ns)
+        entry = queue.pop(now_ns)
+        assert entry is not None
+        in_time += now_ns + (8 + 13) * MS - entry.published_ns <= 200 * MS
+        while queue.pop_dropped(now_ns) is not None:
+            pass
+
+    assert in_time == 600

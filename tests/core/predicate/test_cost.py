@@ -1,4 +1,4 @@
-"""What a content filter counts, and that no filter costs far more than that."""
+"""What a content filter costs, and that no filter takes far longer than that."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import time
 
 import pytest
 
-from timebound.core.predicate.predicate import CONDITIONS_MAX, Attributes, parse
-from timebound.errors import FilterError
+from timebound.core.predicate.attributes import BARE, Name
+from timebound.core.predicate.cost import MOMENT_COST, SEARCH_COST, SETS_COST, TEXTS_COST, Cost
+from timebound.core.predicate.predicate import Attributes, parse
+from timebound.core.predicate.terms import Attribute, Comparison, Contains, InList, Literal, Or
+from timebound.core.predicate.values import Moment
 
 
 @pytest.mark.parametrize(
@@ -39,29 +42,35 @@ def test_cost_of_a_filter(where: str, each: int, shared: int) -> None:
     assert (cost.each, cost.shared) == (each, shared)
 
 
-def test_equal_texts_are_read_once() -> None:
-    where = "a = 1 AND value BETWEEN 17 AND 4711"
-
-    assert parse(where) is parse(str(where.encode(), "ascii"))
+A, B = Attribute(Name(BARE, ("a",), "a")), Attribute(Name(BARE, ("b",), "b"))
 
 
-def test_what_is_wrong_with_a_filter_is_told_each_time() -> None:
-    errors = []
-    for _ in range(2):
-        with pytest.raises(FilterError) as caught:
-            parse("a = = 1")
-        errors.append((str(caught.value), caught.value.position))
-
-    assert errors[0] == errors[1]
-    assert errors[0][1] == 4
+def test_attributes_are_compared_as_sets_only_where_sets_can_be() -> None:
+    assert Cost([(Comparison("<>", A, B),)]).each == 1 + SETS_COST
+    assert Cost([(Comparison(">=", A, B),)]).each == 1 + TEXTS_COST
 
 
-def test_multiplying_out_is_bounded_in_conditions_too() -> None:
-    ors = " AND ".join(f"(a{number} = 1 OR b{number} = 1)" for number in range(6))
-    many = " AND ".join(f"c{number} = 1" for number in range(200))
+def test_every_condition_of_every_conjunction_counts() -> None:
+    plain = Comparison("=", A, Literal(1))
+    cost = Cost([(plain, plain), (Or((plain, plain)),), ()])
 
-    assert len(parse(ors).conjunctions) == 64
-    assert sum(map(len, parse(f"{ors} AND {many}").conjunctions)) <= CONDITIONS_MAX
+    assert (cost.each, cost.shared) == (4, 0)
+
+
+def test_dates_that_have_to_be_read_count() -> None:
+    listed = InList(A, (Moment(1), Moment(2), "x"), False)
+    reversed_ = InList(Literal(Moment(1)), ("x", "y", "z"), False)
+
+    assert Cost([(listed,)]).each == 1 + 2 * MOMENT_COST
+    assert Cost([(reversed_,)]).each == 1 + 3 * MOMENT_COST
+
+
+def test_one_search_is_shared_by_all_conjunctions_and_by_its_opposite() -> None:
+    sought = Contains(A, "xyz", False)
+
+    cost = Cost([(sought, Contains(B, "xyz", False)), (sought.opposite(),)])
+
+    assert (cost.each, cost.shared) == (3, 2 * SEARCH_COST)
 
 
 def test_no_filter_takes_much_longer_than_it_counts() -> None:

@@ -110,6 +110,11 @@ def test_delays_out_of_range_are_refused(values: tuple[float, float]) -> None:
         Path(*values)
 
 
+def test_a_negative_jitter_is_refused() -> None:
+    with pytest.raises(ValueError, match="jitter_s=-1"):
+        LinkDelay(0.1, 0.0, -1.0)
+
+
 def test_path_with_negative_brokers_or_rate_of_zero_is_refused() -> None:
     with pytest.raises(ValueError, match="brokers=-1"):
         Path(0.0, 0.0, -1)

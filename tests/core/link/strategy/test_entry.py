@@ -1,12 +1,14 @@
-"""What a queue gives up early: kinds, their part of a link, and what is never given up."""
+"""Entries: when they are lost, their chains and kinds, and what a queue gives up early."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from timebound.core.link.queue import LinkQueue
-from timebound.core.link.strategy.audience import Audience, Term
-from timebound.core.link.strategy.entry import Entry, flow_key, kind_of, level_of
+from timebound.core.link.strategy.audience import Audience, LinkModel, Term
+from timebound.core.link.strategy.entry import NEVER_NS, Chain, Entry, flow_key, kind_of, level_of
 from timebound.core.link.strategy.registry import STRATEGY_NAMES, strategy_named
 from timebound.core.values.delay import LinkDelay
 from timebound.records import Reason
@@ -147,3 +149,87 @@ def test_a_margin_is_time_that_a_message_no_longer_has() -> None:
 
     assert first.drop_ns == second.drop_ns == SECOND - 300 * MILLISECOND - MESSAGE_NS
     assert queue.pop(690 * MILLISECOND) is None
+
+
+def test_hope_lasts_until_the_deadline_where_the_way_is_unsteady() -> None:
+    # z(0.0005) = -3.29: hopeless at 100 - 8 + 32.9 ms, which is after the deadline.
+    link = LinkModel(LinkDelay(0.008, 0.001**2, 0.010), 0.0005, 0, 0)
+    entry = Entry(None, 1_024, 0, Audience([Term(100 * MILLISECOND)]))
+
+    entry.fit(link)
+
+    assert (entry.drop_ns, entry.drop_reason) == (100 * MILLISECOND, Reason.TIMED_OUT)
+
+
+def test_an_entry_is_hopeless_once_its_success_is_down_to_epsilon() -> None:
+    # 10 KB take 80 ± 10 ms, and z(0.9) = 1.2815516: 100 - 80 - 12.815516 ms after publication.
+    link = LinkModel(LinkDelay(0.008, 0.001**2), 0.9, 0, 0)
+    entry = Entry(None, 10_240, 5, Audience([Term(100 * MILLISECOND)]))
+
+    entry.fit(link)
+
+    assert entry.drop_ns == pytest.approx(5 + 7_184_484, abs=1_000)
+    assert entry.drop_reason is Reason.HOPELESS
+
+
+def test_an_entry_lives_as_long_as_its_last_term() -> None:
+    link = LinkModel(DELAY, 0.5, 0, 0)
+    limited = Entry(None, SIZE, 0, Audience([Term(SECOND), Term(3 * SECOND)]))
+    endless = Entry(None, SIZE, 0, Audience([Term(SECOND), Term(0)]))
+    for entry in (limited, endless):
+        entry.fit(link)
+
+    assert limited.drop_ns == 3 * SECOND - MESSAGE_NS
+    assert endless.drop_ns == NEVER_NS
+
+
+@given(
+    st.lists(st.integers(0, 40), min_size=1, max_size=10),
+    st.integers(0, 40),
+    st.lists(st.integers(0, 60), min_size=1, max_size=10),
+)
+def test_terms_are_lost_in_doubt_or_sure_as_a_look_at_each_says(
+    deadlines_ms: list[int], timeout_ms: int, ages_ms: list[int]
+) -> None:
+    # 10 ms to send without deviation: what is in doubt is less than a microsecond wide.
+    link = LinkModel(DELAY, 0.5, 0, 0)
+    audience = Audience([Term(deadline_ms * MILLISECOND) for deadline_ms in deadlines_ms])
+    entry = Entry(None, SIZE, 0, audience, timeout_ns=timeout_ms * MILLISECOND)
+    entry.fit(link)
+    allowed = [min(term.allowed, entry.timeout) for term in audience.terms]
+
+    for age_ms in ages_ms:  # forwards and backwards
+        needed = (age_ms + 10.5) * MILLISECOND
+        lost, sure = entry.lost_below(needed - MESSAGE_NS), entry.sure_from(needed - MESSAGE_NS)
+        assert lost == sure == sum(limit < needed for limit in allowed)
+
+
+def test_a_chain_keeps_its_order_whoever_leaves() -> None:
+    chain = Chain("flow")
+    entries = [entry_of(number, 0) for number in range(4)]
+    for entry in entries:
+        chain.append(entry)
+
+    def items() -> list[object]:
+        found = []
+        entry = chain.head
+        while entry is not None:
+            found.append(entry.item)
+            assert entry.chain is chain
+            assert entry.flow_next is None or entry.flow_next.flow_previous is entry
+            entry = entry.flow_next
+        return found
+
+    assert items() == [0, 1, 2, 3]
+    for leaving, left in ((1, [0, 2, 3]), (0, [2, 3]), (3, [2]), (2, [])):
+        chain.remove(entries[leaving])
+        assert items() == left
+        assert chain.tail is (entries[left[-1]] if left else None)
+        assert entries[leaving].chain is None
+
+
+def test_an_entry_out_of_range_is_refused() -> None:
+    with pytest.raises(ValueError, match="size_bytes=0"):
+        Entry(None, 0, 0, Audience([Term()]))
+    with pytest.raises(ValueError, match="timeout_ns=-1"):
+        Entry(None, 1, 0, Audience([Term()]), timeout_ns=-1)

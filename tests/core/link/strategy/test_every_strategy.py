@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from timebound.core.link.queue import LinkQueue
-from timebound.core.link.strategy.audience import Audience, Term
+from timebound.core.link.strategy.audience import Audience, LinkModel, Term
 from timebound.core.link.strategy.base import DECAYING, Strategy
 from timebound.core.link.strategy.entry import POPPED, Entry
 from timebound.core.link.strategy.registry import STRATEGY_NAMES, strategy_named
@@ -18,8 +18,8 @@ from timebound.core.values.delay import LinkDelay
 from timebound.records import Reason
 
 from . import naive
+from .published import MS, SECOND, entry_of, published_link
 
-MS = 1_000_000
 DELAY = LinkDelay(0.010, 0.003**2)
 # The value of `worth` is a logarithm and may be off in its last digits; all others are exact.
 TOLERANCE = {"worth": 1e-9}
@@ -109,6 +109,25 @@ def test_choice_is_exact_in_a_long_queue_that_drains(name: str) -> None:
         now_ns += source.randint(0, 10) * MS
         expected = naive.choice(queue, now_ns)
         assert agrees(queue, queue.pop(now_ns), expected, now_ns)
+
+
+@every_strategy
+def test_choice_on_an_unsteady_link_is_the_one_of_the_naive_scan(name: str) -> None:
+    source = random.Random(f"jitter {name}")
+    queue = LinkQueue(strategy_named(name), LinkDelay(0.010, 0.003**2, 0.015), shares=(0.0,))
+    audiences = [naive.random_audience(source) for _ in range(8)]
+    now_ns = 0
+    for _ in range(400):
+        now_ns += source.randint(0, 8) * MS
+        for _ in range(source.randint(0, 3)):
+            queue.push(naive.random_entry(source, audiences, now_ns), now_ns)
+        if source.random() < 0.02:
+            queue.set_link(LinkDelay(0.010, 0.003**2, source.choice((0.0, 0.005, 0.030))), now_ns)
+        while queue.pop_dropped(now_ns) is not None:
+            pass
+        expected = naive.choice(queue, now_ns)
+        assert queue.pop(now_ns) is expected
+        queue._check()
 
 
 @pytest.mark.parametrize("name", ["eb", "worth"])
@@ -262,6 +281,46 @@ def test_least_worth_leaves_a_full_queue(name: str) -> None:
         if is_full and newcomer.drop_ns > now_ns:
             assert [(gone, gone.reason) for gone in drain(queue, now_ns)] == [(expected, Reason.QUEUE_FULL)]
             evicted += 1
+
+
+def test_order_of_subscribing_does_not_change_a_value() -> None:
+    source = random.Random(7)
+    link = published_link()
+    terms = [Term(source.randint(5, 15) * SECOND, source.random(), source.random()) for _ in range(30)]
+    shuffled = source.sample(terms, len(terms))
+
+    for name in ("eb", "pc", "ebpc", "mtep", "worth", "remaining-lifetime"):
+        strategy = strategy_named(name)
+        one, other = entry_of(link, *terms), entry_of(link, *shuffled)
+        assert strategy.value(one, 6 * SECOND, link) == pytest.approx(strategy.value(other, 6 * SECOND, link))
+
+
+@pytest.mark.parametrize("name", ["eb", "pc", "ebpc", "mtep"])
+def test_values_agree_with_the_model_written_out(name: str) -> None:
+    source = random.Random(11)
+    delay = LinkDelay(0.010, 0.003**2)
+    for _ in range(300):
+        link = LinkModel(delay, 0.04, 2 * MS, 0)
+        link.first_ns = 25.0 * MS
+        terms = naive.random_audience(source).terms
+        # The model sums over single subscriptions, so give it some twice.
+        single = [*terms, *source.sample(terms, len(terms) // 2)]
+        entry = naive.random_entry(source, [Audience(single)], 0)
+        entry.fit(link)
+        now_ns = source.randint(0, 2_000) * MS
+
+        found = strategy_named(name, mix=0.5).value(entry, now_ns, link)
+
+        expected = naive.value(
+            name, entry, single, now_ns, delay, first_s=0.025, epsilon=0.04, processing_ns=2 * MS
+        )
+        # 7e-9 a term from `phi`; a success that close to ε may fall on either side of it.
+        near = any(
+            abs(naive.success(entry, term, now_ns, delay, 2 * MS, later) - 0.04) < 1e-8
+            for term in single
+            for later in (0.0, 0.025)
+        )
+        assert near or found == pytest.approx(expected, abs=1e-6)
 
 
 def test_every_name_makes_the_strategy_of_that_name() -> None:

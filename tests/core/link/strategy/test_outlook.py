@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from timebound.core.link.strategy.audience import Audience, LinkModel, Term
 from timebound.core.link.strategy.base import LeastWorth, Strategy
 from timebound.core.link.strategy.entry import Entry
+from timebound.core.link.strategy.outlook import Shape, outlook
 from timebound.core.link.strategy.registry import strategy_named
 from timebound.core.values.delay import LinkDelay, Path
 
@@ -194,3 +195,37 @@ def test_worth_that_is_sure_is_calm_until_it_is_in_doubt() -> None:
 
     until, bound, _ = least.outlook(entry, 0, -0.002, link)
     assert (until, bound) == (pytest.approx(1_990 * MS, abs=MS), -0.003)
+
+
+def test_an_outlook_with_a_penalty_counts_all_that_may_be_gained() -> None:
+    link = sharp_link()
+    entry = Entry(None, 1_024, 0, Audience([Term(1 * SECOND, 2.0, 3.0)]))
+    entry.fit(link)
+
+    # 2 for the price, and 3 for the penalty that is spared.
+    assert outlook(entry, 0.0, 2.5, link, Shape(0.0, False))[0] == math.inf
+    until, bound, _ = outlook(entry, 0.0, 2.5, link, Shape(0.0, True))
+
+    assert until == pytest.approx(980 * MS, abs=2 * MS)
+    assert bound <= 2.5
+
+
+def test_the_part_of_the_benefit_stands_still_until_a_deadline_is_in_doubt() -> None:
+    link = sharp_link()
+    entry = Entry(None, 1_024, 0, Audience([Term(1 * SECOND, 2.0), Term(0, 4.0)]))
+    entry.fit(link)
+
+    until, bound, is_exact = outlook(entry, 0.0, 1.0, link, Shape(0.5, False))
+
+    # Half of 6; in doubt one message time and some deviations before it has to be sent.
+    assert bound == pytest.approx(3.0)
+    assert is_exact
+    assert until == pytest.approx(980 * MS, abs=2 * MS)
+
+
+def test_nothing_is_expected_of_what_is_lost() -> None:
+    link = sharp_link()
+    entry = Entry(None, 1_024, 0, Audience([Term(1 * SECOND, 2.0)]))
+    entry.fit(link)
+
+    assert outlook(entry, 2.0 * SECOND, 0.0, link, Shape(0.5, True)) == (math.inf, 0.0, False)

@@ -74,6 +74,12 @@ def test_an_unknown_name_is_refused_with_those_that_exist() -> None:
         kind_named("best")
 
 
+@pytest.mark.parametrize(("name", "mix"), [("ebpc", 1.5), ("mtep", 1.5), ("best", -1.0)])
+def test_a_strategy_of_a_wrong_name_or_mix_is_refused(name: str, mix: float) -> None:
+    with pytest.raises(ValueError, match=r"is not between 0 and 1|is unknown; choose one of fifo"):
+        strategy_named(name, mix=mix)
+
+
 def test_a_new_file_is_all_that_a_new_strategy_needs(tmp_path: Path) -> None:
     (tmp_path / "newest.py").write_text(NEW_FILE.format(name="newest"))
     config = tmp_path / "timebound.toml"
