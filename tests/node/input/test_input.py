@@ -12,7 +12,7 @@ import pytest
 from tests.node.doubles import Build, House, RecordingTransport
 from tests.peer import props
 
-from timebound.config.values import InputConfig
+from timebound.config.input import InputConfig
 from timebound.core.input.contract import Contract
 from timebound.node.clients.connection import Connection
 from timebound.node.input.input import Input

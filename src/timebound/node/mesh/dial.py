@@ -11,7 +11,8 @@ import logging
 import ssl
 from typing import Any, Final, Protocol
 
-from timebound.config.values import Limits, NeighbourConfig
+from timebound.config.limits import Limits
+from timebound.config.mesh import NeighbourConfig
 from timebound.core.broker import Broker
 from timebound.errors import ConfigError, ProtocolError
 from timebound.linking.codec import BROKER_PROPERTY, link_packet_size_max
