@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from timebound.config.values import JournalConfig
+from timebound.config.storage import JournalConfig
 from timebound.core.values.message import Message
 from timebound.node.journal.journals import Journals
 from timebound.pipeline.datasource.flight import FlightClient, Range

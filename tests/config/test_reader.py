@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.config.doubles import PATH, mistakes_of
 
+from timebound.config.limits import Limits
 from timebound.config.reader import ConfigReader, key_text
-from timebound.config.values import TABLES, Config, Limits
+from timebound.config.values import TABLES, Config
 from timebound.core.values.access import AccessRule
 from timebound.errors import ConfigError
 from timebound.node.config import (

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from tests.config.doubles import PATH
 
+from timebound.config.listeners import ListenerConfig
+from timebound.config.mesh import NeighbourConfig
 from timebound.config.scheduling import scheduling_of
-from timebound.config.values import ListenerConfig, NeighbourConfig
 from timebound.core.link.queue import EPSILON
 from timebound.core.link.strategy.audience import Audience, Term
 from timebound.core.link.strategy.entry import Entry

@@ -17,7 +17,7 @@ import pytest
 from tests.conftest import BrokerProcess, StartBroker
 from tests.peer import Peer, join, props
 
-from timebound.config.values import TlsConfig
+from timebound.config.tls import TlsConfig
 from timebound.node.config import ListenerConfig
 from timebound.node.serve import _url
 from timebound.wire.codec import encode

@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 from tests.peer import join
 
-from timebound.config.values import Config, DataConfig, Limits, ListenerConfig, SecurityConfig, TlsConfig
+from timebound.config.limits import Limits
+from timebound.config.listeners import ListenerConfig
+from timebound.config.security import SecurityConfig
+from timebound.config.storage import DataConfig
+from timebound.config.tls import TlsConfig
+from timebound.config.values import Config
 from timebound.errors import ConfigError
 from timebound.node.server import Server
 from timebound.wire.packets import Publish

@@ -42,3 +42,13 @@ def _meet(one: str, other: str) -> bool:
 def _version(host: str) -> int:
     """Return the IP version of an address; a name counts as IPv4, as most do."""
     return 6 if ":" in host else 4
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address; a name counts only if it is `localhost`."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -14,29 +14,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from timebound.config.addresses import address_text, hosts_meet
+from timebound.config.input import InputConfig, WeightEntry
+from timebound.config.limits import Limits
+from timebound.config.listeners import ListenerConfig
+from timebound.config.mesh import MeshConfig, NeighbourConfig
 from timebound.config.renames import RENAMED, ConfigNotice
 from timebound.config.scheduling import scheduling_of
-from timebound.config.values import (
-    TABLES,
-    TO_LOG_IN,
-    AclEntry,
-    Config,
-    DataConfig,
-    FlightConfig,
-    InputConfig,
-    JournalConfig,
-    Limits,
-    ListenerConfig,
-    LogConfig,
-    MeshConfig,
-    MetricsConfig,
-    NeighbourConfig,
-    NeighbourTlsConfig,
-    SecurityConfig,
-    TlsConfig,
-    TraceConfig,
-    WeightEntry,
-)
+from timebound.config.security import TO_LOG_IN, AclEntry, SecurityConfig
+from timebound.config.storage import DataConfig, FlightConfig, JournalConfig, TraceConfig
+from timebound.config.telemetry import LogConfig, MetricsConfig
+from timebound.config.tls import NeighbourTlsConfig, TlsConfig
+from timebound.config.values import TABLES, Config
 from timebound.core.link.scheduling import parse_share
 from timebound.core.values.access import ANONYMOUS, ANYONE, AccessRule
 from timebound.errors import ConfigError, FilterError

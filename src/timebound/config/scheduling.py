@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from timebound.config.values import ListenerConfig, NeighbourConfig
+from timebound.config.listeners import ListenerConfig
+from timebound.config.mesh import NeighbourConfig
 from timebound.core.link.queue import EPSILON
 from timebound.core.link.scheduling import Scheduling, parse_share
 from timebound.units import SECOND

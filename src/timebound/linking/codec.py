@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from timebound.config.values import MQTT_PACKET_BYTES_MAX
+from timebound.config.limits import MQTT_PACKET_BYTES_MAX
 from timebound.core.mesh.flooding import LINK, SUBSCRIPTION, LinkStateAdvertisement
 from timebound.core.mesh.member import COPY_BYTES
 from timebound.core.mesh.message import Copy, MeshMessage

@@ -3,8 +3,8 @@
     config, mistakes = read_config(Path("timebound.toml"))  # with every mistake
     config = load_config(Path("timebound.toml"))            # raises the first mistake
 
-The values are described in `config/values.py` and read in `config/reader.py`; this module
-checks the files that a configuration names: certificates, passwords, access rules, data.
+The values are described in `config`, by a module for each subject, and read in `config/reader.py`. Here is
+what concerns the files a configuration names: certificates, passwords, access rules, data.
 """
 
 from __future__ import annotations
@@ -14,17 +14,15 @@ import ssl
 from pathlib import Path
 from typing import Final
 
+from timebound.config.addresses import is_loopback
+from timebound.config.limits import Limits
+from timebound.config.listeners import ListenerConfig
 from timebound.config.reader import ConfigReader
-from timebound.config.values import (
-    Config,
-    DataConfig,
-    Limits,
-    ListenerConfig,
-    LogConfig,
-    SecurityConfig,
-    TlsConfig,
-    is_loopback,
-)
+from timebound.config.security import SecurityConfig
+from timebound.config.storage import DataConfig
+from timebound.config.telemetry import LogConfig
+from timebound.config.tls import TlsConfig
+from timebound.config.values import Config
 from timebound.core.values.access import ANONYMOUS, AccessList, AccessRule, read_access_rules
 from timebound.errors import ConfigError
 from timebound.node.login.passwords import password_mistakes

@@ -17,7 +17,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from timebound.config.values import InputConfig, Limits
+from timebound.config.input import InputConfig
+from timebound.config.limits import Limits
 from timebound.core.account.trace_log import TraceBatch
 from timebound.core.broker import Broker
 from timebound.core.sessions.durability import Batch

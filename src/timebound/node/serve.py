@@ -14,7 +14,8 @@ from pathlib import Path
 
 import uvloop
 
-from timebound.config.values import TO_LOG_IN, LogConfig
+from timebound.config.security import TO_LOG_IN
+from timebound.config.telemetry import LogConfig
 from timebound.errors import ConfigError, StorageError
 from timebound.node.config import Config, ListenerConfig, default_config, read_config
 from timebound.node.memory import set_collecting

@@ -19,7 +19,8 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from timebound.config.values import Limits, TlsConfig
+from timebound.config.limits import Limits
+from timebound.config.tls import TlsConfig
 from timebound.core.broker import Broker
 from timebound.core.mesh.interest import WatchedIndex
 from timebound.core.values.access import AccessList

@@ -19,7 +19,10 @@ from tests.conftest import BrokerProcess, Certificates, StartBroker
 from tests.node.doubles import Build
 from tests.peer import Peer, join
 
-from timebound.config.values import Config, FlightConfig, JournalConfig, Limits, TlsConfig
+from timebound.config.limits import Limits
+from timebound.config.storage import FlightConfig, JournalConfig
+from timebound.config.tls import TlsConfig
+from timebound.config.values import Config
 from timebound.core.values.access import AccessList
 from timebound.core.values.message import Message
 from timebound.errors import ConfigError

@@ -10,8 +10,10 @@ import secrets
 from collections.abc import Callable
 from typing import Any, Final
 
+from timebound.config.limits import Limits
+from timebound.config.listeners import ListenerConfig
 from timebound.config.scheduling import scheduling_of
-from timebound.config.values import Config, Limits, ListenerConfig
+from timebound.config.values import Config
 from timebound.core.sessions.session import START_DELAY
 from timebound.core.values.access import AccessList
 from timebound.core.values.delay import link_of_rate

@@ -31,7 +31,7 @@ from timebound.wire.reasons import ReasonCode
 from timebound.wire.terms import refuse_reserved_terms, subscribe_hints
 
 if TYPE_CHECKING:
-    from timebound.config.values import Limits
+    from timebound.config.limits import Limits
     from timebound.node.clients.output import ConnectionOutput
 
 # Per packet; enough for the reasons of several filters.

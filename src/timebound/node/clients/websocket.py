@@ -23,7 +23,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from timebound.config.values import ListenerConfig
+from timebound.config.listeners import ListenerConfig
 from timebound.node.clients.adapter import Adapter
 from timebound.node.clients.connection import Connection
 from timebound.units import MILLISECOND

@@ -17,7 +17,7 @@ import time
 from fractions import Fraction
 from typing import Final
 
-from timebound.config.values import MQTT_PACKET_BYTES_MAX
+from timebound.config.limits import MQTT_PACKET_BYTES_MAX
 from timebound.core.input.bounds import NEVER
 from timebound.core.input.cells import WEIGHT_MAX
 from timebound.core.input.contract import BURST_MAX, Contract

@@ -21,7 +21,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from timebound.config.values import Limits
+from timebound.config.limits import Limits
 from timebound.core.values.access import ClientAccess
 from timebound.core.values.message import Message
 from timebound.errors import ProtocolError, StorageError

@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from timebound.config.addresses import address_text
-from timebound.config.values import Config, FlightConfig
+from timebound.config.storage import FlightConfig
+from timebound.config.values import Config
 from timebound.core.predicate.predicate import Predicate, parse
 from timebound.core.values.access import AccessList, ClientAccess, covers
 from timebound.errors import ConfigError

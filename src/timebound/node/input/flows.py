@@ -15,7 +15,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any, Final
 
-from timebound.config.values import InputConfig
+from timebound.config.input import InputConfig
 from timebound.core.input.admission import AdmissionControl
 from timebound.core.input.bounds import UNBOUNDED
 from timebound.core.input.contract import Contract, Decision, rate_of, refuse_full

@@ -17,7 +17,7 @@ import time
 from collections import deque
 from typing import Final
 
-from timebound.config.values import InputConfig
+from timebound.config.input import InputConfig
 from timebound.core.input.plan import PAPER_STEP
 from timebound.core.input.scheduler import InputScheduler
 from timebound.node.input.flows import ROUND_TURNS, Flows

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from timebound.config.values import JournalConfig
+from timebound.config.storage import JournalConfig
 from timebound.core.account.trace_log import TraceBatch
 from timebound.core.values.message import Message
 from timebound.node.journal.columns import Intake, Packs

@@ -11,7 +11,8 @@ import logging
 import ssl
 from typing import Any, Final, Protocol
 
-from timebound.config.values import Limits, NeighbourConfig
+from timebound.config.limits import Limits
+from timebound.config.mesh import NeighbourConfig
 from timebound.core.broker import Broker
 from timebound.errors import ConfigError, ProtocolError
 from timebound.linking.codec import BROKER_PROPERTY, link_packet_size_max
@@ -21,7 +22,7 @@ from timebound.units import SECOND
 from timebound.wire.codec import Decoder, encode
 from timebound.wire.packets import Connack, Connect, Disconnect, Packet
 from timebound.wire.properties import Properties
-from timebound.wire.reasons import ReasonCode
+from timebound.wire.reasons import DISCONNECT_CODES_OF_CLIENT, ReasonCode
 
 logger = logging.getLogger("timebound.node")
 
@@ -201,7 +202,10 @@ class Dialled(asyncio.Protocol):
         properties = Properties()
         properties.reason_string = reason
         if reason_code == ReasonCode.SERVER_SHUTTING_DOWN:
-            reason_code = ReasonCode.NORMAL_DISCONNECTION  # this side is the client (MQTT 5, 3.14.2.1)
+            reason_code = ReasonCode.NORMAL_DISCONNECTION
+        elif reason_code not in DISCONNECT_CODES_OF_CLIENT:
+            # This side is the client, and some codes are for servers alone (MQTT 5, 3.14.2.1).
+            reason_code = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
         self._transport.write(encode(Disconnect(reason_code, properties), 5))
         self._transport.close()
 
@@ -295,7 +299,7 @@ def client_context(config: NeighbourConfig) -> ssl.SSLContext | None:
             context.load_cert_chain(tls.certificate, tls.key)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
-            f"certificates for {config.name!r} cannot be used: {error}", key="neighbour"
+            f"certificates for {config.name!r} cannot be used: {error}", key="neighbours"
         ) from error
     return context
 
@@ -312,4 +316,4 @@ def read_password(config: NeighbourConfig) -> bytes | None:
         return config.password_file.read_bytes().rstrip(b"\r\n")
     except OSError as error:
         text = f"password for {config.name!r} cannot be read: {error.strerror}"
-        raise ConfigError(text, key="neighbour.password_file") from error
+        raise ConfigError(text, key="neighbours.password_file") from error

@@ -12,8 +12,9 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from timebound.config.mesh import NeighbourConfig
 from timebound.config.scheduling import scheduling_of
-from timebound.config.values import Config, NeighbourConfig
+from timebound.config.values import Config
 from timebound.core.broker import Broker
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
 from timebound.core.mesh.account import MeshAccount
