@@ -55,6 +55,8 @@ COMPILED_FILES = (
     "sim/mesh/faults.py",
     "sim/mesh/network.py",
     "sim/mesh/workload.py",
+    "sim/papers/brokers/forwarding.py",
+    "sim/papers/brokers/lifetime.py",
     "topics.py",
     "translate.py",
     "units.py",

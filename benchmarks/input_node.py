@@ -18,7 +18,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from timebound.config.values import Config, InputConfig, Limits, ListenerConfig
+from timebound.config.input import InputConfig
+from timebound.config.limits import Limits
+from timebound.config.listeners import ListenerConfig
+from timebound.config.values import Config
 from timebound.core.broker import Broker
 from timebound.core.values.access import AccessList
 from timebound.core.values.limits import BrokerLimits

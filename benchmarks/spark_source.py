@@ -17,10 +17,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from timebound.config.values import JournalConfig
+from timebound.config.storage import JournalConfig
 from timebound.core.values.message import Message
 from timebound.node.journal.journals import Journals
-from timebound.pipeline.datasource.flight import BrokerClient, Range
+from timebound.pipeline.datasource.flight import FlightClient, Range
 from timebound.pipeline.datasource.options import Options
 from timebound.pipeline.spark.session import Scale, spark_session
 
@@ -57,7 +57,7 @@ def best_rate(rows: int, read: Callable[[], int]) -> float:
 
 
 def read_plainly(server: str) -> int:
-    with BrokerClient(server, Options((server,))) as client:
+    with FlightClient(server, Options((server,))) as client:
         state = client.find()
         wanted = Range(server, state.journal, state.identity, state.first, state.next)
         columns = [

@@ -18,7 +18,7 @@ import time
 from dataclasses import asdict
 
 from timebound.pipeline.spark.session import Scale, spark_session
-from timebound.pipeline.sweep.sweep import Plan, run_here, run_sweep
+from timebound.pipeline.sweep.sweep import SweepPlan, run_here, run_sweep
 from timebound.sim.papers.grid import RESULTS, Job
 from timebound.version import is_compiled
 
@@ -26,9 +26,9 @@ CHILD_S_MAX = 600.0
 HERE = 0  # cores of Spark: none, plain Python
 
 
-def plan(runs: int, minutes: float) -> Plan:
+def plan(runs: int, minutes: float) -> SweepPlan:
     jobs = [Job("002", 6, "psd", 15.0, "eb", -1.0, seed, minutes=minutes) for seed in range(1, runs + 1)]
-    return Plan([asdict(job) for job in jobs], "timebound.sim.papers.grid:open_runs", b"", RESULTS)
+    return SweepPlan([asdict(job) for job in jobs], "timebound.sim.papers.grid:open_runs", b"", RESULTS)
 
 
 def measure(cores: int, runs: int, minutes: float) -> dict[str, float]:

@@ -30,8 +30,7 @@ COMPILED = {
     ),
     "core.matching": "index retained tap",
     "core.mesh": (
-        "account flooding forwarding interest link member message options overlay pressure "
-        "readings routes table"
+        "account flooding forwarding interest link member message options overlay pressure routes table"
     ),
     "core.predicate": "attributes cost lexer like parser predicate search terms values",
     "core.predicate.index": "attribute index lookup tables",
@@ -47,6 +46,7 @@ COMPILED = {
     "node.trace": "pack",
     "sim.kernel": "draws kernel",
     "sim.mesh": "cluster faults network workload",
+    "sim.papers.brokers": "forwarding lifetime",
     "wire": "codec decode encode packet_types packets primitives properties publish terms",
 }
 IS_COMPILED = not str(timebound.units.__file__).endswith(".py")

@@ -111,7 +111,8 @@ ROOMS: dict[str, dict[str, set[str]]] = {
     },
     "sim": {
         "kernel": set(),
-        "mesh": {"kernel"},
+        "papers/brokers": set(),
+        "mesh": {"kernel", "papers/brokers"},
         "input": set(),
         "papers": {"kernel", "mesh", "input"},
         "scenario": {"kernel", "mesh", "papers"},
@@ -152,7 +153,16 @@ FORBIDDEN = CLOCKS | CHANCE | WORLD | WAITING
 DATES_ALLOWED = frozenset({"core/predicate/values.py"})
 TODAY = frozenset({"now", "utcnow", "today"})
 # A path is a value there: it is put together, and never followed.
-PATHS_ALLOWED = frozenset({"config/reader.py", "config/values.py", "toml/reader.py"})
+PATHS_ALLOWED = frozenset(
+    {
+        "config/reader.py",
+        "config/mesh.py",
+        "config/security.py",
+        "config/storage.py",
+        "config/tls.py",
+        "toml/reader.py",
+    }
+)
 FOLLOWING = frozenset(
     {"open", "read_text", "read_bytes", "write_text", "write_bytes", "exists", "is_file", "is_dir", "stat"}
     | {"iterdir", "glob", "rglob", "resolve", "absolute", "cwd", "mkdir", "unlink", "rename", "touch"}

@@ -99,18 +99,18 @@ def test_command_says_at_once_that_java_is_missing(
         main()
 
     assert ended.value.code == 2
-    assert "where no bin/java is; install Java 17" in " ".join(capsys.readouterr().err.split())
+    assert "which has no bin/java; install Java 17" in " ".join(capsys.readouterr().err.split())
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("user", "password", "said"),
     [
-        ("anna", "\n", "the password is empty"),
-        ("anna", "", "the password is empty"),
+        ("anna", "\n", "password is empty"),
+        ("anna", "", "password is empty"),
         ("anna", b"\xff\n", "the password is not text in utf-8"),
         ("a:b", "secret\n", "user name 'a:b' begins with '#', or has ':'"),
-        ("", "secret\n", "a user name is empty"),
+        ("", "secret\n", "user name is empty"),
         ("*", "secret\n", "choose another name"),
     ],
 )

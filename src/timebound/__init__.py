@@ -1,7 +1,7 @@
 """Publish/subscribe in which lateness counts.
 
-The public names are imported when they are first asked for: `import timebound` alone loads
-nothing else, which keeps the commands quick to start.
+Public names are imported on first use: `import timebound` loads nothing else, which keeps
+commands quick to start.
 """
 
 from __future__ import annotations

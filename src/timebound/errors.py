@@ -5,13 +5,13 @@
     │   └── MalformedPacket      its bytes could not be read at all
     ├── FilterError              a topic filter or content filter cannot be used; carries the position
     ├── UnitError                a duration, rate or number cannot be read (also a ValueError)
-    ├── ConfigError              a configuration is wrong; carries file, line and key
+    ├── ConfigError              a configuration is invalid; carries file, line and key
     ├── StorageError             the data directory cannot be used
     ├── JournalError             a journal cannot be read, or rows cannot be published through its service
-    │   └── JournalGap           rows that were asked for are held no more; carries which
-    └── ClientError              what the client reports to its caller
+    │   └── JournalGap           requested rows were removed; carries which
+    └── ClientError              base of the client's errors
         ├── ConnectError         the server refused or could not be reached
-        ├── NotConnected         the operation needs a connection, and none came back in time
+        ├── NotConnected         there was no connection in time
         ├── PublishError         the server refused a message
         └── SubscribeError       the server refused a filter
 
@@ -26,7 +26,7 @@ class TimeboundError(Exception):
 
 
 class ProtocolError(TimeboundError):
-    """A peer broke the protocol; `reason_code` is what MQTT 5 answers with.
+    """A peer broke the protocol; `reason_code` is the answer in MQTT 5.
 
     The message may quote what the peer sent, so it is cut: it becomes a Reason String and a log line.
     """
@@ -41,14 +41,14 @@ class ProtocolError(TimeboundError):
 
 
 class MalformedPacket(ProtocolError):
-    """Bytes that are no MQTT packet (MQTT 5, 4.13.1)."""
+    """Bytes that are not an MQTT packet (MQTT 5, 4.13.1)."""
 
     def __init__(self, message: str, reason_code: int = 0x81) -> None:
         super().__init__(reason_code, message)
 
 
 class FilterError(TimeboundError):
-    """A topic filter or content filter is wrong; `position` counts characters from 0."""
+    """A topic filter or content filter is invalid; `position` counts characters from 0."""
 
     def __init__(self, message: str, *, position: int = 0) -> None:
         super().__init__(message)
@@ -56,11 +56,11 @@ class FilterError(TimeboundError):
 
 
 class UnitError(TimeboundError, ValueError):
-    """A duration, rate or number is not written as the wire conventions say."""
+    """A duration, rate or number cannot be read."""
 
 
 class ConfigError(TimeboundError):
-    """A configuration cannot be used; says where the mistake is."""
+    """A configuration cannot be used; names file, line and key of the mistake."""
 
     def __init__(self, message: str, *, path: str = "", line: int = 0, key: str = "") -> None:
         where = f"{path}:{line}: " if path and line else f"{path}: " if path else ""
@@ -71,7 +71,7 @@ class ConfigError(TimeboundError):
 
 
 class StorageError(TimeboundError):
-    """The data directory or its database cannot be used as it is."""
+    """The data directory or its database cannot be used."""
 
 
 class JournalError(TimeboundError):
@@ -79,7 +79,7 @@ class JournalError(TimeboundError):
 
 
 class JournalGap(JournalError):
-    """Rows that were asked for are held no more; `offset` is the first of them, `count` how many they are."""
+    """Requested rows were removed; `offset` is the first of them, `count` their number."""
 
     def __init__(self, message: str, *, offset: int = 0, count: int = 0) -> None:
         super().__init__(message)
@@ -88,7 +88,7 @@ class JournalGap(JournalError):
 
 
 class ClientError(TimeboundError):
-    """Base of what `timebound.Client` reports."""
+    """Base of the errors of `timebound.Client`."""
 
     def __init__(self, message: str, *, reason_code: int = 0) -> None:
         super().__init__(message)

@@ -1,6 +1,6 @@
-"""Packages that only some commands need: asked for before any long work, missing ones named together.
+"""Packages that only some commands need: checked before long work, missing ones reported together.
 
-Importing them is left to those who use them; here they are only looked for, which costs no time.
+They are only looked up here, which costs no time; their users import them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 from timebound.errors import ConfigError
 
-# By which extra of this package each is installed: see pyproject.toml.
+# The extra of this package that installs each: see pyproject.toml.
 _EXTRAS: Final = {
     "matplotlib": "plot",
     "numpy": "trace",
@@ -22,18 +22,18 @@ FOR_PLOTS: Final = ("matplotlib",)
 # Parquet files, journals and the service for them, reports.
 FOR_TRACES: Final = ("numpy", "pyarrow")
 FOR_SPARK: Final = ("numpy", "pandas", "pyarrow", "pyspark")
-# The extra for Spark brings what the one for traces does.
+# The extra for Spark includes that for traces.
 _LESS: Final = "trace"
 _MORE: Final = "spark"
 
 
 def missing(*packages: str) -> list[str]:
-    """Those of the packages that are not installed."""
+    """Return the packages that are not installed."""
     return [name for name in packages if importlib.util.find_spec(name) is None]
 
 
 def advice(what: str, absent: list[str]) -> str:
-    """What needs the absent packages, and how to install them."""
+    """Return which packages `what` needs, and how to install them."""
     extras = sorted({_EXTRAS[name] for name in absent})
     if _MORE in extras and _LESS in extras:
         extras.remove(_LESS)
@@ -45,10 +45,10 @@ def advice(what: str, absent: list[str]) -> str:
 
 
 def require(what: str, *packages: str, key: str = "") -> None:
-    """Make sure that packages are installed, before anything is begun that needs them.
+    """Check that packages are installed, before work that needs them begins.
 
     Raises:
-        ConfigError: some are not; names them all and says how to install them.
+        ConfigError: some are missing; names them all and how to install them.
     """
     absent = missing(*packages)
     if absent:

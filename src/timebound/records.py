@@ -1,7 +1,7 @@
-"""The words in which the broker accounts for messages, shared by every part.
+"""The words for what happens to messages, and the columns of records, shared by every part.
 
-One enumeration of reasons appears unchanged in reason strings, `$SYS` topics, metrics,
-trace records and reports. Nothing here decides anything.
+The same reasons appear unchanged in reason strings, `$SYS` topics, metrics, trace records and
+reports.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class Reason(Enum):
     EXPIRED = "expired"  # the Message Expiry Interval passed
     TOO_LARGE = "too_large"  # larger than the receiver's Maximum Packet Size
     DISCONNECTED = "disconnected"  # a QoS 0 message for a receiver that is not connected
-    REPLACED = "replaced"  # a newer message on the topic took its place
+    REPLACED = "replaced"  # a newer message on the topic replaced it
     REFUSED = "refused"  # the receiver answered with an error
-    FAULT = "fault"  # an error of the broker struck while it was handled
-    MALFORMED = "malformed"  # what the publisher said of it, such as `timeout`, cannot be read
+    FAULT = "fault"  # an error of the broker while it was handled
+    MALFORMED = "malformed"  # a term of its publisher, such as `timeout`, cannot be read
 
 
 class Outcome(Enum):
-    """What became of one matched (message, subscription)."""
+    """The outcome of one matched (message, subscription)."""
 
     IN_TIME = "in_time"
     LATE = "late"
@@ -57,16 +57,16 @@ TRACE_FIELDS: tuple[tuple[str, str], ...] = (
     ("hop", "int16"),  # brokers passed before this one
     ("link", "string"),  # name of the outgoing link; the client id for a subscriber
     # Since version 2.
-    ("sent_ns", "int64"),  # when it was handed to the link; 0 = it was not
-    ("promised_ns", "int64"),  # the longest wait that its flow was promised; 0 = nothing was
+    ("sent_ns", "int64"),  # time of handing it to the link; 0 = not sent
+    ("promised_ns", "int64"),  # the delay bound guaranteed to its flow; 0 = none
 )
 TRACE_SCHEMA_VERSION = 2
-# How many of the fields each version has; files of an older one are read with the rest missing.
+# Number of fields of each version; files of an older one are read with the rest missing.
 TRACE_FIELD_COUNTS: dict[int, int] = {1: 17, 2: 19}
 
-# What a journal keeps of each message, by field and Arrow type; `properties` are the user
-# properties in their order. A reader gets them after `offset` and before `gap`, which is the
-# number of rows, from `offset` on, that are held no more; it is null in a row that is one.
+# Columns of a journal: field and Arrow type; `properties` are the user properties in their order. A
+# reader gets them between `offset` and `gap`. In a gap row, `gap` is the number of rows, from
+# `offset` on, that were removed; in every other row it is null.
 JOURNAL_FIELDS: tuple[tuple[str, str], ...] = (
     ("topic", "string"),
     ("payload", "binary"),
@@ -76,12 +76,12 @@ JOURNAL_FIELDS: tuple[tuple[str, str], ...] = (
     ("published_ns", "int64"),
     ("properties", "list<struct<name: string, value: string>>"),
 )
-# What a broker takes to publish, by field and Arrow type; all but the first two may be left out or null.
+# Columns of rows to publish: field and Arrow type; all but the first two may be left out or null.
 PUBLISH_FIELDS: tuple[tuple[str, str], ...] = (
     ("topic", "string"),
     ("payload", "binary"),
     ("qos", "int8"),
     ("retain", "bool"),
-    ("timeout", "string"),  # how long it is worth anything, such as 250ms
+    ("timeout", "string"),  # how long it stays valid, such as 250ms
     ("properties", "list<struct<name: string, value: string>>"),
 )

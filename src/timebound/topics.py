@@ -11,10 +11,10 @@ from typing import Final
 from timebound.errors import FilterError
 
 SHARE_PREFIX: Final = "$share/"
-# First levels of the broker's own topics: figures, notices, and requests to it. Nothing there is paid for.
+# First levels of the broker's own topics: figures, notices and requests. Nothing there has a price.
 OWN_LEVELS: Final = ("$SYS", "$timebound")
-# What clients may publish there nevertheless, each way in its own part: requests come by PUBLISH and
-# are carried out, never passed on; what a job finds out about links comes as rows over Flight.
+# The topics there that clients may publish to: requests come by PUBLISH and are carried out, never
+# forwarded; findings of jobs about links come as rows over Flight.
 REQUESTS: Final = ("$timebound/control/", "$timebound/advertise/", "$timebound/link/")
 FINDINGS: Final = ("$timebound/link/", "$timebound/alarm/")
 
@@ -23,7 +23,7 @@ def check_filter(topic_filter: str) -> None:
     """Refuse a filter that MQTT does not allow (4.7.1, 4.8.2); `$share/` prefixes included.
 
     Raises:
-        FilterError: with the position of the first character that is wrong.
+        FilterError: with the position of the first invalid character.
     """
     if not topic_filter:
         raise FilterError("topic filter is empty")
@@ -38,10 +38,10 @@ def check_filter(topic_filter: str) -> None:
 
 
 def check_wildcards(topic_filter: str, start: int = 0) -> None:
-    """Refuse a wildcard that is no level of its own, and `#` before the last, from `start` on (4.7.1).
+    """Refuse a wildcard inside a level, and `#` before the last level, from `start` on (4.7.1).
 
     Raises:
-        FilterError: with the position of the first level that is wrong.
+        FilterError: with the position of the first invalid level.
     """
     levels = topic_filter[start:].split("/")
     position = start
@@ -74,7 +74,7 @@ def _check_share(topic_filter: str) -> str:
 
 
 def split_share(topic_filter: str) -> tuple[str, str]:
-    """Give (group, filter); the group is empty when the filter is not shared."""
+    """Return (group, filter); the group is empty if the filter is not shared."""
     if not topic_filter.startswith(SHARE_PREFIX):
         return "", topic_filter
     parts = topic_filter.split("/", 2)
@@ -82,14 +82,14 @@ def split_share(topic_filter: str) -> tuple[str, str]:
 
 
 def is_own_topic(topic: str) -> bool:
-    """Whether a topic, or all that a filter selects, is the broker's own: no client publishes it."""
+    """Whether a topic, or every topic that a filter selects, is the broker's own."""
     return topic[:1] == "$" and topic.partition("/")[0] in OWN_LEVELS
 
 
 def reserved_fault(topic: str, openings: tuple[str, ...] = ()) -> str:
-    """Why a topic is the broker's own and no client may publish to it; empty if one may.
+    """Return why no client may publish to a topic of the broker's own; empty if one may.
 
-    No access rule changes that: whoever could publish there could forge the broker's word.
+    No access rule changes that: a client that could publish there could forge the broker's messages.
     """
     if not is_own_topic(topic) or topic.startswith(openings):
         return ""
@@ -106,7 +106,7 @@ def level_count(text: str) -> int:
 
 
 def topic_fault(topic: str, length_max: int, levels_max: int) -> str:
-    """What is wrong with the size of a topic or filter; empty if nothing."""
+    """Return what is wrong with the size of a topic or filter; empty if nothing."""
     length = len(topic.encode("utf-8", "surrogatepass"))
     if length > length_max:
         return f"topic has {length} bytes, topic_length_max is {length_max}"
@@ -117,7 +117,7 @@ def topic_fault(topic: str, length_max: int, levels_max: int) -> str:
 
 
 def matches(topic_filter: str, topic: str) -> bool:
-    """Tell whether an unshared filter selects a topic; the index does this for many at once."""
+    """Whether an unshared filter selects a topic; the index does this for many at once."""
     filter_levels = topic_filter.split("/")
     topic_levels = topic.split("/")
     # MQTT 5, 4.7.2: a leading wildcard never selects a topic that starts with $.

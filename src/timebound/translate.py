@@ -1,7 +1,7 @@
-"""Between packets and the core's values: the one place that knows both.
+"""Converts packets to the core's values: the only place that knows both.
 
-The wire does not know the core, and the core does not know the wire; here a PUBLISH becomes
-a message, a SUBSCRIBE entry a subscription with its terms, and a will one that the core keeps.
+The wire does not know the core, nor the core the wire. Here a PUBLISH becomes a message, a
+SUBSCRIBE entry a subscription with its terms, and a will of a CONNECT one of the core.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from timebound.wire.terms import SubscribeTerms, parse_publish_terms, parse_subs
 
 
 def to_message(packet: packets.Publish, topic: str, publisher: str, now_ns: int) -> Message:
-    """Make the message of a PUBLISH; its topic is given because it may have come as an alias.
+    """Return the message of a PUBLISH; its topic is passed because the packet may have an alias.
 
     Raises:
-        ProtocolError: a property such as `timeout` is malformed; names it and its value.
+        ProtocolError: a property such as `timeout` is malformed; with its name and value.
     """
     message = Message(topic, packet.payload, packet.qos, packet.retain, now_ns, publisher)
     if packet.passed_on:
@@ -41,7 +41,7 @@ def to_message(packet: packets.Publish, topic: str, publisher: str, now_ns: int)
 
 
 def to_will(will: packets.Will, client_id: str, now_ns: int) -> Will:
-    """Make the will of a CONNECT; its expiry is relative until it is published."""
+    """Return the will of a CONNECT; its expiry is relative until it is published."""
     properties = will.properties
     user_properties = tuple(properties.user_properties)
     message = Message(will.topic, will.payload, will.qos, will.retain, now_ns, client_id)
@@ -65,11 +65,11 @@ def to_subscription(
     identifier: int,
     user_properties: UserProperties,
 ) -> Subscription:
-    """Make a subscription from a SUBSCRIBE entry, or from what storage kept of one.
+    """Return the subscription of a SUBSCRIBE entry, or of a stored one.
 
     Raises:
         ProtocolError: a term such as `deadline` is malformed.
-        FilterError: the content filter `where` is wrong; carries the position.
+        FilterError: the content filter `where` is invalid; carries the position.
     """
     terms = parse_subscribe_terms(user_properties)
     return Subscription(
@@ -94,12 +94,12 @@ def to_subscription(
 
 
 def _dependency(topic_filter: str, terms: SubscribeTerms) -> Dependency | None:
-    """What a subscription waits for; the parts of `correlate` must be filters themselves."""
+    """Return what a subscription waits for; the parts of `correlate` must be valid filters."""
     try:
         correlation = parse_correlation(terms.correlate, terms.within_ns) if terms.correlate else None
         dependency = dependency_of(topic_filter, correlation, terms.watchdog_ns, terms.every_ns)
         if correlation is not None and dependency is not None:
-            # As a whole: `watchdog` and `every` add to what the correlation has of depth and signals.
+            # As a whole: `watchdog` and `every` add to the depth and signals of the correlation.
             for leaf in Correlator(dependency).leaves:
                 check_filter(str(leaf.key))
     except (FilterError, ValueError) as error:

@@ -1,8 +1,8 @@
-"""Durations and numbers as people write them, as integers and floats as the code uses them.
+"""Converts durations and numbers between text and the values that the code uses.
 
-Time inside the package is an `int` of nanoseconds. On the wire and in configuration a
-duration is written `250ms`, `1.5s`, `2m`; this module is the only place that reads it, and the numbers
-of clients. A number is ASCII digits, perhaps with a point: no sign, space or exponent, no other script.
+Time inside the package is an `int` of nanoseconds. On the wire and in configuration a duration is
+written `250ms`, `1.5s`, `2m`; only this module reads it, and the numbers of clients. A number is ASCII
+digits, possibly with a point: no sign, space or exponent, no other script.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _DURATION_UNITS: Final = [
     ("h", HOUR),
     ("d", DAY),
 ]
-# A century: a longer one is a slip of the pen, and it keeps sums inside 64 bits.
+# A century: a longer one is a typing error, and sums stay within 64 bits.
 DURATION_NS_MAX: Final = 36_525 * DAY
-# Longer ones would be read, too, in a time that grows with the square of their length.
+# Reading a longer one takes time that grows with the square of its length.
 _NUMBER_LENGTH_MAX: Final = 40
 
 
@@ -39,7 +39,7 @@ def parse_duration(text: str) -> int:
     """Read `250ms`, `1.5s`, `2 m` as nanoseconds, rounded down; `0` needs no unit.
 
     Raises:
-        UnitError: the text is no duration, or longer than a century.
+        UnitError: the text is not a duration, or longer than a century.
     """
     if text == "0":
         return 0
@@ -70,7 +70,7 @@ def parse_number(text: str) -> float:
     """Read a decimal number such as `3` or `0.25`.
 
     Raises:
-        UnitError: the text is no decimal number; one with a sign is none.
+        UnitError: the text is not a decimal number without a sign.
     """
     if not _is_number(text):
         raise UnitError(f"{text!r} is not a decimal number; write it like 3 or 0.25")
@@ -81,7 +81,7 @@ def parse_count(text: str, least: int, most: int) -> int:
     """Read a whole number such as `12`, within limits.
 
     Raises:
-        UnitError: the text is no whole number, or one out of range.
+        UnitError: the text is not a whole number, or out of range.
     """
     if text.isascii() and text.isdigit() and len(text) <= _NUMBER_LENGTH_MAX:
         count = int(text)
@@ -91,6 +91,6 @@ def parse_count(text: str, least: int, most: int) -> int:
 
 
 def _is_number(text: str) -> bool:
-    """Whether a text is digits and perhaps a point: never an exponent, as 1e999990 is short to write."""
+    """Whether a text is digits, possibly with a point; never an exponent, as in 1e999990."""
     digits = text.replace(".", "", 1)
     return digits.isascii() and digits.isdigit() and len(text) <= _NUMBER_LENGTH_MAX

@@ -8,7 +8,7 @@ VERSION: Final = "0.1.0"
 
 
 def is_compiled() -> bool:
-    """Whether the core runs as machine code; plain Python behaves the same, slower."""
+    """Whether the core is compiled; plain Python behaves the same, but slower."""
     from timebound.core import broker
 
     return not str(broker.__file__).endswith(".py")

@@ -1,4 +1,4 @@
-"""What the channel's tests share: waiting for other threads, and consumers that do not come back."""
+"""What the channel's tests share: a clock, consumers that record, fail or do not come back, and waiting."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from threading import Event as Signal
 from threading import get_ident
 
 from timebound.channel import ChannelBuilder, Consumer, Event, EventChannel, Lanes, Report, Supplier
+from timebound.channel.base.filtering import Filtering, Subscriptions
 from timebound.channel.base.realtime import set_priority
+from timebound.channel.carrier import Carrier
+from timebound.channel.dispatch.dispatcher import Reactive
 from timebound.channel.dispatch.lane import THREADS_MAX
+from timebound.channel.timing import Timing
 from timebound.units import SECOND
 
 LIMIT_S = 20.0
@@ -22,6 +26,33 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < until, "waited too long"
         os.sched_yield()
+
+
+class Clock:
+    """A clock that stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+
+class Recorder:
+    """A consumer that keeps what it was given, optionally failing instead."""
+
+    def __init__(self, failing: bool = False) -> None:
+        self.events: list[Event] = []
+        self.failing = failing
+
+    def __call__(self, event: Event) -> None:
+        if self.failing:
+            raise RuntimeError("no thanks")
+        self.events.append(event)
+
+    @property
+    def payloads(self) -> list[object]:
+        return [event.payload for event in self.events]
 
 
 class Blocker:
@@ -43,6 +74,26 @@ class Blocker:
         while self.computes and not self.release.is_set():
             assert time.monotonic() < until, "was not let out"
         assert self.release.wait(LIMIT_S)
+
+
+def reactive(
+    reports: list[Report] | None = None,
+    clock: Clock | None = None,
+    *,
+    filtering: Filtering | None = None,
+    timers_max: int = 4,
+) -> Carrier:
+    """A carrier under virtual time that calls consumers in the pushing thread."""
+    return Carrier(
+        "test",
+        filtering=filtering or Subscriptions(),
+        dispatcher=Reactive(),
+        timing=Timing(),
+        scheduler=None,
+        clock=clock or Clock(),
+        timers_max=timers_max,
+        on_report=(reports if reports is not None else []).append,
+    )
 
 
 def laned(

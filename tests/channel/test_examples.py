@@ -17,8 +17,8 @@ EXPECTED = {
         "engine: silent!",
     ],
     "channel_scheduling.py": [
-        "operation 'video' is not schedulable (period=20ms, cost=8ms): 'logging' would take 80ms of its 40ms "
-        "at 120.0% utilisation; available: cost up to 4ms or period from 40ms",
+        "operation 'video' is not schedulable (period=20ms, cost=8ms): 'logging' would finish after 80ms, "
+        "but its period is 40ms (utilisation 120.0%); available: cost up to 4ms or period from 40ms",
         "control: priority 0, bound 4 ms",
         "logging: priority 1, bound 28 ms",
     ],

@@ -24,7 +24,6 @@ from timebound.channel import (
     Kind,
     Lanes,
     ListeningGateway,
-    PullConsumer,
     Reactive,
     Report,
     Timing,
@@ -34,7 +33,7 @@ from timebound.channel import (
     watchdog,
 )
 from timebound.channel.federation.gateway import hub_of
-from timebound.channel.pulling import PULL_QUEUE_MAX
+from timebound.channel.pulling import PULL_QUEUE_MAX, PullConsumer
 from timebound.units import MILLISECOND, SECOND
 
 LIMIT_NS = int(LIMIT_S * SECOND)
@@ -135,6 +134,24 @@ def test_events_beyond_the_limit_are_dropped_counted_and_reported() -> None:
     assert "queue is full (queue_max=2)" in reports[0].message
 
 
+@pytest.mark.parametrize("dispatcher", [Reactive, lanes], ids=["reactive", "lanes"])
+def test_dropped_event_is_not_counted_as_delivered_or_failed(dispatcher: Callable[[], Dispatcher]) -> None:
+    with filtering(dispatcher()) as channel:
+        puller = channel.pull_consumer("a", queue_max=2)
+        supplier = channel.supplier("s", "a")
+        for number in range(5):
+            supplier.push("a", number)
+            # One at a time, so that the queue of a lane is never the one that is full.
+            wait_until(lambda: puller.consumer.queued == 0)
+        (account,) = channel.statistics().consumers
+
+        assert (account.delivered, account.failures, account.dropped) == (2, 0, 3)
+        assert pull_payloads(puller, 2) == [0, 1]
+        supplier.push("a", 5)
+        assert pull_payloads(puller, 1) == [5]
+        wait_until(lambda: puller.consumer.delivered == 3)
+
+
 def test_limit_without_a_choice_is_the_named_one() -> None:
     with filtering() as channel:
         puller = channel.pull_consumer("a")
@@ -155,32 +172,6 @@ def test_pull_consumer_needs_the_modules_that_connect_needs() -> None:
             channel.pull_consumer("a")
         with pytest.raises(ChannelError, match="no timer module"):
             channel.pull_consumer(every("1ms"))
-
-
-# --- one call ---------------------------------------------------------------------------
-
-
-def test_channel_pull_returns_the_next_event_and_leaves_nothing_behind() -> None:
-    found: list[Event | None] = []
-    with filtering() as channel:
-        supplier = channel.supplier("s", "a")
-        supplier.push("a", "missed")
-        thread = Thread(target=lambda: found.append(channel.pull("a", timeout=LIMIT_NS)))
-        thread.start()
-        wait_until(lambda: len(channel.statistics().consumers) == 1)
-        supplier.push("a", "found")
-        thread.join(LIMIT_S)
-
-        assert channel.statistics().consumers == ()
-        assert channel.pull("a", timeout=0) is None
-    assert [event.payload for event in found if event is not None] == ["found"]
-
-
-def test_channel_pull_is_refused_when_the_channel_is_not_running() -> None:
-    channel = filtering()
-
-    with pytest.raises(ChannelError, match="is not running"):
-        channel.pull("a")
 
 
 # --- correlation and timers -------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Timers driven by a thread of their own."""
+"""Who wakes the channel: a thread of its own, or the program. (For event loops see dispatch/test_aio.py.)"""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from timebound.channel import (
     ChannelError,
     Event,
     Report,
-    ThreadTiming,
-    Timing,
     every,
     watchdog,
 )
+from timebound.channel.timing import ThreadTiming, Timing
 
 
 def threaded() -> ThreadTiming:

@@ -132,7 +132,7 @@ async def test_no_local_leaves_own_messages_out(broker: BrokerProcess) -> None:
     assert message.text() == "other"
 
 
-async def test_beats_and_alarms_of_a_subscription_reach_its_reader(broker: BrokerProcess) -> None:
+async def test_ticks_and_alarms_of_a_subscription_reach_its_reader(broker: BrokerProcess) -> None:
     async with Client(port=broker.port) as client, asyncio.timeout(LIMIT_S):
         seen: set[str] = set()
         terms = [("watchdog", "20ms"), ("every", "30ms")]

@@ -173,7 +173,7 @@ async def test_messages_given_back_are_those_that_the_server_sends_again() -> No
     deliver(subscription, b"stays with the server", packet_id=1)
     deliver(subscription, b"only here")
 
-    subscription.give_back()
+    subscription.drop_unacknowledged()
 
     assert subscription.waiting == 1
     message = subscription.get_nowait()

@@ -26,7 +26,7 @@ def test_a_small_flow_is_admitted_with_weight_one_and_a_bound() -> None:
     [answer] = advise([flow("t", 10.0)], quantum_ns=100_000)
 
     assert (answer["weight"], answer["is_admitted"]) == (1, True)
-    assert 0.3 < answer["bound_ms"] < 30.0  # 20 ms of it for a stop of the machine
+    assert 0.3 < answer["bound_ms"] < 30.0  # 20 ms of it for a stall of the machine
     assert f"waits at most {answer['bound_ms']:.3f} ms" in answer["reason"]
     assert (answer["topic"], answer["burst"], answer["size_bytes"]) == ("t", 1, 100)
 

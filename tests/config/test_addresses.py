@@ -1,10 +1,10 @@
-"""Whether two parts of a broker would listen on the same address."""
+"""Addresses to listen on: whether two are the same, and whether one is this machine's alone."""
 
 from __future__ import annotations
 
 import pytest
 
-from timebound.config.addresses import address_text, hosts_meet
+from timebound.config.addresses import address_text, hosts_meet, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,21 @@ def test_hosts_meet_where_one_port_cannot_serve_both(one: str, other: str, expec
 def test_an_address_is_written_as_in_urls() -> None:
     assert address_text("127.0.0.1", 1883) == "127.0.0.1:1883"
     assert address_text("::1", 1883) == "[::1]:1883"
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.1.2.3", True),
+        ("::1", True),
+        ("LocalHost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("", False),
+        ("192.168.1.1", False),
+        ("localhost.evil.example", False),
+    ],
+)
+def test_loopback_is_told_by_the_address(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected

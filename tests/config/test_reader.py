@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.config.doubles import PATH, mistakes_of
 
+from timebound.config.limits import Limits
 from timebound.config.reader import ConfigReader, key_text
-from timebound.config.values import TABLES, Config, Limits
+from timebound.config.values import TABLES, Config
 from timebound.core.values.access import AccessRule
 from timebound.errors import ConfigError
 from timebound.node.config import (
@@ -35,7 +36,7 @@ from timebound.toml.setting import NEVER_S, settings_of
             "t.toml:2: limits.connect_timeout_s: unknown key; did you mean 'connect_timeout'?",
         ),
         ("[limit]\n", "t.toml:1: limit: unknown key; did you mean 'limits'?"),
-        ("[log]\nzzz = 1", "t.toml:2: log.zzz: unknown key; [log] knows level, format"),
+        ("[log]\nzzz = 1", "t.toml:2: log.zzz: unknown key; [log] has level, format"),
         (
             "[limits]\ninflight_max = 70_000",
             "t.toml:2: limits.inflight_max: must be from 1 to 65535, not 70000",
@@ -81,39 +82,39 @@ from timebound.toml.setting import NEVER_S, settings_of
         (
             "[limits]\nqueue_bytes_per_client_max = '1KiB'",
             "t.toml:2: limits.queue_bytes_per_client_max: is smaller than packet_size_max (1MiB), "
-            "which has to fit in",
+            "which must fit within it",
         ),
         (
             "[limits]\nqueue_bytes_total_max = '1MiB'",
             "t.toml:2: limits.queue_bytes_total_max: is smaller than queue_bytes_per_client_max (16MiB), "
-            "which has to fit in",
+            "which must fit within it",
         ),
         (
             "[log]\nlevel = 'warn'",
             't.toml:2: log.level: must be one of "debug", "info", "warning", "error", not \'warn\'; '
             'did you mean "warning"?',
         ),
-        ("data = 3", "t.toml:1: data: is a table, not 3; write its keys under [data]"),
+        ("data = 3", "t.toml:1: data: must be a table, not 3; write its keys under [data]"),
         ("[data]\nfsync = 1", "t.toml:2: data.fsync: must be true or false, not 1"),
         ("[data]\npath = 1", 't.toml:2: data.path: must be a string in quotes like "a", not 1'),
         ("[data]\npath = ''", "t.toml:2: data.path: is empty; give a path or leave the key out"),
         (
             '[data]\npath = "a\\u0000"',
-            "t.toml:2: data.path: has a null character, which no name or path may have",
+            "t.toml:2: data.path: contains a null character, which no name or path may have",
         ),
         (
             "[data]\npath = '~nobody-of-this-name/x'",
             "t.toml:2: data.path: no home directory is known for '~nobody-of-this-name/x'; "
-            "write the path in full",
+            "write the full path",
         ),
         ("node_name = 'a b'", "t.toml:1: node_name: must be 1 to 64 of A-Z a-z 0-9 . _ -, not 'a b'"),
         (
             "listeners = []",
-            "t.toml:1: listeners: there is no listener, so nobody could connect; leave the key out",
+            "t.toml:1: listeners: is empty, so nobody could connect; leave the key out",
         ),
         (
             "[listeners]\nport = 1",
-            "t.toml:1: listeners: is a list of tables; write [[listeners]] above the keys of each",
+            "t.toml:1: listeners: must be a list of tables; write [[listeners]] above the keys of each",
         ),
         (
             "[[listeners]]\nport = 1\n[[listeners]]\nport = 99999",
@@ -121,19 +122,19 @@ from timebound.toml.setting import NEVER_S, settings_of
         ),
         (
             "[[listeners]]\n[[listeners]]\nhost = 'localhost'",
-            "t.toml:2: listeners[1].port: localhost:1883 is taken by listener 0",
+            "t.toml:2: listeners[1].port: localhost:1883 is used by listener 0",
         ),
         (
             "[[listeners]]\nhost = '0.0.0.0'\nallow_anonymous = true\n[[listeners]]",
-            "t.toml:4: listeners[1].port: 127.0.0.1:1883 is taken by listener 0",
+            "t.toml:4: listeners[1].port: 127.0.0.1:1883 is used by listener 0",
         ),
         (
             "[[listeners]]\nname = 'a'\n[[listeners]]\nport = 0\nname = 'a'",
-            "t.toml:5: listeners[1].name: listener 0 has the name 'a' too",
+            "t.toml:5: listeners[1].name: listener 0 is also named 'a'",
         ),
         (
             "[[listeners]]\npath = '/x'",
-            't.toml:2: listeners[0].path: is for kind = "websocket" alone',
+            't.toml:2: listeners[0].path: is only for kind = "websocket"',
         ),
         (
             "[[listeners]]\nkind = 'websocket'\npath = 'x'",
@@ -141,12 +142,12 @@ from timebound.toml.setting import NEVER_S, settings_of
         ),
         (
             "[[listeners]]\nkind = 'websocket'\norigins = ['a.example']",
-            "t.toml:3: listeners[0].origins: 'a.example' is no origin; write it like \"https://a.example\"",
+            "t.toml:3: listeners[0].origins: 'a.example' is not an origin; write it like \"https://a.example\"",
         ),
         (
             "[[listeners]]\nshares = ['alarm/#']",
-            "t.toml:2: listeners[0].shares: share 'alarm/#' is no topic filter and percent from 1 to 90, "
-            "like 'alarm/#=20'",
+            "t.toml:2: listeners[0].shares: share 'alarm/#' is not a topic filter with a percentage "
+            "from 1 to 90, such as 'alarm/#=20'",
         ),
         (
             "[[listeners]]\nuntimed_share_percent = 60\nshares = ['alarm/#=50']",
@@ -175,7 +176,8 @@ from timebound.toml.setting import NEVER_S, settings_of
         ),
         (
             "[security]\nanonymous_user = 'g'\n[[acl]]\nuser = ''\nfilter = '#'",
-            't.toml:2: security.anonymous_user: names the clients that rules for user "" are about',
+            't.toml:2: security.anonymous_user: conflicts with rules for user "", '
+            "which are for the same clients",
         ),
         ("[[acl]]\nuser = 'a'", "t.toml:1: acl[0].filter: is required"),
         (
@@ -243,19 +245,19 @@ port = {metrics}
         ({"port": 1884, "flight": 8815, "metrics": 9100}, []),
         (
             {"port": 1883, "flight": 1883, "metrics": 9100},
-            ["t.toml:6: listeners[1].port: 0.0.0.0:1883 is taken by listener 0"],
+            ["t.toml:6: listeners[1].port: 0.0.0.0:1883 is used by listener 0"],
         ),
         (
             {"port": 1884, "flight": 8815, "metrics": 1883},
-            ["t.toml:14: metrics.port: localhost:1883 is taken by listener 0"],
+            ["t.toml:14: metrics.port: localhost:1883 is used by listener 0"],
         ),
         (
             {"port": 1884, "flight": 8815, "metrics": 1884},
-            ["t.toml:14: metrics.port: localhost:1884 is taken by listener 1"],
+            ["t.toml:14: metrics.port: localhost:1884 is used by listener 1"],
         ),
         (
             {"port": 1884, "flight": 9100, "metrics": 9100},
-            ["t.toml:14: metrics.port: localhost:9100 is taken by the service for journals"],
+            ["t.toml:14: metrics.port: localhost:9100 is used by the service for journals"],
         ),
     ],
 )
@@ -266,7 +268,7 @@ def test_one_port_used_twice_is_a_mistake(tmp_path: Path, ports: dict[str, int],
 def test_default_port_counts_as_used(tmp_path: Path) -> None:
     assert mistakes_of('[flight]\nenabled = true\nhost = "0.0.0.0"\nport = 1883\n', tmp_path) == [
         "t.toml:1: flight: nobody could log in: set security.password_file, or allow_anonymous = true",
-        "t.toml:4: flight.port: 0.0.0.0:1883 is taken by listener 0",
+        "t.toml:4: flight.port: 0.0.0.0:1883 is used by listener 0",
     ]
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from tests.config.doubles import PATH
 
+from timebound.config.listeners import ListenerConfig
+from timebound.config.mesh import NeighbourConfig
 from timebound.config.scheduling import scheduling_of
-from timebound.config.values import ListenerConfig, NeighbourConfig
 from timebound.core.link.queue import EPSILON
 from timebound.core.link.strategy.audience import Audience, Term
 from timebound.core.link.strategy.entry import Entry
@@ -63,7 +64,7 @@ def test_link_to_a_broker_has_the_usual_epsilon_and_no_margin() -> None:
 @pytest.mark.parametrize(
     ("values", "error", "message"),
     [
-        ({"shares": ("a",)}, ValueError, "share 'a' is no topic filter and percent"),
+        ({"shares": ("a",)}, ValueError, "share 'a' is not a topic filter with a percentage"),
         ({"shares": ("a/#/b=5",)}, FilterError, "has '#' before its last level"),
         ({"untimed_share_percent": 60, "shares": ("a=50",)}, ValueError, "add up to more than 1"),
     ],

@@ -6,20 +6,13 @@ from dataclasses import MISSING, replace
 from pathlib import Path
 
 import pytest
-from tests.config.doubles import PATH
 
-from timebound.config.values import (
-    TABLES,
-    Config,
-    FlightConfig,
-    JournalConfig,
-    ListenerConfig,
-    SecurityConfig,
-    TlsConfig,
-    is_loopback,
-)
-from timebound.node.config import default_config, load_config, parse_config
-from timebound.node.login.passwords import PasswordFile
+from timebound.config.listeners import ListenerConfig
+from timebound.config.security import SecurityConfig
+from timebound.config.storage import FlightConfig, JournalConfig
+from timebound.config.tls import TlsConfig
+from timebound.config.values import TABLES, Config
+from timebound.node.config import default_config
 from timebound.toml.setting import settings_of
 
 
@@ -31,59 +24,6 @@ def test_defaults_listen_on_this_machine_alone() -> None:
     assert listener.anonymous_allowed
     assert config.data.path == Path("data")
     assert config.security.rules == ()
-
-
-def test_a_network_listener_with_passwords_keeps_anonymous_clients_out(tmp_path: Path) -> None:
-    users = PasswordFile(tmp_path / "users")
-    users.set("ann", "pw")
-    users.save()
-    path = tmp_path / "t.toml"
-    path.write_text("[security]\npassword_file = 'users'\n[[listeners]]\nhost = '0.0.0.0'\n")
-
-    (listener,) = load_config(path).listeners
-
-    assert not listener.anonymous_allowed
-
-
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [
-        ("127.0.0.1", True),
-        ("127.1.2.3", True),
-        ("::1", True),
-        ("LocalHost", True),
-        ("0.0.0.0", False),
-        ("::", False),
-        ("", False),
-        ("192.168.1.1", False),
-        ("localhost.evil.example", False),
-    ],
-)
-def test_loopback_is_told_by_the_address(host: str, expected: bool) -> None:
-    assert is_loopback(host) is expected
-
-
-def test_browsers_are_served_only_from_listed_origins() -> None:
-    closed = parse_config("[[listeners]]\nkind = 'websocket'", PATH).listeners[0]
-    listed = parse_config(
-        "[[listeners]]\nkind = 'websocket'\norigins = ['https://a.example']", PATH
-    ).listeners[0]
-    anything = parse_config("[[listeners]]\nkind = 'websocket'\norigins = ['*']", PATH).listeners[0]
-
-    assert closed.allows_origin(None)
-    assert not closed.allows_origin("https://a.example")
-    assert listed.allows_origin("https://a.example")
-    assert not listed.allows_origin("https://a.example.evil.example")
-    assert anything.allows_origin("null")
-
-
-def test_open_network_is_closed_to_anonymous_clients_unless_the_configuration_says_otherwise() -> None:
-    assert ListenerConfig(host="127.0.0.1").anonymous_allowed
-    assert not ListenerConfig(host="0.0.0.0").anonymous_allowed
-    assert ListenerConfig(host="0.0.0.0", allow_anonymous=True).anonymous_allowed
-    assert not ListenerConfig(host="127.0.0.1", allow_anonymous=False).anonymous_allowed
-    assert not FlightConfig(host="0.0.0.0").anonymous_allowed
-    assert FlightConfig(host="0.0.0.0", allow_anonymous=True).anonymous_allowed
 
 
 def test_somebody_can_log_in_by_password_certificate_or_without_a_name() -> None:
@@ -103,11 +43,6 @@ def test_journals_are_served_if_there_are_any_or_it_is_asked_for() -> None:
     assert [config.flight_enabled for config in (Config(), Config(journals=(journal,)))] == [False, True]
     assert Config(flight=FlightConfig(enabled=True)).flight_enabled
     assert not Config(journals=(journal,), flight=FlightConfig(enabled=False)).flight_enabled
-
-
-def test_listener_is_called_by_its_name_or_its_address() -> None:
-    assert ListenerConfig(name="field").label == "field"
-    assert ListenerConfig(port=1884).label == "tcp 127.0.0.1:1884"
 
 
 @pytest.mark.parametrize(("name", "table"), TABLES)

@@ -90,7 +90,7 @@ def test_age_is_that_of_what_arrived(outcome: OverloadResult) -> None:
     assert age_ms_at(Traffic(alerts.kind), 0.5) is None
 
 
-@pytest.mark.parametrize(("qos", "text"), [(0, "nothing tells a broker"), (1, "what was acknowledged")])
+@pytest.mark.parametrize(("qos", "text"), [(0, "messages sent in time"), (1, "acknowledged messages")])
 def test_note_explains_the_account_of_each_qos(outcome: OverloadResult, qos: int, text: str) -> None:
     setting = dataclasses.replace(outcome.setting, qos=qos)
 

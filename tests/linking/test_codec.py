@@ -191,7 +191,7 @@ def subscribed(number: int, where: str, client_id: str = "s@a") -> LinkStateAdve
     return LinkStateAdvertisement(key, (1, number), subscription=subscription)
 
 
-def test_announcements_are_packed_by_their_size_and_what_fits_into_no_packet_is_left_out() -> None:
+def test_advertisements_are_packed_by_their_size_and_what_fits_into_no_packet_is_left_out() -> None:
     growing = "x = '" + 300 * '"' + "'"  # twice as long in JSON
     told = [subscribed(number, growing) for number in range(100)]
     told.insert(50, subscribed(1_000, "x = 1", 9_000 * "y"))
@@ -207,7 +207,7 @@ def test_announcements_are_packed_by_their_size_and_what_fits_into_no_packet_is_
     assert [one.key for one in heard] == [one.key for one in told if one not in too_large]
 
 
-def test_the_size_of_an_announcement_is_known_before_it_is_made() -> None:
+def test_the_size_of_an_advertisement_is_known_before_it_is_made() -> None:
     advertisement = subscribed(7, "x = '" + 300 * '"' + "'")
     assert advertisement.subscription is not None
 
@@ -216,9 +216,9 @@ def test_the_size_of_an_announcement_is_known_before_it_is_made() -> None:
     assert mesh_codec.encode_advertisements([advertisement], size) != ([], [advertisement])
 
 
-def test_levels_are_told() -> None:
+def test_levels_are_read_as_written() -> None:
     assert mesh_codec.decode_levels(mesh_codec.encode_levels({"a": 1, "b": 2})) == {"a": 1, "b": 2}
-    with pytest.raises(ProtocolError, match="unknown"):
+    with pytest.raises(ProtocolError, match="neither full nor exhausted"):
         mesh_codec.decode_levels(b'{"a": 3}')
     with pytest.raises(ProtocolError, match="cannot be read"):
         mesh_codec.decode_levels(b"[]")

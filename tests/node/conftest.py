@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.node.doubles import Build, House
 
-from timebound.config.values import Limits
+from timebound.config.limits import Limits
 
 
 @pytest.fixture

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from timebound.config.values import Config, Limits, ListenerConfig
+from timebound.config.limits import Limits
+from timebound.config.listeners import ListenerConfig
+from timebound.config.values import Config
 from timebound.core.broker import Broker
 from timebound.core.values.access import AccessList
 from timebound.core.values.limits import BrokerLimits

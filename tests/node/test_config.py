@@ -33,8 +33,8 @@ def test_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     found = mistakes_of('[data]\npath = "file/data"\n[trace]\nenabled = true\npath = "file"\n', tmp_path)
 
     assert found == [
-        "t.toml:2: data.path: 'file/data' cannot be made: 'file' is no folder that can be written",
-        "t.toml:5: trace.path: 'file' is no folder that can be written",
+        "t.toml:2: data.path: 'file/data' cannot be made: 'file' is not a writable folder",
+        "t.toml:5: trace.path: 'file' is not a writable folder",
     ]
 
 
@@ -104,9 +104,9 @@ def test_tls_files_that_are_missing_are_named(certificates: Path, tmp_path: Path
     text = tls_text(certificates, certificate="none.pem", key="server.key", ca="none.ca")
 
     assert mistakes_of(text, tmp_path) == [
-        f"t.toml:2: listeners[0].tls.certificate: '{certificates}/none.pem' is no file; "
-        "give the path of a PEM file",
-        f"t.toml:4: listeners[0].tls.ca: '{certificates}/none.ca' is no file; give the path of a PEM file",
+        f"t.toml:2: listeners[0].tls.certificate: '{certificates}/none.pem' is not a file; "
+        "expected a PEM file",
+        f"t.toml:4: listeners[0].tls.ca: '{certificates}/none.ca' is not a file; expected a PEM file",
     ]
 
 
@@ -118,7 +118,7 @@ def test_a_key_of_another_certificate_is_refused(certificates: Path, tmp_path: P
     assert first.startswith(
         "t.toml:2: listeners[0].tls.certificate: certificate and key cannot be used together"
     )
-    assert second.startswith("t.toml:4: listeners[0].tls.ca: holds no certificates in PEM")
+    assert second.startswith("t.toml:4: listeners[0].tls.ca: has no certificates in PEM")
 
 
 def test_the_accepted_files_make_a_server_context(certificates: Path, tmp_path: Path) -> None:
@@ -137,9 +137,9 @@ def test_password_and_acl_mistakes_have_their_own_lines(tmp_path: Path) -> None:
     text = "[security]\npassword_file = 'users'\nacl_file = 'rules'\n"
 
     assert mistakes_of(text, tmp_path) == [
-        "rules:2: 'user NAME', 'anyone' or 'anonymous' is expected, not ''",
-        "rules:4: an action is 'publish', 'subscribe' or 'all', not 'fly'",
-        "users:2: a line is 'name:hash'; make it with `timebound passwd`",
+        "rules:2: expected 'user NAME', 'anyone' or 'anonymous', found ''",
+        "rules:4: expected 'publish', 'subscribe' or 'all', found 'fly'",
+        "users:2: line is not 'name:hash'; make it with `timebound passwd`",
     ]
 
 
@@ -157,7 +157,8 @@ def test_rules_in_both_places_are_refused(tmp_path: Path) -> None:
     text = "[security]\nacl_file = 'rules'\n[[acl]]\nuser = '*'\nfilter = '#'\n"
 
     assert mistakes_of(text, tmp_path) == [
-        "t.toml:2: security.acl_file: is given besides [[acl]]; the order of rules would be unclear"
+        "t.toml:2: security.acl_file: cannot be used together with [[acl]]; "
+        "the order of rules would be unclear"
     ]
 
 
@@ -173,9 +174,7 @@ def test_rules_for_anonymous_are_refused_once_they_have_a_name(tmp_path: Path) -
 def test_a_file_in_place_of_the_data_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
 
-    assert mistakes_of("[data]\n", tmp_path) == [
-        "t.toml:1: data.path: 'data' is no folder that can be written"
-    ]
+    assert mistakes_of("[data]\n", tmp_path) == ["t.toml:1: data.path: 'data' is not a writable folder"]
 
 
 def test_the_access_list_comes_from_the_tables_or_the_file(tmp_path: Path) -> None:

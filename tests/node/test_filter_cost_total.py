@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import BrokerProcess, StartBroker
 from tests.peer import Peer, join, props
 
-from timebound.config.values import Limits
+from timebound.config.limits import Limits
 from timebound.errors import ConfigError
 from timebound.node.config import load_config
 from timebound.wire.packets import Publish

@@ -19,7 +19,7 @@ from tests.conftest import BrokerProcess
 from tests.node.doubles import Build, House, RecordingTransport
 from tests.peer import join, props
 
-from timebound.config.values import Limits
+from timebound.config.limits import Limits
 from timebound.core.account.account import Account
 from timebound.core.broker import Broker
 from timebound.core.correlation.timers import Timer

@@ -48,7 +48,7 @@ def test_first_notice_is_logged_at_once_and_the_rest_as_a_count(caplog: pytest.L
     notices.patrol(1 + 2 * INTERVAL_NS)
     notices.note("a", "a (5)", "too many", 1 + 2 * INTERVAL_NS)
 
-    assert caplog.messages[3:] == ["a (99): too many (99 such in 10 s)", "a (5): too many"]
+    assert caplog.messages[3:] == ["a (99): too many (99 times in 10 s)", "a (5): too many"]
 
 
 def test_beyond_the_limit_clients_share_their_lines(caplog: pytest.LogCaptureFixture) -> None:
@@ -59,7 +59,7 @@ def test_beyond_the_limit_clients_share_their_lines(caplog: pytest.LogCaptureFix
     notices.patrol(1 + INTERVAL_NS)
 
     assert len(caplog.messages) == SUBJECTS_MAX + 2
-    assert caplog.messages[-1] == f"c499: too many ({4 * SUBJECTS_MAX - 1} such in 10 s)"
+    assert caplog.messages[-1] == f"c499: too many ({4 * SUBJECTS_MAX - 1} times in 10 s)"
 
 
 def test_beyond_the_limit_reasons_of_a_client_share_their_lines(caplog: pytest.LogCaptureFixture) -> None:
@@ -70,7 +70,7 @@ def test_beyond_the_limit_reasons_of_a_client_share_their_lines(caplog: pytest.L
     notices.patrol(1 + INTERVAL_NS)
 
     assert len(caplog.messages) == REASONS_MAX + 2
-    assert caplog.messages[-1] == f"c: topic 99 ({4 * REASONS_MAX - 1} such in 10 s)"
+    assert caplog.messages[-1] == f"c: topic 99 ({4 * REASONS_MAX - 1} times in 10 s)"
 
 
 # --- what is logged -----------------------------------------------------------------------

@@ -125,7 +125,7 @@ def test_broken_password_file_keeps_the_users_known_before(start_broker: StartBr
     broker = start_broker(f'[security]\npassword_file = "{users}"\n')
     users.write_text("this is no password file\n")
     broker.process.send_signal(signal.SIGHUP)
-    broker.wait_logged("the old settings stay")
+    broker.wait_logged("the previous settings stay")
     with Peer(broker.port) as peer:
         assert peer.connect("c", username="ann", password=b"secret").reason_code == 0
 
@@ -246,7 +246,7 @@ def test_reload_of_wrong_rules_keeps_the_old_ones(guarded: BrokerProcess, tmp_pa
     with join(guarded.port, "c2") as peer:
         (tmp_path / "rules.acl").write_text("allow everybody everything\n")
         guarded.process.send_signal(signal.SIGHUP)
-        guarded.wait_logged("the old settings stay")
+        guarded.wait_logged("the previous settings stay")
         assert puback(peer, "public/a").reason_code == NOT_AUTHORIZED
         assert peer.subscribe("public/#").reason_codes == [0]
 
@@ -378,7 +378,7 @@ def test_a_will_needs_its_right_when_it_is_published(guarded: BrokerProcess, tmp
         kept = join(guarded.port, "kept", will=Will("plant/kept", b"gone"), **terms)
 
         lost.close()
-        guarded.wait_logged("the will of 'lost' is not published: publishing to 'plant/lost'")
+        guarded.wait_logged("will of client 'lost' is not published: publishing to 'plant/lost'")
         kept.close()
 
         watcher.expect_publish("plant/kept", b"gone")

@@ -17,7 +17,7 @@ import pytest
 from tests.conftest import BrokerProcess, StartBroker
 from tests.peer import Peer, join, props
 
-from timebound.config.values import TlsConfig
+from timebound.config.tls import TlsConfig
 from timebound.node.config import ListenerConfig
 from timebound.node.serve import _url
 from timebound.wire.codec import encode
@@ -185,7 +185,7 @@ def test_limit_of_open_files_is_logged_with_what_to_do() -> None:
         process.terminate()
 
     assert line.endswith(
-        "connections_max (20000) needs 20256 open files, this process may have 1000: raise the limit with "
+        "connections_max (20000) requires 20256 open files, the limit is 1000: raise the limit with "
         "`ulimit -n 20256` or LimitNOFILE=20256 in a systemd unit, or lower limits.connections_max to 744\n"
     )
 

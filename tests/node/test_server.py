@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 from tests.peer import join
 
-from timebound.config.values import Config, DataConfig, Limits, ListenerConfig, SecurityConfig, TlsConfig
+from timebound.config.limits import Limits
+from timebound.config.listeners import ListenerConfig
+from timebound.config.security import SecurityConfig
+from timebound.config.storage import DataConfig
+from timebound.config.tls import TlsConfig
+from timebound.config.values import Config
 from timebound.errors import ConfigError
 from timebound.node.server import Server
 from timebound.wire.packets import Publish
@@ -83,7 +88,7 @@ async def test_reload_replaces_access_rules_or_keeps_them(
     peer.close()
 
     assert codes == [[0x87, 0], [0x87, 0]]
-    assert "the old settings stay" in caplog.text
+    assert "the previous settings stay" in caplog.text
 
 
 async def test_figures_are_published_from_the_start(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from timebound.core.values.subscription import Subscription
 from timebound.errors import ConfigError
 from timebound.node.trace.columns import to_table
 from timebound.pipeline import batch
-from timebound.pipeline.batch import Summary, last_summary, prepare, run
+from timebound.pipeline.batch import BatchSummary, last_summary, prepare, run
 from timebound.pipeline.io import read_trace
 from timebound.pipeline.jobs.cube import cube
 from timebound.pipeline.jobs.earnings import bills
@@ -45,7 +45,7 @@ def contents(out: Path) -> dict[str, bytes]:
     return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()}
 
 
-def run_all(spark: SparkSession, trace: Path, out: Path) -> Summary:
+def run_all(spark: SparkSession, trace: Path, out: Path) -> BatchSummary:
     return run(spark, prepare(trace, out))
 
 
@@ -55,8 +55,8 @@ class Story:
     def __init__(self, folder: Path) -> None:
         self.trace, self.out = folder / "trace", folder / "out"
         self.whole = folder / "whole"  # the trace with the file that is removed between the runs
-        self.first = Summary()
-        self.second = Summary()
+        self.first = BatchSummary()
+        self.second = BatchSummary()
 
 
 def die(*_: Any) -> None:
@@ -85,7 +85,10 @@ def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stor
     write_file(trace, [row(2, subscriber="u"), row(9, outcome="lost")], name="part-4-000001.parquet")
     write_file(trace, [row(10)], date="2027-01-16")
     write_file(trace, [row(11)], name="part-2-000001.parquet", node="n2")
-    work = [(one.place.date, one.place.node, len(one.part.files)) for one in prepare(trace, story.out).work]
+    work = [
+        (one.partition.date, one.partition.node, len(one.increment.files))
+        for one in prepare(trace, story.out).work
+    ]
     assert work == [("2027-01-15", "n1", 3), ("2027-01-15", "n2", 2), ("2027-01-16", "n1", 1)]
     shutil.copytree(trace, story.whole)
     oldest.unlink()

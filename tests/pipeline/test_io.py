@@ -11,7 +11,7 @@ from tests.pipeline.traces import row, write_file
 
 from timebound.errors import ConfigError
 from timebound.pipeline.io import inspect, trace_files
-from timebound.pipeline.manifest import Place
+from timebound.pipeline.manifest import Partition
 
 
 def test_files_are_found_by_day_and_node_and_unfinished_ones_are_not(tmp_path: Path) -> None:
@@ -25,8 +25,8 @@ def test_files_are_found_by_day_and_node_and_unfinished_ones_are_not(tmp_path: P
 
     folder = "date=2027-01-15/node=n1"
     assert found == {
-        Place("2027-01-15", "n1"): [f"{folder}/part-1-000001.parquet", f"{folder}/part-2-000001.parquet"],
-        Place("2027-01-16", "n2"): ["date=2027-01-16/node=n2/part-1-000001.parquet"],
+        Partition("2027-01-15", "n1"): [f"{folder}/part-1-000001.parquet", f"{folder}/part-2-000001.parquet"],
+        Partition("2027-01-16", "n2"): ["date=2027-01-16/node=n2/part-1-000001.parquet"],
     }
 
 

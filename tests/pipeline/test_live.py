@@ -14,7 +14,7 @@ from tests.peer import Peer, join, props
 from tests.pipeline.brokers import free_port
 from tests.pipeline.traces import SPARK_TIMEOUT_S
 
-from timebound.pipeline.datasource.flight import BrokerClient
+from timebound.pipeline.datasource.flight import FlightClient
 from timebound.pipeline.datasource.options import parse_options
 from timebound.pipeline.stream import publisher, read_live, start_alarms, start_links
 from timebound.wire.packets import Publish
@@ -52,7 +52,7 @@ def wait_journalled(server: str, rows: int) -> None:
     """Wait until so many trace records can be read: they are written a little after the deliveries."""
     options = parse_options({"servers": server, "kind": "trace"})
     end = time.monotonic() + 20
-    with BrokerClient(server, options) as client:
+    with FlightClient(server, options) as client:
         while client.find().next < rows:
             assert time.monotonic() < end, f"{rows} records were not journalled in 20 s"
             time.sleep(0.02)

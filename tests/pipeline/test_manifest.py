@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from timebound.errors import ConfigError
-from timebound.pipeline.manifest import Manifest, Place, load_manifest
+from timebound.pipeline.manifest import Manifest, Partition, load_manifest
 
-ONE, TWO = Place("2027-01-15", "n1"), Place("2027-01-16", "n1")
+ONE, TWO = Partition("2027-01-15", "n1"), Partition("2027-01-16", "n1")
 
 
-def planned(manifest: Manifest, present: dict[Place, list[str]]) -> list[tuple[Place, int, list[str]]]:
-    return [(work.place, work.part.number, work.part.files) for work in manifest.plan(present)]
+def planned(
+    manifest: Manifest, present: dict[Partition, list[str]]
+) -> list[tuple[Partition, int, list[str]]]:
+    return [(work.partition, work.increment.number, work.increment.files) for work in manifest.plan(present)]
 
 
 def test_all_is_new_at_first_and_nothing_the_second_time() -> None:
@@ -39,9 +41,9 @@ def test_what_was_added_up_of_removed_files_is_kept() -> None:
 
     work = manifest.plan({ONE: ["b", "c"]})
 
-    assert [(one.part.number, one.part.files) for one in work] == [(2, ["c"])]
+    assert [(one.increment.number, one.increment.files) for one in work] == [(2, ["c"])]
     manifest.done(work)
-    assert [part.files for part in manifest.parts[ONE]] == [["a", "b"], ["c"]]
+    assert [part.files for part in manifest.increments[ONE]] == [["a", "b"], ["c"]]
     assert planned(manifest, {ONE: ["c", "d"]}) == [(ONE, 2, ["c", "d"])]
     assert planned(manifest, {}) == []
 

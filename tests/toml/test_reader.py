@@ -48,7 +48,7 @@ def test_a_right_value_becomes_what_the_code_uses(raw: object, setting: KeySpec,
         ("ebpd", KeySpec("choice", "", choices=("eb", "ebpc")), 'did you mean "ebpc"?'),
         ("a", KeySpec("texts", ""), "must be a list of strings"),
         ("", KeySpec("path", ""), "is empty; give a path or leave the key out"),
-        ("a\0b", KeySpec("text", ""), "has a null character"),
+        ("a\0b", KeySpec("text", ""), "contains a null character"),
     ],
 )
 def test_a_wrong_value_is_answered_with_what_would_be_right(

@@ -1,1 +1,1 @@
-"""Load and comparison benchmarks; each module is imported by those who need it."""
+"""Load and comparison benchmarks; import the modules directly."""

@@ -1,7 +1,7 @@
 """The event channel's experiments: the published ones on this machine, and the speed of the channel itself.
 
-`run` measures, `channel_report` shows. Consumers do nothing but note the time, as in the paper, except
-in the utilisation experiments, where they use the processor for as long as they are told.
+`run` measures, `channel_report` shows. Consumers only note the time, as in the paper, except in the
+utilisation experiments, where they use the processor for a given time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EXPERIMENTS: Final = ("speed", "collocated", "two-processes", "utilisation", "fe
 DISPATCHING: Final = ("reactive", "lanes")
 SPACINGS_NS: Final = (1_000_000, 500_000, 200_000, 100_000, 50_000, 20_000, 10_000, 5_000, 2_000, 1_000)
 SPACING_EVENTS: Final = 500
-# Below this the clock is watched; sleeping would be too coarse.
+# Shorter waits poll the clock; sleeping would be too coarse.
 _SPIN_NS: Final = 200_000
 _HAND_OVER_SPACING_S: Final = 0.0003
 _REPEATS: Final = 5
@@ -39,7 +39,7 @@ _REPEATS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class RunLengths:
-    """How long to measure: events per supplier, pushes for the speed, seconds for each utilisation."""
+    """Length of a run: events per supplier, pushes for the speed, seconds for each utilisation."""
 
     events: int = 150
     speed_events: int = 100_000
@@ -50,7 +50,7 @@ QUICK: Final = RunLengths(events=20, speed_events=5_000, step_s=0.4)
 
 
 def say_nothing(text: str) -> None:
-    """The default for `progress`."""
+    """Ignore progress; the default."""
 
 
 def run(
@@ -59,9 +59,9 @@ def run(
     lengths: RunLengths | None = None,
     progress: Callable[[str], None] = say_nothing,
 ) -> ChannelResults:
-    """Run the named experiments; `progress` is told what begins.
+    """Run the named experiments; `progress` is called with each name before it runs.
 
-    One that fails is noted in `failed` with its reason, and the others run all the same.
+    The reason of one that fails is kept in `failed`; the others run nevertheless.
 
     Raises:
         ValueError: an experiment is unknown.
@@ -75,7 +75,7 @@ def run(
         progress(name)
         try:
             results = _add(results, name, lengths)
-        # Whatever it is: the figures of the other experiments took minutes and must not be lost with it.
+        # Any error: the figures of the other experiments took minutes and must not be lost.
         except Exception as error:
             reason = str(error) or type(error).__name__
             results = replace(results, failed={**results.failed, name: reason})
@@ -109,7 +109,7 @@ def is_compiled() -> bool:
 
 
 def measure_speed(lengths: RunLengths) -> Speed:
-    """The time a push takes with reactive dispatching, and the delay of a hand-over to a lane."""
+    """Measure a push with reactive dispatching, and the hand-over to a lane."""
     return Speed(
         _push_us(1, lengths.speed_events),
         _push_us(20, lengths.speed_events // 10),
@@ -118,7 +118,7 @@ def measure_speed(lengths: RunLengths) -> Speed:
 
 
 def ignore(event: Event) -> None:
-    """The cheapest consumer there is."""
+    """Do nothing: the cheapest consumer."""
 
 
 def _push_us(consumers: int, events: int) -> float:
@@ -127,7 +127,7 @@ def _push_us(consumers: int, events: int) -> float:
             channel.connect(ignore, any_of("x"), name=f"consumer {number}")
         push = channel.supplier("supplier", "x").push
         best_ns = 0
-        # The best of several: everything that disturbs only adds.
+        # The best of several: disturbances only add time.
         for _ in range(_REPEATS):
             begin_ns = time.perf_counter_ns()
             for number in range(events // _REPEATS):
@@ -151,7 +151,7 @@ def _hand_over(events: int) -> Spread:
 
 
 def measure_collocated(lengths: RunLengths) -> list[LatencyRow]:
-    """Latency to the first and the last consumer, for each number of suppliers and consumers."""
+    """Measure latency to the first and last consumer, for each number of suppliers and consumers."""
     rows = []
     for dispatching in DISPATCHING:
         for suppliers in SUPPLIERS:
@@ -178,7 +178,7 @@ def _collocated(dispatching: str, suppliers: int, consumers: int, events: int) -
 
 
 def measure_spacing() -> list[SpacingStep]:
-    """Push 500 events ever closer together; the rate achieved against the rate asked for."""
+    """Push 500 events at ever shorter spacings; return the achieved share of each rate."""
     return [
         SpacingStep(dispatching, spacing_ns / 1000, _spacing_ratio(dispatching, spacing_ns))
         for dispatching in DISPATCHING

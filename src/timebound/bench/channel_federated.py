@@ -1,7 +1,7 @@
 """The experiments with two processes: latency of local and remote events, and utilisation of a federation.
 
-Each measurement starts two children that join their channels over a local socket, work, and print their
-figures; run as a module, this file is such a child.
+Each measurement starts two child processes that join their channels over a local socket, work, and print
+their figures; run as a module, this file is such a child.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from timebound.units import MILLISECOND
 
 # The names of the two channels; the first one listens.
 SIDES: Final = ("left", "right")
-# The lanes of the low-priority process lie below all of the other's.
+# All lanes of the low-priority process have lower priorities than those of the other.
 _LOW_PRIORITY_MAX: Final = LANE_PRIORITY_MAX - 20
-# Time for both sides to start their threads, after they said that they are ready.
+# Time for both sides to start their threads, after both are ready.
 BEGIN_AFTER_NS: Final = 200 * MILLISECOND
 
 
 def measure_two_processes(events: int) -> list[LatencyRow]:
-    """Latency of local and remote events, for each number of suppliers and consumers in each process."""
+    """Measure latency of local and remote events, for each number of suppliers and consumers."""
     rows = []
     for suppliers in SUPPLIERS:
         for consumers in CONSUMERS:
@@ -61,7 +61,7 @@ def measure_two_processes(events: int) -> list[LatencyRow]:
 
 
 def measure_utilisation(step_s: float, *, real_time: bool) -> UtilisationRun:
-    """Raise the load of the high-priority process until somebody misses a deadline."""
+    """Raise the load of the high-priority process until a deadline is missed."""
     found = raise_load(
         [lambda load: _burst(load, real_time), lambda load: bare_burst(load, real_time)], step_s
     )
@@ -77,14 +77,14 @@ def _burst(target: float, real_time: bool) -> Found:
 
 
 def _run_children(experiment: str, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Start both sides, let them begin together, wait for both figures, and only then let them end."""
+    """Start both sides, begin together, collect both figures, and only then end them."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="timebound-"))
         address = str(Path(folder) / "gateway")
         children = []
         for side, task in zip(SIDES, tasks, strict=True):
             child = stack.enter_context(_start(experiment, side, address, json.dumps(task)))
-            # Called before the child is waited for, so that none outlives a failure of the other.
+            # Runs before the child is waited for: none outlives a failure of the other.
             stack.callback(child.kill)
             children.append(child)
         for child in children:
@@ -140,7 +140,7 @@ def _other(side: str) -> str:
 
 
 def _wait_ready(channel: EventChannel, side: str, event_type: str) -> None:
-    """Wait until this channel sends its events over there, where they are wanted."""
+    """Wait until this channel forwards its events to the other one."""
     hub = hub_of(channel)
     hops = (_other(side),)
     wait_for(
@@ -159,8 +159,8 @@ def _child_latency(side: str, address: str, task: dict[str, Any]) -> None:
     with channel, _join(channel, side, address):
         _wait_ready(channel, side, "x")
         begin_ns = _wait_for_the_other_side()
-        # As an ordinary thread, this one could be kept from the processor, with Python's lock, when it looks
-        # whether all has come: that took up to 30 ms on a busy machine, and all lanes waited for it.
+        # An ordinary thread could lose the processor while it polls below and holds Python's lock: for up to
+        # 30 ms on a busy machine, in which all lanes waited.
         become_real_time(LANE_PRIORITY_MIN)
         push_together(channel, task["suppliers"], task["events"], begin_ns=begin_ns)
         wait_for(lambda: all(len(watch) == total for watch in [*locals_, *remotes]))
@@ -172,7 +172,7 @@ def _child_latency(side: str, address: str, task: dict[str, Any]) -> None:
 
 
 class _Both:
-    """One consumer that times local and remote events apart."""
+    """Times local and remote events separately, as one consumer."""
 
     def __init__(self, local: Stopwatch, remote: Stopwatch) -> None:
         self._local = local
@@ -184,7 +184,7 @@ class _Both:
 
 
 def _ignore(event: Event) -> None:
-    """Remote events are received, but no work is done for them."""
+    """Receive a remote event without doing work."""
 
 
 def _child_utilisation(side: str, address: str, task: dict[str, Any]) -> None:
@@ -196,7 +196,7 @@ def _child_utilisation(side: str, address: str, task: dict[str, Any]) -> None:
         channel.connect(_ignore, "low" if is_high else "high")
         _wait_ready(channel, side, task["pair"])
         _wait_for_the_other_side()
-        # The other process has the processor as well.
+        # The other process uses the processor as well.
         stalls = StallDetector(alone=False)
         pair = Pair(channel, task["pair"], period_ns, task["cost_ns"], stalls)
         time.sleep(BURST_S)
@@ -204,11 +204,10 @@ def _child_utilisation(side: str, address: str, task: dict[str, Any]) -> None:
 
 
 def _wait_for_the_other_side() -> int:
-    """Say that this side is ready, and wait until both are; answer when to begin.
+    """Report that this side is ready, and wait until both are; return the time to begin.
 
-    Collecting garbage and starting threads is the work of an ordinary thread, which keeps Python's lock: on
-    a busy machine for up to 0.3 s. If the other side pushed meanwhile, its events would wait and be
-    counted as slow.
+    An ordinary thread collects garbage and starts threads while it holds Python's lock, on a busy machine for
+    up to 0.3 s. Events that the other side pushed meanwhile would wait and count as slow.
     """
     settle()
     print(json.dumps({}), flush=True)

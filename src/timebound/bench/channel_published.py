@@ -1,4 +1,4 @@
-"""What was published for the real-time event channel that ours is measured against.
+"""Published figures of the real-time event channel that this one is compared with.
 
 Schmidt and O'Ryan, "Patterns and Performance of Distributed Real-time and Embedded Publisher/Subscriber
 Architectures", 2002: tables 1 and 2 in microseconds, on one 300 MHz processor. Each cell is minimum,

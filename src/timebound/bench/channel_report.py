@@ -1,6 +1,6 @@
-"""Shows the channel's experiments: tables for people, JSON for programs, plots for papers.
+"""The results of the channel's experiments as tables, JSON and plots.
 
-Published values stand beside ours everywhere. Plots need matplotlib, which the package does not require.
+Published values stand beside each figure. Plots need matplotlib, an optional package.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from rich.table import Table
 from timebound.bench.channel_published import SPACING_NS, Cell
 from timebound.bench.channel_results import ChannelResults, LatencyRow, Speed, Spread, UtilisationRun
 
-# The project's own bars: see docs/channel.md.
+# The project's own limits: see docs/channel.md.
 BARS: Final = (("reactive, 1 to 1", 2.0), ("reactive, 1 to 20", 10.0), ("lanes, hand-over median", 50.0))
-# A spacing counts as kept up with when at least this share of the asked rate was achieved.
+# A spacing is kept if at least this share of its rate was achieved.
 KEPT_UP: Final = 0.99
 LATENCY_TICKS: Final = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))
 
@@ -29,7 +29,7 @@ def to_json(results: ChannelResults) -> str:
 
 
 def tables(results: ChannelResults) -> list[Table]:
-    """One table for each experiment that was run."""
+    """Return one table for each experiment that was run."""
     found: list[Table] = []
     if results.speed is not None:
         found.append(_speed_table(results.speed))
@@ -44,7 +44,7 @@ def tables(results: ChannelResults) -> list[Table]:
 
 
 def notes(results: ChannelResults) -> list[str]:
-    """Under which conditions this was measured."""
+    """Return the conditions of the measurement."""
     lines = [f"{'compiled' if results.compiled else 'plain Python'}, {results.processors} processors"]
     if results.notice:
         lines.append(f"no real-time priorities: {results.notice}")
@@ -119,7 +119,7 @@ def _reached(run: UtilisationRun, judgement: str) -> str:
 
 
 def _spacing_table(results: ChannelResults) -> Table:
-    title = f"Event spacing: share of the asked rate (published: kept up to {SPACING_NS / 1e6:.0f} ms)"
+    title = f"Event spacing: achieved share of the rate (published: kept down to {SPACING_NS / 1e6:.0f} ms)"
     table = Table(title=title, title_justify="left")
     kinds = sorted({step.dispatching for step in results.spacing}, reverse=True)
     table.add_column("spacing", justify="right")
@@ -143,7 +143,7 @@ def _ratio(ratio: float) -> str:
 
 
 def plot(results: ChannelResults, folder: Path) -> list[Path]:
-    """Draw what was measured into PNG files; answer their paths. Needs matplotlib."""
+    """Draw the results into PNG files and return their paths; needs matplotlib."""
     matplotlib = import_module("matplotlib")
     matplotlib.use("Agg")
     pyplot = import_module("matplotlib.pyplot")
@@ -171,7 +171,7 @@ def _draw(pyplot: Any, path: Path, draw: Any, what: object) -> Path:
 
 
 def _draw_utilisation(axes: Any, run: UtilisationRun) -> None:
-    # The loads stand evenly: those close to 100 % are the ones to look at.
+    # Evenly spaced, because the loads close to 100 % matter most.
     places = list(range(len(run.steps)))
     for name in ("high", "low"):
         found = [step.high if name == "high" else step.low for step in run.steps]
@@ -194,7 +194,7 @@ def _draw_utilisation(axes: Any, run: UtilisationRun) -> None:
 
 
 def _place(values: Sequence[float], wanted: float) -> float:
-    """Where a value stands between evenly spaced ones, which rise."""
+    """Return the position of a value among rising ones that are drawn evenly spaced."""
     after = next((number for number, value in enumerate(values) if value >= wanted), len(values) - 1)
     if after == 0:
         return 0.0
@@ -208,10 +208,10 @@ def _draw_spacing(axes: Any, results: ChannelResults) -> None:
         axes.plot([s.spacing_us for s in steps], [100 * s.ratio for s in steps], marker="o", label=kind)
     axes.axvline(SPACING_NS / 1000, color="grey", linestyle="--", label="published: 20 ms")
     axes.set(
-        title="500 events, ever closer together",
+        title="500 events at shorter and shorter spacing",
         xscale="log",
         xlabel="spacing of events in µs",
-        ylabel="achieved share of the asked rate in %",
+        ylabel="achieved share of the rate in %",
     )
 
 

@@ -1,4 +1,4 @@
-"""What the channel's experiments produce; plain values that become JSON as they are."""
+"""The results of the channel's experiments, as plain values for JSON."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LatencyRow:
 class Laxity:
     """Time left at completion, in milliseconds; negative is a missed deadline.
 
-    `unexplained` misses are those that the machine's own stalls cannot account for.
+    `unexplained` misses are those that stalls of the machine do not explain.
     """
 
     runs: int
@@ -65,9 +65,9 @@ class Laxity:
 
 @dataclass(frozen=True, slots=True)
 class UtilisationStep:
-    """One load: what the consumers really used, and what was left to each pair.
+    """One load: the utilisation measured, and the laxity of each pair.
 
-    `stalled` is the share of the time in which the machine took the processor away. `missed` and
+    `stalled` is the share of the time in which the machine stalled. `missed` and
     `unexplained` count the missed deadlines of each burst.
     """
 
@@ -96,7 +96,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class UtilisationRun:
-    """Loads of rising utilisation, in channels and, in turn with them, on plain threads without any."""
+    """Loads of rising utilisation, alternately in channels and on plain threads."""
 
     federated: bool
     real_time: bool
@@ -109,7 +109,7 @@ class UtilisationRun:
 
 @dataclass(frozen=True, slots=True)
 class SpacingStep:
-    """How much of the asked rate was achieved at one spacing of events."""
+    """The achieved share of the rate at one spacing of events."""
 
     dispatching: str
     spacing_us: float
@@ -127,7 +127,7 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class ChannelResults:
-    """Everything one run measured, and under which conditions."""
+    """All results of one run, and its conditions."""
 
     compiled: bool
     processors: int
@@ -137,5 +137,5 @@ class ChannelResults:
     two_processes: list[LatencyRow] = field(default_factory=list)
     utilisation: list[UtilisationRun] = field(default_factory=list)
     spacing: list[SpacingStep] = field(default_factory=list)
-    # Why experiments failed, by name; they have no figures above.
+    # Reasons of failed experiments, by name; these have no figures above.
     failed: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What the channel's experiments share: channels, suppliers that push together, and stopwatches."""
+"""Shared by the channel's experiments: channels, suppliers that push together, and stopwatches."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from timebound.bench.channel_results import Spread, spread_of
 from timebound.channel import ChannelBuilder, Event, EventChannel, Lanes, Reactive
 from timebound.channel.base.realtime import LANE_PRIORITY_MIN, become_real_time, set_priority
 
-# Suppliers push together, this far apart: long enough for the slowest cell to finish.
+# Suppliers push at this period: long enough for the slowest cell to finish.
 PERIOD_S: Final = 0.005
 LIMIT_S: Final = 60.0
 
 
 def build(name: str, dispatching: str) -> EventChannel:
-    """A channel of the paper's ERD configuration, with the dispatching asked for."""
+    """Build a channel in the paper's ERD configuration, with the given dispatching."""
     return ChannelBuilder(name).dispatching(Lanes() if dispatching == "lanes" else Reactive()).build()
 
 
 class Stopwatch:
-    """A consumer that keeps latencies in an array made beforehand, as the paper's does.
+    """A consumer that keeps latencies in a preallocated array, as the paper's does.
 
-    With `origin`, only events of that channel count, timed by their payload: the moment of the push, by
-    a clock that all processes of one machine share.
+    With `origin`, only events of that channel count, timed by their payload: the time of the push, by
+    the clock that all processes of one machine share.
     """
 
     def __init__(self, capacity: int, origin: str = "") -> None:
@@ -59,7 +59,7 @@ class Stopwatch:
 
 
 def wait_for(condition: Callable[[], bool], what: str = "events were not delivered") -> None:
-    """Wait without disturbing what is measured; within a limit.
+    """Wait for a condition, within a limit, without disturbing the measurement.
 
     Raises:
         TimeoutError: with `what` as the reason.
@@ -74,10 +74,10 @@ def wait_for(condition: Callable[[], bool], what: str = "events were not deliver
 def push_together(
     channel: EventChannel, suppliers: int, events: int, period_s: float = PERIOD_S, begin_ns: int = 0
 ) -> None:
-    """Let every supplier push the time, each in its thread, at the same moments, from `begin_ns` on.
+    """Push the time from every supplier, each in its thread, at the same moments, from `begin_ns` on.
 
-    `settle` before. Like all tasks of the paper's, theirs are real-time ones where permitted, though less
-    urgent than lanes.
+    Call `settle` before. As in the paper, suppliers have real-time priorities where permitted; lanes have
+    higher ones.
     """
     barrier = Barrier(suppliers)
     connected = [channel.supplier(f"{channel.name} supplier {n}", "x") for n in range(suppliers)]
@@ -95,13 +95,13 @@ def push_together(
 
 
 def settle() -> None:
-    """Collect garbage now, so that it is not collected while time is measured."""
+    """Collect garbage now, and not during the measurement."""
     gc.collect()
     gc.freeze()
 
 
 def run_threads(works: Sequence[Callable[[], None]]) -> None:
-    """Run each in a thread of its own, and wait for all, without polling beside them."""
+    """Run each in a thread of its own, and wait for all without polling."""
     threads = [Thread(target=work) for work in works]
     for thread in threads:
         thread.start()
@@ -110,7 +110,7 @@ def run_threads(works: Sequence[Callable[[], None]]) -> None:
 
 
 def real_time_trouble() -> str:
-    """Why real-time priorities are not to be had here; empty when they are."""
+    """Return why real-time priorities are not available; empty if they are."""
     found: list[str] = []
     run_threads([lambda: found.append(set_priority(0, LANE_PRIORITY_MIN))])
     return found[0]

@@ -1,12 +1,12 @@
-"""How far can the processor be used before a deadline is missed?
+"""Measures how far the processor can be used before a deadline is missed.
 
-A high- and a low-priority pair of supplier and consumer run in one channel. The high-priority consumer is
-given more and more work until the low-priority one no longer finishes in time. The periods are harmonic,
-so by theory (docs/channel.md) nobody need miss a deadline before the processor is used up.
+A high- and a low-priority pair of supplier and consumer run in one channel. The work of the high-priority
+consumer grows until the low-priority one no longer finishes in time. The periods are harmonic, so in theory
+(docs/channel.md) no deadline is missed before the processor is used up.
 
-Linux keeps 5 % of each second for ordinary tasks, and takes it from real-time ones if it must. So a load is
-measured in bursts that end before that, with pauses in between. The same load is given to plain threads
-without a channel, burst by burst in turn: what they reach is what the machine allows.
+Linux reserves 5 % of each second for ordinary tasks, and takes it from real-time ones if it must. So a load
+is measured in shorter bursts, with pauses in between. The same load runs on plain threads without a channel,
+in alternate bursts: what they reach is what the machine allows.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ HIGH_PERIOD_NS: Final = 100 * MILLISECOND
 LOW_PERIOD_NS: Final = 200 * MILLISECOND
 LOW_SHARE: Final = 0.3
 TARGETS: Final = (0.6, 0.8, 0.9, 0.95, 0.97, 0.98, 0.985, 0.99, 0.9925, 0.995, 0.9975)
-# What a supplier itself states as its cost: it only pushes.
+# The stated cost of a supplier: it only pushes.
 SUPPLIER_COST_NS: Final = 20_000
-# Shorter than the 950 ms that real-time tasks may run on end (sched_rt_runtime_us).
+# Shorter than the 950 ms that real-time tasks may run without a break (sched_rt_runtime_us).
 BURST_S: Final = 0.85
 PAUSE_S: Final = 0.3
 
-# Works at a load, and answers what the high- and the low-priority pair did, and the machine's stalls.
+# Works at a load; returns the figures of the high- and the low-priority pair, and the stalls.
 Found = tuple[Figures, Figures, list[Stall]]
 Burst = Callable[[float], Found]
 
 
 class Pair:
-    """A supplier that pushes at each period, and a consumer that works for as long as it is told."""
+    """A supplier that pushes once a period, and a consumer that works for a given time."""
 
     def __init__(
         self, channel: EventChannel, name: str, period_ns: int, cost_ns: int, stalls: StallDetector
@@ -50,7 +50,7 @@ class Pair:
         self._released_ns: list[int] = []
         operation = channel.scheduler.operation
         self._supplier = channel.supplier(name, name)
-        # The supplier is the more critical one of its lane: it must never wait for its own consumer.
+        # The supplier is more critical in its lane: it must not wait for its own consumer.
         drive = operation(f"{name} supplier", period=period_ns, cost=SUPPLIER_COST_NS, criticality=1)
         stated_ns = max(cost_ns - SUPPLIER_COST_NS * 4, 1)
         work = operation(f"{name} consumer", period=period_ns, cost=stated_ns)
@@ -74,17 +74,17 @@ def build_channel(name: str, *, real_time: bool, priority_max: int = LANE_PRIORI
     lanes = Lanes(real_time=real_time, priority_max=priority_max)
     builder = ChannelBuilder(name).filtering().dispatching(lanes)
     timing = ThreadTiming(real_time=real_time, priority=priority_max + 1)
-    # Overruns are the point of the experiment, so nobody is told of them.
+    # Overruns are the point of the experiment: not reported.
     return builder.timers(timing).on_report(lambda report: None).build()
 
 
 def costs_for(target: float) -> tuple[int, int]:
-    """The high and the low cost that make up a utilisation."""
+    """Return the costs of the high- and low-priority work that add up to a utilisation."""
     return int((target - LOW_SHARE) * HIGH_PERIOD_NS), int(LOW_SHARE * LOW_PERIOD_NS)
 
 
 def measure(step_s: float, *, real_time: bool) -> UtilisationRun:
-    """Raise the load of one channel until somebody misses a deadline."""
+    """Raise the load of one channel until a deadline is missed."""
     found = raise_load(
         [lambda load: _burst(load, real_time), lambda load: bare_burst(load, real_time)], step_s
     )
@@ -101,7 +101,7 @@ def summarise(
 
 
 def raise_load(bursts: Sequence[Burst], step_s: float) -> list[list[UtilisationStep]]:
-    """Measure one load after the other, each kind of burst in turn, until every burst of each kind fails."""
+    """Measure rising loads, alternating the kinds of bursts, until every burst of each kind fails."""
     found: list[list[UtilisationStep]] = [[] for _ in bursts]
     for target in TARGETS:
         seen: list[list[UtilisationStep]] = [[] for _ in bursts]
@@ -117,7 +117,7 @@ def raise_load(bursts: Sequence[Burst], step_s: float) -> list[list[UtilisationS
 
 
 def judge(target: float, high: Figures, low: Figures, stalls: list[Stall]) -> UtilisationStep:
-    """What one burst showed."""
+    """Return the result of one burst."""
     laxities = laxity_of(high, (), stalls), laxity_of(low, (high,), stalls)
     stalled_ns = sum(length_ns for _, length_ns in stalls)
     return UtilisationStep(
@@ -131,7 +131,7 @@ def judge(target: float, high: Figures, low: Figures, stalls: list[Stall]) -> Ut
 
 
 def sum_up(steps: Sequence[UtilisationStep]) -> UtilisationStep:
-    """Several bursts of one load."""
+    """Combine several bursts of one load."""
     count = len(steps)
     return UtilisationStep(
         steps[0].target,
@@ -145,7 +145,7 @@ def sum_up(steps: Sequence[UtilisationStep]) -> UtilisationStep:
 
 
 def reached(steps: Sequence[UtilisationStep]) -> Reached:
-    """The highest utilisation before the first load that failed, for each way of judging."""
+    """Return the highest utilisation before the first load that failed, for each way of judging."""
     return Reached(
         corrected=_highest(steps, lambda step: median_high(step.unexplained) == 0),
         best=_highest(steps, lambda step: min(step.missed) == 0),
@@ -163,7 +163,7 @@ def _highest(steps: Sequence[UtilisationStep], passes: Callable[[UtilisationStep
 
 
 def bare_burst(target: float, real_time: bool) -> Found:
-    """The same load on two plain threads."""
+    """Run the same load on two plain threads."""
     begin_ns = time.monotonic_ns() + 10 * MILLISECOND
     found: list[Figures] = []
     stalls = StallDetector(alone=True)
@@ -197,7 +197,7 @@ def _burst(target: float, real_time: bool) -> Found:
     high_ns, low_ns = costs_for(target)
     stalls = StallDetector(alone=True)
     channel = build_channel("utilisation", real_time=real_time)
-    # Before the start, so that both begin together: the worst moment, as theory has it.
+    # Before the start, so that both begin together: the critical instant.
     high = Pair(channel, "high", HIGH_PERIOD_NS, high_ns, stalls)
     low = Pair(channel, "low", LOW_PERIOD_NS, low_ns, stalls)
     settle()

@@ -1,9 +1,9 @@
-"""Work that uses the processor, and what can be told about deadlines when the machine is shared.
+"""Work that uses the processor, and which missed deadlines a shared machine explains.
 
-On a virtual machine the processor is taken away now and then, and no program inside can help being late
-then. So *stalls* are noted: stretches in which somebody was at work and yet no thread of the program had any
-processor time. A missed deadline counts as *explained* if the work still left at the deadline is no more than
-the stalls since the processor last had nothing to do: without them, it would have been done in time.
+A virtual machine loses its processor now and then, and every program inside is late then. Such *stalls* are
+detected: intervals in which a worker was busy and no thread of the program had processor time. A missed
+deadline is *explained* if the work left at the deadline is no more than the stalls since the processor was
+last idle: without them, it would have been done in time.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ from typing import Final
 
 from timebound.bench.channel_results import Laxity
 
-# Shorter gaps are how the system keeps its accounts: they even out, and none is excused.
+# Shorter gaps come from the system's accounting: they even out, and explain nothing.
 STALL_NS_MIN: Final = 100_000
-# Clocks read further apart than this do not belong together; reading them takes 2 µs.
+# Clock readings further apart than this do not belong together; reading both takes 2 µs.
 READ_NS_MAX: Final = 50_000
 
 
-# When it was released and done, and how much of its work was left at its deadline.
+# Time of release, time of completion, work left at the deadline.
 Job = tuple[int, int, int]
-# When it ended, and how long it was.
+# Time of its end, and length.
 Stall = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one pair did, and the processor time that its work took."""
+    """The jobs of one pair, and the processor time they used."""
 
     period_ns: int
     jobs: list[Job]
     used_ns: int
-    unfinished: int = 0  # of the jobs; the last ones
+    unfinished: int = 0  # the last ones of the jobs
 
     def laxities_ns(self) -> list[int]:
-        """The time left at each completion; negative when the deadline, the next release, was missed."""
+        """Return the time left at each completion; negative if the deadline, the next release, was missed."""
         return [released_ns + self.period_ns - done_ns for released_ns, done_ns, _ in self.jobs]
 
     def utilisation(self) -> float:
-        """The share of the processor that the work itself took."""
+        """Return the share of the processor that the work used."""
         finished = len(self.jobs) - self.unfinished
         return self.used_ns / (finished * self.period_ns) if finished else 0.0
 
 
 class StallDetector:
-    """Notes the stalls of one program; its workers, of which one runs at a time, share it.
+    """Detects the stalls of one program; shared by its workers, of which one runs at a time.
 
-    `alone` says that nobody else has the processor at such priorities: then time that no thread of this
-    program got was taken by the machine, even if another thread runs after it. If not, a stall must lie
-    between two moments of one thread without a switch to another; those at a switch are not seen.
+    `alone` means that no other program uses the processor at such priorities: time that no thread of this
+    program got is then a stall, even if another thread runs after it. If not alone, a stall must lie between
+    two readings of one thread without a switch to another; stalls at a switch are not detected.
     """
 
     def __init__(self, *, alone: bool) -> None:
@@ -63,7 +63,7 @@ class StallDetector:
         self._last = (0, 0, 0)
 
     def begin(self) -> None:
-        """Somebody begins to work."""
+        """Note that a worker begins."""
         if self._working and self._alone:
             self.look()
         self._working += 1
@@ -73,11 +73,11 @@ class StallDetector:
         self._working -= 1
 
     def look(self) -> int:
-        """Note a stall if there was one since anybody last looked; answer the time."""
+        """Note a stall since the last look, if there was one; return the time."""
         now = self._read()
         last = self._last
         if last[0] > now[0]:
-            return now[0]  # another thread came in between, and has looked
+            return now[0]  # another thread ran in between, and has looked
         self._last = now
         gone_ns = (now[0] - last[0]) - (now[1] - last[1])
         if gone_ns > STALL_NS_MIN and now[2] == last[2]:
@@ -85,13 +85,13 @@ class StallDetector:
         return now[0]
 
     def _read(self) -> tuple[int, int, int]:
-        """The time, the processor time used by then, and the switches that end a stretch."""
+        """Return the time, the processor time used, and the thread switches so far."""
         while True:
             begin_ns = time.monotonic_ns()
             used_ns = time.process_time_ns() if self._alone else time.thread_time_ns()
             switches = 0 if self._alone else _switches()
             clock_ns = time.monotonic_ns()
-            # Otherwise the machine stalled, or another thread ran, between the two.
+            # Otherwise a stall, or another thread, came between the two.
             if clock_ns - begin_ns < READ_NS_MAX:
                 return (clock_ns, used_ns, switches)
 
@@ -102,7 +102,7 @@ def _switches() -> int:
 
 
 class BusyWorker:
-    """Uses the processor for as long as it is told; one thread only."""
+    """Uses the processor for a given time; for one thread only."""
 
     def __init__(self, period_ns: int, cost_ns: int, stalls: StallDetector) -> None:
         self.period_ns = period_ns
@@ -110,7 +110,7 @@ class BusyWorker:
         self.jobs: list[Job] = []
         self.used_ns = 0
         self._stalls = stalls
-        self._left_ns = cost_ns  # of the present job, at its deadline or until then now
+        self._left_ns = cost_ns  # of the current job: now, or at its deadline once that has passed
 
     def work(self, released_ns: int) -> None:
         """Do one job."""
@@ -130,7 +130,7 @@ class BusyWorker:
         self.jobs.append((released_ns, clock_ns, self._left_ns))
 
     def figures(self, now_ns: int = 0, released_ns: Sequence[int] = ()) -> Figures:
-        """What was done; jobs released whose deadline passed before they were done count as done now."""
+        """Return the figures; unfinished jobs whose deadline has passed count as done now."""
         jobs = list(self.jobs)
         late = [moment_ns for moment_ns in released_ns[len(jobs) :] if moment_ns + self.period_ns < now_ns]
         for number, moment_ns in enumerate(late):
@@ -139,7 +139,7 @@ class BusyWorker:
 
 
 def laxity_of(figures: Figures, more_urgent: Sequence[Figures], stalls: Sequence[Stall]) -> Laxity:
-    """Sum up a pair; `more_urgent` are those who may run before it."""
+    """Return the laxity of a pair; `more_urgent` are the pairs with higher priority."""
     values = figures.laxities_ns()
     if not values:
         return Laxity(0, 0.0, 0.0, 0.0, 0, 0)
@@ -153,7 +153,7 @@ def laxity_of(figures: Figures, more_urgent: Sequence[Figures], stalls: Sequence
 
 
 def join_laxities(parts: Sequence[Laxity]) -> Laxity:
-    """Several bursts as one."""
+    """Combine several bursts into one."""
     runs = sum(part.runs for part in parts)
     if not runs:
         return parts[0]
@@ -168,7 +168,7 @@ def join_laxities(parts: Sequence[Laxity]) -> Laxity:
 
 
 class _Delays:
-    """How long the processor was away while it had something to do."""
+    """Stalls while there was work to do."""
 
     def __init__(self, jobs: Sequence[Job], stalls: Sequence[Stall]) -> None:
         self._jobs = jobs
@@ -176,16 +176,16 @@ class _Delays:
         self._ends = [end_ns for end_ns, _ in self._stalls]
 
     def stalled_ns(self, released_ns: int, deadline_ns: int) -> int:
-        """The stalls that delayed a job: those since the processor was last free for it."""
+        """Return the stalls that delayed a job: those since the processor was last free for it."""
         begin_ns = self._busy_since(released_ns)
-        # Of a stall that began earlier, or went on after the deadline, only what lies between counts.
+        # Of a stall that began earlier, or went on after the deadline, only the part between counts.
         return sum(
             max(min(end_ns, deadline_ns) - max(end_ns - length_ns, begin_ns), 0)
             for end_ns, length_ns in self._stalls[bisect_right(self._ends, begin_ns) :]
         )
 
     def _busy_since(self, moment_ns: int) -> int:
-        """The latest release, up to a moment, at which all older jobs had been done."""
+        """Return the latest release, up to a moment, at which all older jobs were done."""
         while True:
             open_ns = [job[0] for job in self._jobs if job[0] < moment_ns < job[1]]
             if not open_ns:

@@ -1,10 +1,10 @@
 """The publishers and subscribers of a load run, on non-blocking sockets.
 
 A publisher encodes its messages once, into a ring of slots, and then only hands pieces of the
-ring to the kernel: a send covers hundreds of messages, and the only thing written into a slot
-again is the clock of a sampled message. With QoS 1 and 2, slot n holds packet id n + 1 and is
-sent again only when its exchange is over; servers acknowledge in order (MQTT 5, 4.6), so
-counting the acknowledgements is enough to know which slots are free.
+ring to the kernel: one send covers hundreds of messages, and only the time of a sampled message
+is written into its slot again. With QoS 1 and 2, slot n holds packet id n + 1 and is sent again
+only after its exchange is complete; servers acknowledge in order (MQTT 5, 4.6), so the number of
+acknowledgements tells which slots are free.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ TURN_BYTES: Final = 256 << 10  # one turn of a publisher: small enough not to ke
 RECEIVE_BYTES: Final = 256 << 10  # stays in the processor's cache
 RING_BYTES: Final = 64 << 10  # slots of one publisher, QoS 0
 RING_BYTES_MAX: Final = 16 << 20  # slots of one publisher, QoS 1 and 2; limits the window
-STAMP_EVERY: Final = 256  # at full speed, one message in so many is sampled
+STAMP_EVERY: Final = 256  # messages per sample at full speed
 _WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _PINGREQ: Final = b"\xc0\x00"
 
 
 class Inbox:
-    """The buffer all connections receive into; only the start of a split packet is kept apart."""
+    """The receive buffer of all connections; only the start of a split packet is kept per connection."""
 
     __slots__ = ("data", "view")
 
@@ -41,9 +41,9 @@ class Inbox:
 
 
 class LoadClient:
-    """One connection under load: receives in bulk, and sends what the protocol wants answered.
+    """One connection under load: receives in bulk, and sends the answers that MQTT requires.
 
-    The owner makes the socket non-blocking once the set-up is over.
+    The owner makes the socket non-blocking after the set-up.
     """
 
     __slots__ = ("_inbox", "_rest", "is_blocked", "is_open", "name", "ping_interval_s", "scanner", "sock")
@@ -54,15 +54,15 @@ class LoadClient:
         self.ping_interval_s = connection.ping_interval_s
         self.scanner = Scanner(payload_size, samples)
         self.is_open = True
-        self.is_blocked = False  # the kernel took no more; wait until the socket is writable
+        self.is_blocked = False  # the send buffer is full; wait until the socket is writable
         self._inbox = inbox
         self._rest = b""  # the beginning of a packet
 
     def receive(self) -> bool:
-        """Take in what has come; return False when the connection is over.
+        """Receive and count; return False when the connection has ended.
 
         Raises:
-            MalformedPacket: what came is no MQTT.
+            MalformedPacket: the bytes are not MQTT.
         """
         inbox = self._inbox
         kept = len(self._rest)
@@ -75,22 +75,22 @@ class LoadClient:
             return False
         if not got:
             return False
-        # The clock is read after the read: a message's latency ends when the client has it.
+        # Read after recv: a message's latency ends when the client has it.
         now_ns = time.monotonic_ns()
         taken = self.scanner.scan(inbox.data, kept + got, now_ns)
         self._rest = bytes(inbox.view[taken : kept + got])
         return True
 
     def has_buffered(self) -> bool:
-        """Say whether TLS has decrypted more than was read, of which the kernel knows nothing."""
+        """Whether TLS holds decrypted bytes that were not read; epoll does not report these."""
         return isinstance(self.sock, ssl.SSLSocket) and self.sock.pending() > 0
 
     def send(self, now_ns: int) -> bool:
-        """Send what is due; return False when the connection is over."""
+        """Send what is due; return False when the connection has ended."""
         return self._send_replies()
 
     def ping(self) -> None:
-        """Queue a PINGREQ; it leaves with the next `send`."""
+        """Queue a PINGREQ for the next `send`."""
         self.scanner.replies += _PINGREQ
 
     def _send_replies(self) -> bool:
@@ -104,7 +104,7 @@ class LoadClient:
         return True
 
     def _send_some(self, data: bytearray | memoryview) -> int:
-        """Return how many bytes the kernel took: 0 when it would block, -1 when the connection is over."""
+        """Return the number of bytes sent: 0 if it would block, -1 if the connection has ended."""
         try:
             return self.sock.send(data)
         except _WOULD_BLOCK:
@@ -122,7 +122,7 @@ class Ring:
     def __init__(
         self, topics: list[str], *, size: int, qos: int, version: int, slots: int, stamp_every: int
     ) -> None:
-        # A multiple of the topics, so that all get the same share.
+        # A multiple of the topics, so that each has the same number of slots.
         self.slots = max(1, slots // len(topics)) * len(topics)
         if qos and self.slots > PACKET_ID_MAX:
             raise ValueError(
@@ -138,14 +138,12 @@ class Ring:
         self.view = memoryview(self.data)
         self.packet_size = len(packets[0])
         if len(self.data) != self.packet_size * self.slots:
-            raise ValueError(
-                "topics of one publisher differ in length; give them the same number of characters"
-            )
+            raise ValueError("topics of one publisher differ in length; use the same number of characters")
         self.payload_offset = self.packet_size - size
         self.stamp_every = stamp_every if size >= STAMP_SIZE else 0
 
     def stamp(self, first: int, last: int, now_ns: int) -> None:
-        """Write the clock into the sampled messages of first..last - 1, counted over all laps.
+        """Write the time into the sampled messages of first..last - 1, counted over all laps.
 
         The caller's messages lie within one lap.
         """
@@ -158,7 +156,7 @@ class Ring:
 
 
 class LoadPublisher(LoadClient):
-    """Sends the ring round and round, as fast as the kernel takes it or at a fixed rate."""
+    """Sends the ring over and over, at full speed or at a fixed rate."""
 
     __slots__ = ("_interval_ns", "_retry_bytes", "_start_ns", "due", "limit", "ring", "sent_bytes", "window")
 
@@ -174,12 +172,12 @@ class LoadPublisher(LoadClient):
     ) -> None:
         super().__init__(connection, 0, samples, inbox)
         self.ring = ring
-        self.window = window  # messages without acknowledgement; 0 = QoS 0
+        self.window = window  # unacknowledged messages; 0 = QoS 0
         self.sent_bytes = 0
-        self.due = 0  # messages whose time has come; counts at fixed rates only
+        self.due = 0  # messages that are due; for fixed rates only
         self.limit = -1  # no message after this one; -1 = no limit
         self._interval_ns = SECOND / rate if rate else 0.0
-        self._retry_bytes = 0  # TLS: what would block has to be offered again, and not less of it
+        self._retry_bytes = 0  # TLS: a send that would block must be repeated with at least as many bytes
         self._start_ns = 0
 
     @property
@@ -188,7 +186,7 @@ class LoadPublisher(LoadClient):
 
     @property
     def is_idle(self) -> bool:
-        """Say whether everything begun is sent and acknowledged."""
+        """Whether every message that was begun is sent and acknowledged."""
         is_whole = self.sent_bytes % self.ring.packet_size == 0
         return is_whole and (not self.window or self.scanner.acknowledged >= self.sent)
 
@@ -196,19 +194,19 @@ class LoadPublisher(LoadClient):
         self._start_ns = start_ns
 
     def stop(self) -> None:
-        """Send no more than what is begun."""
+        """Stop after the message that was begun."""
         self.limit = math.ceil(self.sent_bytes / self.ring.packet_size)
 
     def next_due_ns(self) -> int:
         return self._start_ns + round(self.due * self._interval_ns)
 
     def advance(self, now_ns: int) -> None:
-        """Let the messages become due whose time has come; computed from the start, so no drift."""
+        """Update the messages that are due; computed from the start, so there is no drift."""
         ring = self.ring
         due = int((now_ns - self._start_ns) / self._interval_ns) + 1
-        # What waits in the ring may not be overwritten; the rest comes due when there is room.
+        # Unsent slots may not be overwritten; the rest becomes due when there is room.
         due = min(due, self.sent_bytes // ring.packet_size + ring.slots)
-        # Behind a message that still waits, waiting counts: the broker is not taking them.
+        # Behind an unsent message, waiting counts as latency: the broker does not keep up.
         was_waiting = self.sent_bytes < self.due * ring.packet_size
         for message in range(self.due, due):
             due_ns = self._start_ns + round(message * self._interval_ns)
@@ -216,7 +214,7 @@ class LoadPublisher(LoadClient):
         self.due = max(self.due, due)
 
     def send(self, now_ns: int) -> bool:
-        """Send what is allowed: by rate, window and the kernel's buffer."""
+        """Send what rate, window and the kernel's buffer allow."""
         packet_size = self.ring.packet_size
         stop_bytes = self.sent_bytes + TURN_BYTES
         while True:
@@ -241,7 +239,7 @@ class LoadPublisher(LoadClient):
             self.sent_bytes += sent
 
     def _allowed(self) -> int:
-        """Return how many messages, counted from the start, may be sent by now."""
+        """Return the number of messages, counted from the start, that may be sent by now."""
         if self.limit >= 0:
             return self.limit
         if self.window:

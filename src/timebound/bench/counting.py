@@ -2,9 +2,9 @@
 
 A generator that decoded every message would measure itself. Load consists of long runs of
 packets with the same fixed header, so a run is recognised as a whole: from a known packet
-boundary, if the header bytes repeat at a distance of one packet size, each of these places is
-again a boundary. The comparison takes one strided slice per header byte, work done in C even
-where this module is not compiled; acknowledgements are written the same way, as columns.
+boundary, if the header bytes repeat at a distance of one packet size, each repetition is again a
+boundary. The comparison takes one strided slice per header byte, which is C code even where this
+module is not compiled; acknowledgements are written the same way, as columns.
 
 The payload of a sampled message starts with `STAMP_MARK` and the sender's monotonic clock.
 """
@@ -37,11 +37,11 @@ class Samples:
 
 
 class Scanner:
-    """What one connection has received: messages, acknowledgements, refusals.
+    """Counts what one connection receives: messages, acknowledgements, refusals.
 
-    `replies` collects what the protocol wants answered (PUBACK, PUBREC, PUBREL, PUBCOMP); the
-    owner sends and clears it. `payload_size` tells where a payload starts, counted from the
-    end of its packet, so properties and topics of any length need no reading.
+    `replies` collects the answers that MQTT requires (PUBACK, PUBREC, PUBREL, PUBCOMP); the owner
+    sends and clears it. `payload_size` locates a payload from the end of its packet, so that
+    properties and topics need not be parsed.
     """
 
     __slots__ = (
@@ -58,15 +58,15 @@ class Scanner:
         self.payload_size = payload_size
         self.samples = samples
         self.publishes = 0  # PUBLISH packets received
-        self.acknowledged = 0  # own messages whose exchange is over: PUBACK, PUBCOMP, or refused
-        self.refused = 0  # of these, with a failure as their reason
-        self.disconnect_reason = -1  # reason code of a DISCONNECT; -1 = none came
+        self.acknowledged = 0  # own messages whose exchange is complete: PUBACK, PUBCOMP, or refused
+        self.refused = 0  # of these, refused with a reason code
+        self.disconnect_reason = -1  # reason code of a DISCONNECT; -1 = none
         self.replies = bytearray()
 
     def scan(self, data: bytearray, end: int, now_ns: int) -> int:
-        """Count the whole packets in data[:end]; return how many bytes they took.
+        """Count the whole packets in data[:end]; return their number of bytes.
 
-        The caller puts what is left in front of the next piece.
+        The caller prepends the rest to the next piece.
 
         Raises:
             MalformedPacket: a length of more than four bytes, or no room for a packet id.
@@ -98,7 +98,7 @@ class Scanner:
         is_publish = kind == types.PUBLISH
         if types.PUBACK <= kind <= types.PUBCOMP and size < header_size + 2:
             raise MalformedPacket(f"{types.NAMES[kind]} of {size} bytes has no room for its packet id")
-        # With a packet id the length of the topic counts as header, for the id stands behind it.
+        # With a packet id the topic's length counts as header, because the id follows the topic.
         same_size = header_size + 2 if is_publish and qos and size > header_size + 2 else header_size
         count = run_length(data, position, same_size, size, (end - position) // size)
         if is_publish:
@@ -154,7 +154,7 @@ class Scanner:
         if not refused:
             self.replies += acknowledgements(0x62, data, position + header_size, size, count)
             return
-        # MQTT 5, 4.3.3: a refused message ends with its PUBREC, the others go on.
+        # MQTT 5, 4.3.3: a refused message ends with its PUBREC, the others continue.
         self.acknowledged += refused
         self.refused += refused
         for start in range(position, position + count * size, size):
@@ -163,12 +163,12 @@ class Scanner:
 
 
 def run_length(data: bytearray, position: int, header_size: int, size: int, limit: int) -> int:
-    """Return how many packets of `size` bytes, at most `limit`, share the header at `position`."""
+    """Return the number of packets of `size` bytes, at most `limit`, that share the header at `position`."""
     for offset in range(position, position + header_size):
         if limit == 1:
             break
         column = data[offset : position + limit * size : size]
-        # Nearly always all are equal, and one comparison is cheaper than finding where not.
+        # Nearly always all are equal, and one comparison is cheaper than a search.
         if column != column[:1] * limit:
             limit -= len(column.lstrip(column[:1]))
     return limit

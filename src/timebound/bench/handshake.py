@@ -1,8 +1,8 @@
 """Opens the connections of a load run: TCP or TLS, CONNECT, SUBSCRIBE.
 
-Here the ordinary codec is used, for nothing is measured yet. Each step is sent on all
-connections before the first answer is awaited, so a distant broker costs a few round trips
-instead of a few for each client.
+Nothing is measured yet, so the ordinary codec is used. Each step is sent on all connections
+before the first answer is awaited: a distant broker costs a few round trips, not a few per
+client.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from timebound.wire.codec import Decoder, encode
 from timebound.wire.packets import Connack, Connect, Packet, Suback, Subscribe, SubscribeEntry
 from timebound.wire.properties import Properties
 
-# Left alone the kernel takes megabytes from a fast publisher: seconds of work for a slow broker,
-# which would still be under way long after the measured time.
+# By default the kernel buffers megabytes of a fast publisher: seconds of work for a slow broker,
+# long after the measured time.
 SEND_BUFFER_BYTES: Final = 128 << 10
 _FAILURE_FROM: Final = 0x80
-_RECEIVE_MAXIMUM: Final = 65_535  # MQTT 5, 3.2.2.3.3: the value where the server says none
-_FILTERS_PER_SUBSCRIBE: Final = 500  # keeps the packet below the limits that brokers set
+_RECEIVE_MAXIMUM: Final = 65_535  # MQTT 5, 3.2.2.3.3: the value if the server sends none
+_FILTERS_PER_SUBSCRIBE: Final = 500  # keeps the packet below the limits of brokers
 
 
 class LoadConnection:
-    """A connected socket before the load starts, and what the server said about it."""
+    """A connected socket before the load starts, and the server's limits for it."""
 
     __slots__ = ("_received", "decoder", "name", "ping_interval_s", "receive_maximum", "sock")
 
@@ -94,7 +94,7 @@ def open_connections(options: LoadOptions, names: list[str]) -> list[LoadConnect
 def _open_socket(options: LoadOptions, name: str, context: ssl.SSLContext | None) -> LoadConnection:
     try:
         sock = socket.create_connection((options.host, options.port), timeout=options.timeout_s)
-        # Without it, Nagle's algorithm holds back the second small packet: that is not the broker's delay.
+        # Otherwise Nagle's algorithm delays the second small packet, which is not the broker's delay.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         if context is not None:
@@ -120,7 +120,7 @@ def _connect_packet(options: LoadOptions, name: str) -> bytes:
 
 
 def read_connack(connection: LoadConnection) -> None:
-    """Read the answer to a CONNECT, or raise ConnectError if it is not a yes."""
+    """Read the answer to a CONNECT; raises ConnectError if it refuses."""
     packet = connection.receive()
     if not isinstance(packet, Connack):
         raise ConnectError(f"{connection.name} got {packet!r} instead of a CONNACK")
@@ -133,7 +133,7 @@ def read_connack(connection: LoadConnection) -> None:
     if packet.properties.receive_maximum is not None:
         connection.receive_maximum = packet.properties.receive_maximum
     if packet.properties.server_keep_alive:
-        # We ask for no keep-alive; a server may insist. Half of it leaves room for a late turn.
+        # No keep-alive is requested, but a server may require one. Half of it leaves room for a late turn.
         connection.ping_interval_s = packet.properties.server_keep_alive / 2
 
 

@@ -1,7 +1,7 @@
 """Percentiles of latencies: exact ones, of all samples, by nearest rank.
 
-Nearest rank always answers with a latency that was really measured, which matters at the far
-end: between the last two samples there is nothing to interpolate.
+Nearest rank always returns a latency that was measured, which matters at the far end, where
+samples are too few to interpolate.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """The shape of a set of latencies, in nanoseconds."""
+    """The distribution of latencies, in nanoseconds."""
 
     count: int
     min_ns: int
@@ -40,7 +40,7 @@ def percentile(ordered: Sequence[int], percent: float) -> int:
 
 
 def summarize(latencies_ns: Iterable[int]) -> Latency | None:
-    """Return the shape of the samples, or None if there are none."""
+    """Return the distribution of the samples, or None if there are none."""
     ordered = sorted(latencies_ns)
     if not ordered:
         return None

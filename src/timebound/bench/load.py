@@ -1,9 +1,9 @@
 """Runs a load against any MQTT broker, from one thread of one process.
 
-All clients live in one epoll loop that leaves the other processors to the broker: sending is
-copying prepared bytes, receiving is counting (`clients.py`, `counting.py`), and no message is
-touched on its own. The run has four parts: set-up, warm-up, the measured time, and a drain
-in which publishers are silent and what is still under way may arrive.
+All clients live in one epoll loop, which leaves the other processors to the broker: sending copies
+prepared bytes, receiving counts (`clients.py`, `counting.py`), and no message is handled
+individually. A run has four parts: set-up, warm-up, the measured time, and a drain in which
+publishers are silent and messages in transit may arrive.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from timebound.wire.packets import Disconnect
 
 __all__ = ["LoadOptions", "LoadResult", "run_load"]
 
-Progress = Callable[[float], None]  # is told the share of the planned time that has passed
+Progress = Callable[[float], None]  # called with the elapsed share of the planned time
 
 SAMPLES_PER_S_MAX: Final = 10_000  # at fixed rates: enough for the 99.9th percentile of any second
-DRAIN_IDLE_S: Final = 1.0  # with nothing coming for so long, the rest is lost
+DRAIN_IDLE_S: Final = 1.0  # after this long without a delivery, the rest is lost
 DRAIN_TURN_NS: Final = SECOND // 100
 REPORTS_PER_S: Final = 20
 
@@ -55,14 +55,14 @@ class LoadCounters:
 
 
 def run_load(options: LoadOptions, progress: Progress | None = None) -> LoadResult:
-    """Run the load and return what was found.
+    """Run the load and return the result.
 
     Raises:
         ConnectError: the broker could not be reached or refused a client.
         SubscribeError: the broker refused a subscription.
     """
     run = LoadRun(options, progress)
-    # The loop makes no cycles; a collection in the measured time would only add a pause.
+    # The loop creates no reference cycles; a collection in the measured time would only add a pause.
     gc_was_enabled = gc.isenabled()
     gc.collect()
     gc.disable()
@@ -144,14 +144,14 @@ class LoadRun:
             self._loop.add(publisher)
 
     def _window_and_slots(self, connection: LoadConnection, topics: list[str]) -> tuple[int, int]:
-        """Return the window that broker and memory allow, and how many slots the ring needs for it."""
+        """Return the window that broker and memory allow, and the number of slots for it."""
         options = self.options
         packet_size = self._packet_size(topics[0])
         if not options.qos:
             ring_bytes = min(RING_BYTES, 4 * RING_BYTES_MAX // options.publishers)
             return 0, max(2, ring_bytes // packet_size)
         window = min(options.window, connection.receive_maximum, max(1, RING_BYTES_MAX // packet_size))
-        # All topics the same number of slots, and no more slots than packet ids.
+        # The same number of slots for each topic, and no more slots than packet ids.
         slots = min(-(-window // len(topics)), PACKET_ID_MAX // len(topics)) * len(topics)
         return min(window, slots), slots
 
@@ -160,7 +160,7 @@ class LoadRun:
         return max(1, -(-int(rate) // SAMPLES_PER_S_MAX)) if rate else STAMP_EVERY
 
     def _start_publishers(self) -> int:
-        """Let them all send; at a fixed rate they take turns evenly within one interval."""
+        """Start all publishers; at a fixed rate they are spread evenly over one interval."""
         start_ns = time.monotonic_ns()
         rate = self.options.total_rate
         for number, publisher in enumerate(self._publishers):
@@ -181,7 +181,7 @@ class LoadRun:
                 report_ns = now_ns + SECOND // REPORTS_PER_S
 
     def _drain(self) -> None:
-        """Send nothing new and take in what still comes, within limits."""
+        """Send nothing new and receive what still arrives, within limits."""
         self._loop.stop_timers()
         now_ns = last_ns = time.monotonic_ns()
         end_ns = now_ns + int(self.options.drain_s * SECOND)

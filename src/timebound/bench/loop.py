@@ -1,7 +1,7 @@
 """The loop that drives all clients of a load run: one thread, one epoll.
 
-Clients decide what to send (`clients.py`); the loop only knows when to ask them: when a socket
-is ready, when a message is due at a fixed rate, and when a server wants to see a PINGREQ.
+Clients decide what to send (`clients.py`); the loop calls them when a socket is ready, when a
+message is due at a fixed rate, and when a server expects a PINGREQ.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Final
 from timebound.bench.clients import SECOND, LoadClient, LoadPublisher
 from timebound.errors import MalformedPacket
 
-SLEEP_S_MAX: Final = 0.05  # how late the end of a part may be noticed
-RETRY_NS: Final = 10_000  # a publisher whose ring is full is asked again after this time
+SLEEP_S_MAX: Final = 0.05  # the end of a part is noticed at most this late
+RETRY_NS: Final = 10_000  # a publisher whose ring is full is tried again after this time
 SELECT_FD_MAX: Final = 1024
 _IN: Final = select.EPOLLIN
 _IN_OUT: Final = select.EPOLLIN | select.EPOLLOUT
@@ -26,8 +26,8 @@ class ClientLoop:
     """Clients by descriptor, and what each waits for."""
 
     def __init__(self) -> None:
-        self.lost: list[str] = []  # which connections ended before their time, and why
-        self._epoll = select.epoll()  # before all sockets: `select` needs a small descriptor
+        self.lost: list[str] = []  # connections that ended early, with the reason
+        self._epoll = select.epoll()  # created before all sockets: `select` needs a small descriptor
         self._clients: dict[int, LoadClient] = {}
         self._interest: dict[int, int] = {}
         self._timers: list[tuple[int, int, LoadPublisher]] = []  # when the next message is due, tie-breaker
@@ -43,7 +43,7 @@ class ClientLoop:
             heapq.heappush(self._pings, (due_ns, fd, client))
 
     def add_timer(self, publisher: LoadPublisher) -> None:
-        """Let a publisher with a fixed rate send from its start on."""
+        """Schedule a publisher with a fixed rate from its start on."""
         heapq.heappush(self._timers, (publisher.next_due_ns(), len(self._timers), publisher))
 
     def stop_timers(self) -> None:
@@ -53,7 +53,7 @@ class ClientLoop:
         return bool(self._clients)
 
     def turn(self, now_ns: int, stop_ns: int) -> None:
-        """Wait for something to do, at most until `stop_ns`, and do it."""
+        """Wait for events, at most until `stop_ns`, and handle them."""
         wake_ns = stop_ns
         if self._timers:
             wake_ns = min(wake_ns, self._fire_timers(now_ns))
@@ -66,14 +66,14 @@ class ClientLoop:
                 self._handle(client, events)
 
     def _wait(self, timeout_s: float) -> list[tuple[int, int]]:
-        """Wait for events. epoll counts in whole milliseconds, too coarse to pace by: select does not."""
+        """Wait for events; by select if paced, because epoll waits in whole milliseconds."""
         if self._timers and self._epoll.fileno() < SELECT_FD_MAX:
             select.select([self._epoll], [], [], timeout_s)
             timeout_s = 0
         return self._epoll.poll(timeout_s)
 
     def _fire_timers(self, now_ns: int) -> int:
-        """Let every publisher send whose time has come; return when the next one is due."""
+        """Serve every publisher that is due; return when the next one is."""
         timers = self._timers
         while timers[0][0] <= now_ns:
             _, number, publisher = timers[0]
@@ -108,7 +108,7 @@ class ClientLoop:
         self.serve(client, now_ns)
 
     def serve(self, client: LoadClient, now_ns: int) -> None:
-        """Send what is due and watch for room where the kernel had none."""
+        """Send what is due, and wait for writability if the send buffer is full."""
         if not client.is_open:
             return
         if not client.send(now_ns):
@@ -131,7 +131,7 @@ class ClientLoop:
         client.sock.close()
 
     def close(self, goodbye: bytes) -> None:
-        """Say goodbye on every connection that is still open, and close it."""
+        """Send these bytes on every open connection, and close it."""
         for client in self._clients.values():
             with contextlib.suppress(OSError):  # the broker may have gone first
                 client.sock.send(goodbye)

@@ -1,9 +1,9 @@
-"""What a load run is asked for and what it found, as values.
+"""The options and the result of a load run.
 
-Topics are spread: with no more publishers than topics, topic number t belongs to publisher
-t modulo their number, otherwise publisher p takes topic p modulo the number of topics; the same
-holds for subscribers. So 4 publishers, 4 subscribers and 4 topics are four separate flows, and 1
-publisher, 10 subscribers and 1 topic is a fan-out of ten.
+Topics are spread: with no more publishers than topics, topic t belongs to publisher t modulo
+their number; otherwise publisher p uses topic p modulo the number of topics. The same holds for
+subscribers. So 4 publishers, 4 subscribers and 4 topics are four separate flows, and 1 publisher,
+10 subscribers and 1 topic are a fan-out of ten.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MQTT_VERSIONS: Final = (4, 5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
-    """The work of one run. `rate` is for all publishers together; 0 means as fast as possible."""
+    """The work of one run. `rate` is for all publishers together; 0 = full speed."""
 
     host: str = "127.0.0.1"
     port: int = 1883
@@ -35,7 +35,7 @@ class LoadOptions:
     rate_per_publisher: float = 0.0  # instead of `rate`
     duration_s: float = 5.0
     warmup_s: float = 1.0
-    drain_s: float = 5.0  # how long to wait for what is still under way
+    drain_s: float = 5.0  # longest wait for messages in transit at the end
     window: int = 1000  # unacknowledged messages of a publisher, QoS 1 and 2
     all_topics: bool = False  # every subscriber gets every topic
     mqtt_version: int = 5  # 5, or 4 for MQTT 3.1.1
@@ -87,22 +87,22 @@ class LoadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult:
-    """What one run found. Rates are of the measured time alone, the counts of the whole run."""
+    """The result of one run. Rates are of the measured time, counts of the whole run."""
 
     options: LoadOptions
     sent: int  # messages handed to the network
-    expected: int  # deliveries these should have caused
-    received: int  # deliveries that came, until the end of the drain
+    expected: int  # deliveries these should cause
+    received: int  # deliveries until the end of the drain
     refused: int  # messages the broker refused with a reason code
     measured_s: float
     sent_per_s: float
     received_per_s: float
-    latency: Latency | None  # None where nothing was sampled
+    latency: Latency | None  # None if nothing was sampled
     generator_cpu: float  # processor time of the generator per second measured; 1.0 = it was the limit
     lost_connections: int
     lost_reason: str  # of the first of them
 
     @property
     def loss(self) -> float:
-        """Return the share of deliveries that did not come."""
+        """The share of deliveries that did not arrive."""
         return max(0.0, 1.0 - self.received / self.expected) if self.expected else 0.0

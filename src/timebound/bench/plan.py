@@ -1,7 +1,7 @@
-"""Who publishes and who subscribes to which topic, and what must arrive because of it.
+"""The topics of publishers and subscribers, and the deliveries that follow.
 
-All topics of a run are new to the broker and of equal length, so every packet of a publisher
-has the same size and nobody else's messages are counted.
+All topics of a run are new to the broker and of equal length: every packet of a publisher has the
+same size, and no other messages are counted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TopicPlan:
         return [self._topics[topic] for topic in self._options.topics_of(number, self._options.subscribers)]
 
     def subscribers_by_topic(self) -> list[int]:
-        """Return for each topic how many subscribers it has."""
+        """Return the number of subscribers of each topic."""
         options = self._options
         if options.all_topics:
             return [options.subscribers] * options.topics
@@ -41,9 +41,9 @@ class TopicPlan:
         return counts
 
     def expected(self, sent: Sequence[int]) -> int:
-        """Return how many deliveries follow when publisher n has sent sent[n] messages.
+        """Return the deliveries that follow if publisher n has sent sent[n] messages.
 
-        A publisher takes its topics in turn, starting with the first.
+        A publisher uses its topics in turn, starting with the first.
         """
         counts = self.subscribers_by_topic()
         expected = 0

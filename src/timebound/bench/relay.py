@@ -1,9 +1,9 @@
-"""The least a broker could do, as a process: to find the load generator's own ceiling.
+"""The least that a broker must do, as a process: it shows the load generator's own ceiling.
 
-It answers CONNECT and SUBSCRIBE, and from then on copies each publisher's packets, as bytes
-and in pieces as large as they come, to the subscribers of that publisher's first topic. It
-matches nothing, keeps nothing and drops nothing, so what the generator reaches against it no
-broker on this machine can exceed by much. It is no broker: one topic per publisher, no checks.
+It answers CONNECT and SUBSCRIBE, and then copies each publisher's packets, as bytes and in pieces
+as large as they arrive, to the subscribers of that publisher's first topic. It matches, stores and
+drops nothing, so no broker on this machine can be much faster. It is not a broker: one topic per
+publisher, no checks.
 
 Run as `python -m timebound.bench.relay`; prints its port, and ends when its standard input does.
 """
@@ -26,7 +26,7 @@ _SEND_TIMEOUT_S: Final = 10.0
 
 
 class Peer:
-    """One connection: first decoded packet by packet, then, once it publishes, only copied."""
+    """One connection: decoded packet by packet until it publishes, then only copied."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -54,7 +54,7 @@ class Relay:
         self.port: int = self._listener.getsockname()[1]
 
     def serve(self) -> None:
-        """Serve until the standard input is closed."""
+        """Serve until standard input is closed."""
         self._epoll.register(self._listener, select.EPOLLIN)
         self._epoll.register(_STDIN, select.EPOLLIN)
         while True:
@@ -69,7 +69,7 @@ class Relay:
     def _accept(self) -> None:
         sock, _ = self._listener.accept()
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A blocking send is backpressure: the generator always reads, so it never lasts.
+        # A blocking send is backpressure: short, because the generator always reads.
         sock.settimeout(_SEND_TIMEOUT_S)
         self._peers[sock.fileno()] = Peer(sock)
         self._epoll.register(sock, select.EPOLLIN)
@@ -92,7 +92,7 @@ class Relay:
             if peer.targets is None and kind == types.PUBLISH:
                 peer.targets = self._targets(first_topic(self._buffer))
             if kind in (types.PUBACK, types.PUBREC):
-                # From here on a subscriber only acknowledges, and nobody waits for that.
+                # From here on a subscriber only sends acknowledgements, which are ignored.
                 peer.is_ignored = True
             if peer.is_ignored:
                 return
@@ -121,9 +121,9 @@ class Relay:
         return None
 
     def _copy(self, peer: Peer, packets: memoryview) -> None:
-        """Hand whole packets on, then acknowledge them to their publisher."""
+        """Forward whole packets, then acknowledge them to their publisher."""
         for target in peer.targets or ():
-            with contextlib.suppress(OSError):  # a subscriber that left; its own turn closes it
+            with contextlib.suppress(OSError):  # a subscriber that left; closed in its own turn
                 target.sendall(packets)
         if peer.scanner.replies:
             with contextlib.suppress(OSError):
@@ -136,7 +136,7 @@ class Relay:
 
 
 def first_topic(data: bytearray) -> str:
-    """Read the topic of the PUBLISH that `data` starts with; its first kilobyte comes in one piece."""
+    """Return the topic of the PUBLISH that `data` starts with; its first kilobyte is complete."""
     start = 1
     while data[start] >= 0x80:
         start += 1

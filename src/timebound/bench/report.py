@@ -1,4 +1,4 @@
-"""Shows results of load runs to people (a Rich table) and to programs (JSON)."""
+"""Results of load runs, as a table for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MILLISECOND: Final = 1_000_000
 _SECOND: Final = 1_000_000_000
 _UNITS: Final = (("s", _SECOND), ("ms", _MILLISECOND), ("µs", _MICROSECOND))
 _SECRET_OPTIONS: Final = ("password",)
-# From this share of one processor on, the generator may be what limits the result.
+# From this share of one processor on, the generator may limit the result.
 _GENERATOR_CPU_HIGH: Final = 0.9
 
 
 def format_latency(latency_ns: int) -> str:
-    """Write a latency with three digits and the unit a person would choose."""
+    """Write a latency with three digits, in a fitting unit."""
     unit, factor = next((each for each in _UNITS if latency_ns >= each[1]), _UNITS[-1])
     value = latency_ns / factor
     decimals = 2 if value < 10 else 1 if value < 100 else 0
@@ -30,7 +30,7 @@ def format_latency(latency_ns: int) -> str:
 
 
 def describe(options: LoadOptions) -> str:
-    """Name the work in one line."""
+    """Describe the work in one line."""
     version = "5" if options.mqtt_version == 5 else "3.1.1"
     rate = f"{options.total_rate:,.0f} msg/s" if options.total_rate else "full speed"
     topics = "1 topic" if options.topics == 1 else f"{options.topics} topics"
@@ -60,10 +60,10 @@ def load_table(result: LoadResult) -> Table:
 
 
 def warnings(result: LoadResult) -> list[str]:
-    """Return what a reader must know before believing the numbers."""
+    """Return what makes the figures doubtful."""
     found = []
     if result.generator_cpu >= _GENERATOR_CPU_HIGH and not result.options.total_rate:
-        found.append("the generator was busy all the time; the broker may be faster than this")
+        found.append("the generator was busy all the time; the broker may be faster")
     if result.refused:
         found.append(f"the broker refused {result.refused:,} messages")
     if result.lost_connections:

@@ -1,6 +1,6 @@
-"""Finds the load generator's own ceiling, to show that it is not what a benchmark measures.
+"""Finds the load generator's own ceiling, to show that benchmarks do not measure the generator.
 
-Run as `python -m timebound.bench.selftest` it prints the ceilings of the usual works.
+Run as `python -m timebound.bench.selftest` it prints the ceilings of the usual loads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STOP_TIMEOUT_S: Final = 5.0
 def self_test(options: LoadOptions | None = None) -> LoadResult:
     """Run the work of `options` against a relay that only copies bytes.
 
-    The relay gives each publisher one topic; topics beyond that are left out.
+    The relay serves one topic per publisher; further topics are left out.
     """
     wanted = options or LoadOptions(duration_s=1.0, warmup_s=0.2)
     with relay_process() as port:
@@ -38,7 +38,7 @@ def self_test(options: LoadOptions | None = None) -> LoadResult:
 
 @contextlib.contextmanager
 def relay_process() -> Iterator[int]:
-    """Start the relay as a process of its own, as a broker would be; give its port."""
+    """Start the relay as a process of its own, like a broker, and yield its port."""
     source = str(Path(timebound.__file__).parent.parent)
     process = subprocess.Popen(
         [sys.executable, "-m", "timebound.bench.relay"],
@@ -61,7 +61,7 @@ def relay_process() -> Iterator[int]:
 
 
 def main() -> None:
-    """Print the ceilings of the works that `make bench` runs."""
+    """Print the ceilings of the loads that `make bench` runs."""
     base = LoadOptions(duration_s=1.0, warmup_s=0.3)
     four = replace(base, publishers=4, subscribers=4, topics=4)
     shapes = [base, four, replace(base, subscribers=10)]

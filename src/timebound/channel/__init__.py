@@ -1,8 +1,7 @@
 """The real-time event channel: publish and subscribe inside one program, and between a few.
 
-See docs/channel.md. Only the names below are public. Each is imported when it is first asked for, so a
-program loads only the modules of its own configuration: sockets, event loops and lanes stay out of one
-that uses none of them.
+See docs/channel.md. Only the names below are public. Each is imported on first use, so a program loads only
+the modules of its own configuration: without lanes, sockets and event loops it does not load theirs.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ CONFIGURATIONS: Final = ("full", "dispatching", "filtering", "broadcast")
 
 
 class ChannelBuilder:
-    """Collects the parts; what is not chosen is left out."""
+    """Collects the modules; those not chosen are left out."""
 
     def __init__(self, name: str = "channel") -> None:
         self._name = name
@@ -48,7 +48,7 @@ class ChannelBuilder:
         """Begin with the modules that a file names; its gateways are opened when the channel starts.
 
         Raises:
-            ChannelFileError: the file has mistakes; says all of them.
+            ChannelFileError: the file has mistakes; carries all of them.
         """
         from timebound.channel.config.reader import SECTIONS, load
 
@@ -69,7 +69,7 @@ class ChannelBuilder:
         return self
 
     def dispatching(self, module: Dispatcher) -> ChannelBuilder:
-        """Call consumers by a strategy of its own; without one they run in the supplier's thread."""
+        """Call consumers by this strategy; without one they run in the supplier's thread."""
         self._dispatcher = module
         self._overridden.append("dispatching")
         return self
@@ -81,7 +81,7 @@ class ChannelBuilder:
         return self.dispatching(Lanes(real_time=real_time))
 
     def timers(self, module: Timing | None = None, *, timers_max: int = 1024) -> ChannelBuilder:
-        """Offer periodic timers and watchdogs; their memory is set aside now."""
+        """Offer periodic timers and watchdogs; their memory is allocated now."""
         if module is None:
             from timebound.channel.timing import ThreadTiming
 
@@ -97,12 +97,12 @@ class ChannelBuilder:
         return self
 
     def clock(self, clock: Callable[[], int]) -> ChannelBuilder:
-        """Take the time from here, in nanoseconds."""
+        """Take the time from this function, in nanoseconds."""
         self._clock = clock
         return self
 
     def on_report(self, on_report: Callable[[Report], None]) -> ChannelBuilder:
-        """Hand failures, overruns, evictions and notices to this function instead of the log."""
+        """Pass failures, overruns, evictions and notices to this function instead of the log."""
         self._on_report = on_report
         return self
 
@@ -129,7 +129,7 @@ def build(configuration: str = "full", *, name: str = "channel") -> EventChannel
     """Build one of the named configurations.
 
     Raises:
-        ChannelError: there is no such configuration.
+        ChannelError: the configuration is unknown.
     """
     if configuration not in CONFIGURATIONS:
         raise ChannelError(f"unknown configuration {configuration!r}; choose {', '.join(CONFIGURATIONS)}")

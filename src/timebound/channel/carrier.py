@@ -48,7 +48,7 @@ CONSUMERS_MAX: Final = 10_000
 SUPPLIERS_MAX: Final = 10_000
 # Routes kept for events that came through gateways; types and sources are few, hostile ones are not.
 ROUTES_MAX: Final = 10_000
-# How long closing or swapping waits for consumers that are just running.
+# How long closing or swapping waits for consumers that are running.
 CLOSE_LIMIT_NS: Final = 5 * SECOND
 
 
@@ -65,7 +65,7 @@ class Supplier:
         self._routes: dict[str, Route] = {}
 
     def push(self, event_type: str, payload: object = None) -> None:
-        """Hand an event to the channel.
+        """Push an event into the channel.
 
         Raises:
             UndeclaredEvent: the type was not declared when this supplier connected.
@@ -88,11 +88,11 @@ class Supplier:
         return len(self._routes) > 0
 
     def replace_routes(self, routes: dict[str, Route]) -> dict[str, Route]:
-        """For the channel: the whole table at once, so a concurrent push sees the old or the new one.
+        """Replace the whole table at once, so a concurrent push sees the old or the new one; for the channel.
 
-        Gives the old one, as everything here does that other threads read without a lock. A compiled
-        assignment lets go of the old value first; if nobody else had it, and whatever ends with it is
-        the program's own, which may do anything, others would find it half torn down.
+        Return the old one, so that it outlives the assignment: compiled code releases the old value before
+        the new one is in place, and finalisers of the program would run while other threads, which take no
+        lock, still read it.
         """
         before = self._routes
         self._routes = routes
@@ -142,7 +142,7 @@ class Carrier(Owner):
 
     @property
     def scheduler(self) -> Scheduler:
-        """The scheduling service, made when it is first asked for unless it is shared."""
+        """The scheduling service, made on first use unless it is shared."""
         with self._lock:
             scheduler = self._scheduler
             if scheduler is None:
@@ -157,7 +157,7 @@ class Carrier(Owner):
 
     @property
     def timers_max(self) -> int:
-        """How many timers its consumers may have in all."""
+        """The number of timers that its consumers may have in all."""
         return self._heap.capacity
 
     # --- life ---------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class Carrier(Owner):
         """Start the modules; consumers and suppliers may connect before and after."""
         with self._lock:
             if self._is_running:
-                raise ChannelError(f"channel {self.name!r} is running already")
+                raise ChannelError(f"channel {self.name!r} is already running")
             self._dispatcher_next.start(self.redispatch, self.report)
             for consumer in self._consumers:
                 self._dispatcher_next.attach(consumer)
@@ -194,8 +194,8 @@ class Carrier(Owner):
             self._timing.close()
         running.close(CLOSE_LIMIT_NS)
         with self._lock:
-            told = [consumer.on_leave for consumer in self._consumers]
-        for on_leave in told:
+            leaving = [consumer.on_leave for consumer in self._consumers]
+        for on_leave in leaving:
             if on_leave is not None:
                 on_leave()
 
@@ -215,19 +215,19 @@ class Carrier(Owner):
     # --- connecting ---------------------------------------------------------------------
 
     def supplier(self, name: str, *types: str, source: str = "") -> Supplier:
-        """Connect a supplier with the event types it will push; its source is its name unless given."""
+        """Connect a supplier with the event types it will push; its source is its name by default."""
         if not types:
             raise ChannelError(f"supplier {name!r} declares no event type; name those it will push")
         with self._lock:
             if len(self._suppliers) >= SUPPLIERS_MAX:
-                raise ChannelError(f"supplier {name!r} is one too many (limit {SUPPLIERS_MAX})")
+                raise ChannelError(f"supplier {name!r} exceeds the limit of {SUPPLIERS_MAX} suppliers")
             supplier = Supplier(self, name, list(types), source or name)
             self._suppliers.append(supplier)
             self._route(supplier)
         return supplier
 
     def redeclare(self, supplier: Supplier, types: list[str], source: str) -> None:
-        """Change what a connected supplier pushes, and where its events come from."""
+        """Change the event types and the source of a connected supplier."""
         with self._lock:
             supplier.types = types
             supplier.source = source or supplier.name
@@ -252,12 +252,12 @@ class Carrier(Owner):
     ) -> Consumer:
         """Connect a consumer; without a dependency it receives every event.
 
-        `where` must accept an event before it counts. `evict_after` failures in a row disconnect it, and
-        with `evict_slow` so does a full queue, or far too long at one event. `queue_max` bounds the
-        deliveries that may wait for it.
+        `where` must accept an event before it counts. `evict_after` failures in a row disconnect it. With
+        `evict_slow`, a full queue or too long a time at one event disconnect it as well. `queue_max` bounds
+        the deliveries that may wait for it.
 
         Raises:
-            NotSchedulable: its operation would break a deadline; says what would fit.
+            NotSchedulable: its operation would break a deadline; carries what would fit.
             ChannelError: a module that it needs was left out, or a limit is reached.
         """
         with self._lock:
@@ -270,7 +270,7 @@ class Carrier(Owner):
         return consumer
 
     def connect_gateway(self, callback: Callback, name: str) -> Consumer:
-        """Connect a gateway, which wants nothing until `redirect` says what the far channels want."""
+        """Connect a gateway, which wants nothing until `redirect` states what the far channels want."""
         with self._lock:
             consumer = Consumer(self, name, callback, Correlator(Leaf(NOTHING)), is_gateway=True)
             self._admit(consumer)
@@ -302,13 +302,13 @@ class Carrier(Owner):
             key_of(leaf)
         selects = where is not None or (dependency is not None and len(correlator.leaves) > 0)
         if selects and not self._filtering.has_dependencies:
-            raise ChannelError(f"consumer {name!r} wants to select events, but the channel has no filtering")
+            raise ChannelError(f"consumer {name!r} selects events, but the channel has no filtering")
         meter: Meter | None = None if operation is None else self.scheduler.admit(operation)
         return Consumer(self, name, callback, correlator, where=where, meter=meter, is_async=is_async)
 
     def _check_modules(self, name: str, is_async: bool) -> None:
         if len(self._consumers) >= CONSUMERS_MAX:
-            raise ChannelError(f"consumer {name!r} is one too many (limit {CONSUMERS_MAX})")
+            raise ChannelError(f"consumer {name!r} exceeds the limit of {CONSUMERS_MAX} consumers")
         dispatcher = self.dispatcher if self._is_running else self._dispatcher_next
         if is_async and not dispatcher.runs_coroutines:
             raise ChannelError(f"consumer {name!r} is a coroutine function; it needs asyncio dispatching")
@@ -330,19 +330,19 @@ class Carrier(Owner):
 
     def _start_timers(self, consumer: Consumer) -> str:
         if self._timing is None:
-            return "asks for a timer, but the channel has no timer module"
+            return "needs a timer, but the channel has no timer module"
         with self._timer_lock:
             if consumer.correlator.start(self.clock(), consumer):
                 return ""
-        return f"asks for a timer, but none is left (timers_max={self._heap.capacity})"
+        return f"needs a timer, but none is left (timers_max={self._heap.capacity})"
 
     # --- leaving ------------------------------------------------------------------------
 
     def evict(self, consumer: Consumer, message: str) -> None:
-        """Disconnect a consumer; with a message, report it as thrown out.
+        """Disconnect a consumer; with a message, report it as evicted.
 
-        It takes effect at once, but a consumer may call this while somebody who waits for that very
-        consumer holds the lock: whoever has the lock tidies up when letting go of it.
+        Deliveries stop at once. A consumer may call this while the lock is held by a thread that waits for
+        that very consumer, so the rest is left to the holder, after it has released the lock.
         """
         if consumer.is_closed:
             return
@@ -355,7 +355,7 @@ class Carrier(Owner):
             consumer.on_leave()
 
     def settle(self) -> None:
-        """Tidy up after those who left, unless somebody has the lock, who will."""
+        """Remove consumers that left, unless the lock is held: its holder will."""
         removed = False
         while self._leaving and self._lock.acquire_nowait():
             try:
@@ -415,7 +415,7 @@ class Carrier(Owner):
         return self._filtering.mask(consumer, event.type, event.source)
 
     def wants(self) -> list[Key]:
-        """What the consumers of this channel itself want, sorted; gateways ask."""
+        """Return what the consumers of this channel itself want, sorted; used by gateways."""
         found: set[Key] = set()
         with self._lock:
             for consumer in self._consumers:
@@ -444,12 +444,12 @@ class Carrier(Owner):
         return self.clock()
 
     def next_wakeup_ns(self) -> int | None:
-        """When `wake` should next be called; None when no timer is set."""
+        """Return when `wake` should next be called; None when no timer is set."""
         with self._timer_lock:
             return self._heap.next_due_ns()
 
     def wake(self, now_ns: int) -> int:
-        """Dispatch every timer due by `now_ns`, the most urgent consumer first; answer how many."""
+        """Dispatch every timer due by `now_ns`, the most urgent consumer first; return their number."""
         found: list[tuple[Consumer, Event]] = []
         with self._timer_lock:
             timer = self._heap.pop_expired(now_ns)
@@ -467,7 +467,7 @@ class Carrier(Owner):
         return len(found)
 
     def redispatch(self, consumer: Consumer, event: Event, mask: int) -> None:
-        """Deliver to one consumer by whatever dispatcher is there now, or hold it during a swap."""
+        """Deliver to one consumer by the present dispatcher, or hold the delivery back during a swap."""
         if consumer.is_held and consumer.keep_if_held(event, mask):
             return
         self.dispatcher.submit(consumer, event, mask)
@@ -481,7 +481,7 @@ class Carrier(Owner):
         self._on_report(Report(Kind.NOTICE, "", message))
 
     def statistics(self) -> ChannelStatistics:
-        """A snapshot of every consumer's account, the most urgent first."""
+        """Return a snapshot of every consumer's counters, the most urgent first."""
         from timebound.channel.base.statistics import ChannelStatistics, ConsumerStatistics
 
         with self._lock:

@@ -1,7 +1,7 @@
-"""The event channel: what carries events, and what is made of it for programs: files, pulling, swaps.
+"""The event channel: a carrier of events, with configuration files, pull consumers and swaps of modules.
 
-Each of these is imported when it is first asked for, so a program loads only what it uses. Nothing here
-is on the way of an event; that is all in `carrier.py`.
+Each of these is imported on first use, so a program loads only what it needs. No event passes through
+this code; `carrier.py` has all of that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class EventChannel(Carrier):
     """Built by `ChannelBuilder`; a context manager that starts and closes its modules."""
 
-    # What a file states, if one was given.
+    # What its file states; None without a file.
     configuration: Configuration | None = None
 
     # --- its file -----------------------------------------------------------------------
@@ -37,21 +37,21 @@ class EventChannel(Carrier):
         """Connect a consumer as the channel's file states the operation of this name.
 
         Raises:
-            NotSchedulable: the operation would break a deadline; says what would fit.
-            ChannelError: no file states it, or as for `connect`.
+            NotSchedulable: the operation would break a deadline; carries what would fit.
+            ChannelError: the file does not state it, or as for `connect`.
         """
         return self._configured(name).connect(self, name, callback, where)
 
     def operation_supplier(self, name: str) -> Supplier:
-        """Connect a supplier of what the operation of this name supplies, as the channel's file states it.
+        """Connect a supplier of the event types that the channel's file states for an operation.
 
         Raises:
-            ChannelError: no file states it, or it supplies nothing.
+            ChannelError: the file does not state it, or it supplies nothing.
         """
         return self._configured(name).supplier(self, name)
 
     def gateways(self) -> list[RemoteGateway]:
-        """The gateways that the channel's file names, in the order of the file; none before it is started."""
+        """Return the open gateways of the channel's file, in its order; none before the channel starts."""
         if self.configuration is None:
             return []
         opened = self.configuration.gateways
@@ -83,7 +83,7 @@ class EventChannel(Carrier):
         queue_max: int = 0,
         evict_slow: bool = False,
     ) -> PullConsumer:
-        """Connect a consumer that asks for its events with `pull`, instead of being called.
+        """Connect a consumer that pulls its events instead of being called.
 
         At most `queue_max` events wait for it (0 = PULL_QUEUE_MAX); later ones are dropped and reported,
         or evict it with `evict_slow`.
@@ -114,8 +114,8 @@ class EventChannel(Carrier):
     ) -> Event | None:
         """Return the next matching event that is pushed from now on; None when none came in time.
 
-        It connects for this call alone, so what comes between two calls is missed: `pull_consumer` keeps
-        it. Without a `timeout` it waits for PULL_TIMEOUT_NS.
+        It connects for this call alone, so it misses events between two calls, which a `pull_consumer`
+        keeps. Without a `timeout` it waits for PULL_TIMEOUT_NS.
 
         Raises:
             ChannelError: as `pull_consumer`, or the channel is not running, or was closed meanwhile.
@@ -123,7 +123,7 @@ class EventChannel(Carrier):
         from timebound.channel.pulling import PULL_TIMEOUT_NS
 
         if not self._is_running:
-            raise ChannelError(f"channel {self.name!r} is not running, so nothing can be pulled from it")
+            raise ChannelError(f"channel {self.name!r} is not running, so no events can be pulled")
         with self.pull_consumer(dependency, where=where) as puller:
             return puller.pull(PULL_TIMEOUT_NS if timeout is None else timeout)
 
@@ -137,13 +137,13 @@ class EventChannel(Carrier):
         dispatching: Dispatcher | None = None,
         timing: Timing | None = None,
     ) -> None:
-        """Swap modules while events flow: none is lost, none delivered twice, and for each consumer the
-        order of each supplier's events is kept. Modules not named stay.
+        """Swap modules while events flow; modules not named stay.
 
-        With a file instead of modules, swap what it states differently from what was stated before.
+        No event is lost or delivered twice, and each consumer receives the events of each supplier in
+        order. With a file instead of modules, swap what it states differently from before.
 
         Raises:
-            ConfigError: the file has mistakes, all of which it names; nothing was swapped.
+            ChannelFileError: the file has mistakes, all of which are listed; nothing was swapped.
             ChannelError: a connected consumer could not work with the new module; nothing was swapped.
         """
         names = [

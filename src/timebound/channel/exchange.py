@@ -1,9 +1,9 @@
 """Swapping modules, and changing connected consumers, while events flow: all or nothing.
 
-A part of `channel.py` in a file of its own, loaded when a channel is first reconfigured; it works on the
-channel's own fields, under the channel's lock. Everything that may refuse comes first. Then new deliveries
-wait at their consumers, the old dispatcher's queues are put before them, and the new one lets go. Not
-compiled: swaps are rare.
+An extension of `carrier.py`, loaded when a channel is first reconfigured; it works on the carrier's own
+fields, under its lock. Everything that may fail comes first. Then new deliveries wait at their consumers, the
+old dispatcher's queues are put before them, and the new dispatcher delivers them all. Not compiled: swaps are
+rare.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Meters = dict[Consumer, "Meter | None"]
 
 
 class Change:
-    """What is to be different about a connected consumer; a dependency of None stays."""
+    """A change of a connected consumer; with a dependency of None it keeps its own."""
 
     def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer
         self.dependency: Dependency | None = None
-        self.has_operation = False  # whether `operation` counts: None then takes its operation away
+        self.has_operation = False  # whether `operation` replaces its own; None then removes it
         self.operation: Operation | None = None
         self.queue_max = consumer.queue_max
         self.evict_after = consumer.evict_after
@@ -58,16 +58,16 @@ def exchange(
     changes = changes or []
     with channel._lock:
         if not channel._is_running:
-            raise ChannelError(f"channel {channel.name!r} is not running; build it as it should be")
+            raise ChannelError(f"channel {channel.name!r} is not running, so it cannot be reconfigured")
         _check_dependencies(channel, filtering or channel._filtering, changes)
         _check_timers(channel, changes, has_timing=not drops_timing and bool(timing or channel._timing))
         if dispatching is not None:
             _check_dispatcher(channel, dispatching, changes)
         meters = _prepare(channel, dispatching, timing, changes)
-        # Nothing refuses from here on.
+        # Nothing fails from here on.
         if dispatching is not None:
             _swap_dispatcher(channel, dispatching, meters)
-        filtering_before = channel._filtering  # others may read it just now: see `Supplier.replace_routes`
+        filtering_before = channel._filtering  # kept alive: see `Supplier.replace_routes`
         if filtering is not None:
             channel._filtering = filtering
         for change in changes:
@@ -80,7 +80,7 @@ def exchange(
     del filtering_before
 
 
-# --- what may refuse --------------------------------------------------------------------
+# --- what may fail ----------------------------------------------------------------------
 
 
 def _check_dependencies(channel: Carrier, filtering: Filtering, changes: list[Change]) -> None:
@@ -90,7 +90,7 @@ def _check_dependencies(channel: Carrier, filtering: Filtering, changes: list[Ch
         leaves = Correlator(change.dependency).leaves
         if leaves and [key_of(leaf) for leaf in leaves] != [ANYTHING]:
             raise ChannelError(
-                f"consumer {change.consumer.name!r} wants to select events, but the channel has no filtering"
+                f"consumer {change.consumer.name!r} selects events, but the channel has no filtering"
             )
 
 
@@ -101,9 +101,10 @@ def _check_timers(channel: Carrier, changes: list[Change], *, has_timing: bool) 
         if change.dependency is not None:
             spare += change.consumer.correlator.timer_count - Correlator(change.dependency).timer_count
     if spare < 0:
-        raise ChannelError(f"{-spare} timers are missing (timers_max={heap.capacity})")
+        needed = "1 more timer is" if spare == -1 else f"{-spare} more timers are"
+        raise ChannelError(f"{needed} needed than there are (timers_max={heap.capacity})")
     if spare < heap.capacity and not has_timing:
-        raise ChannelError("consumers ask for timers, so the channel needs a timer module")
+        raise ChannelError("consumers have timers, so the channel needs a timer module")
 
 
 def _check_dispatcher(channel: Carrier, new: Dispatcher, changes: list[Change]) -> None:
@@ -123,7 +124,7 @@ def _check_dispatcher(channel: Carrier, new: Dispatcher, changes: list[Change]) 
 def _prepare(
     channel: Carrier, dispatching: Dispatcher | None, timing: Timing | None, changes: list[Change]
 ) -> Meters:
-    """Start the new modules and admit the new operations; if one refuses, nothing is left of that."""
+    """Start the new modules and admit the new operations; if one fails, undo all of it."""
     with ExitStack() as undo:
         if timing is not None:
             timing.start(channel, channel.notice)
@@ -150,7 +151,7 @@ def _replace_operations(channel: Carrier, changes: list[Change]) -> Meters:
 
 
 def _swap_dispatcher(channel: Carrier, new: Dispatcher, meters: Meters) -> Dispatcher:
-    """Answers the old one, for the reason that `Supplier.replace_routes` has."""
+    """Return the old one, for the reason given in `Supplier.replace_routes`."""
     old = channel.dispatcher
     # From here on new deliveries wait at their consumers; then the old queue is put before them.
     for consumer in channel._consumers:
@@ -175,7 +176,7 @@ def _swap_dispatcher(channel: Carrier, new: Dispatcher, meters: Meters) -> Dispa
 
 
 def _apply(channel: Carrier, change: Change) -> Correlator:
-    """Answers the old correlator, for the same reason."""
+    """Return the old correlator, for the same reason."""
     consumer = change.consumer
     consumer.queue_max = change.queue_max
     consumer.evict_after = change.evict_after

@@ -1,4 +1,4 @@
-"""The pull model: a consumer that asks for its events instead of being called.
+"""The pull model: a consumer that fetches its events instead of being called.
 
 A `PullConsumer` is an ordinary consumer of its channel whose callback puts events into a bounded queue.
 Filters, correlation, timers, federation and swaps of modules therefore work as they do for `connect`,
@@ -14,7 +14,7 @@ from threading import Condition
 from typing import TYPE_CHECKING, Final
 
 from timebound.channel.base.dependency import Duration, nanoseconds
-from timebound.channel.base.errors import ChannelError
+from timebound.channel.base.errors import ChannelError, QueueFull
 from timebound.units import SECOND
 
 if TYPE_CHECKING:
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from timebound.channel.base.event import Event
     from timebound.channel.carrier import Carrier
 
-# Events that may wait to be pulled unless told otherwise; later ones are dropped, counted and reported.
+# Default limit of events that wait to be pulled; later ones are dropped, counted and reported.
 PULL_QUEUE_MAX: Final = 1_024
-# How long `EventChannel.pull` waits unless told otherwise.
+# How long `EventChannel.pull` waits by default.
 PULL_TIMEOUT_NS: Final = 1 * SECOND
 
 
 class PullConsumer:
     """A connection made by `EventChannel.pull_consumer`; `disconnect()` or a with statement ends it.
 
-    Any thread may pull. Each event goes to one of those who pull, the oldest event first.
+    Any thread may pull. Each event goes to one caller, the oldest event first.
     """
 
     def __init__(self, channel: Carrier, queue_max: int) -> None:
         if queue_max < 1:
-            raise ValueError(f"queue_max={queue_max} is too small; at least 1 event must be able to wait")
-        self.consumer: Consumer  # set by the channel before the first event can come
+            raise ValueError(f"queue_max={queue_max} is too small; it must be at least 1")
+        self.consumer: Consumer  # set by the channel before the first event can arrive
         self._channel = channel
         self._queue_max = queue_max
-        # Guards what follows; held for no longer than a step of a deque takes.
+        # Guards the fields below; held only for single operations of a deque.
         self._changed = Condition()
         self._events: deque[Event] = deque()
         self._wakers: list[Callable[[], None]] = []
@@ -52,16 +52,16 @@ class PullConsumer:
 
     @property
     def waiting(self) -> int:
-        """How many events can be pulled at once."""
+        """The number of events that can be pulled now."""
         return len(self._events)
 
     @property
     def dropped(self) -> int:
-        """How many events found no room."""
+        """The number of events that found no room."""
         return self.consumer.dropped
 
     def pull(self, timeout: Duration = 0) -> Event | None:
-        """Return the next event, waiting up to `timeout` for it; None when none came.
+        """Return the next event, waiting up to `timeout` for it; None when none arrived.
 
         Raises:
             ChannelError: disconnected, evicted or closed, and nothing is left to pull; or waiting would
@@ -79,7 +79,7 @@ class PullConsumer:
             return self._events.popleft()
 
     async def pull_async(self, timeout: Duration = 0) -> Event | None:  # noqa: ASYNC109  # as in pull
-        """Do the same on an event loop, letting other tasks run meanwhile.
+        """Do the same on an event loop, while other tasks run.
 
         Raises:
             ChannelError: disconnected, evicted or closed, and nothing is left to pull.
@@ -105,12 +105,12 @@ class PullConsumer:
             try:
                 await asyncio.wait_for(woken.wait(), left_ns / SECOND)
             except TimeoutError:
-                continue  # one last look
+                continue  # check once more
             finally:
                 self._forget(wake)
 
     def disconnect(self) -> None:
-        """End the connection; what waits can still be pulled."""
+        """End the connection; waiting events can still be pulled."""
         self.consumer.disconnect()
 
     def __enter__(self) -> PullConsumer:
@@ -122,18 +122,20 @@ class PullConsumer:
     # --- for the channel ----------------------------------------------------------------
 
     def put(self, event: Event) -> None:
-        """Queue an event; this is the consumer's callback."""
+        """Queue an event; this is the consumer's callback.
+
+        Raises:
+            QueueFull: there is no room; the consumer counts the event as dropped.
+        """
         with self._changed:
-            is_full = len(self._events) >= self._queue_max
-            if not is_full:
-                self._events.append(event)
-                self._changed.notify()
-                self._wake_all()
-        if is_full:
-            self.consumer.drop(event, self._queue_max)
+            if len(self._events) >= self._queue_max:
+                raise QueueFull(self._queue_max)
+            self._events.append(event)
+            self._changed.notify()
+            self._wake_all()
 
     def end(self) -> None:
-        """Wake everybody who waits: nothing comes any more."""
+        """Wake every waiting caller: no further events will arrive."""
         with self._changed:
             self._has_ended = True
             self._changed.notify_all()

@@ -1,8 +1,8 @@
-"""The timer module: who wakes the channel when a timer is due.
+"""The timer module: it wakes the channel when a timer is due.
 
-The timers themselves are the channel's, in one heap, so a module can be swapped while they run: it only
-has to call `channel.wake(now_ns)` in time. `Timing` leaves that to the program (and to tests, which move
-the time themselves), `ThreadTiming` uses a thread, and `AsyncioTiming` an event loop.
+The timers themselves belong to the channel, in one heap, so a module can be swapped while they run: it only
+has to call `channel.wake(now_ns)` in time. `Timing` leaves that to the program (and to tests, which set the
+time themselves), `ThreadTiming` uses a thread, and `AsyncioTiming` an event loop.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from timebound.units import SECOND
 if TYPE_CHECKING:
     import asyncio
 
-# A waiting thread looks up this often even if nothing is due, so that a lost wake-up heals.
+# A waiting thread checks this often even if nothing is due, in case a wake-up was lost.
 WAIT_NS_MAX: Final = 1 * SECOND
 _JOIN_S: Final = 5.0
 
@@ -32,23 +32,23 @@ class Wakeable(Protocol):
 
 
 class Timing:
-    """Nobody wakes the channel but the program itself."""
+    """Leaves it to the program to wake the channel."""
 
     def start(self, channel: Wakeable, notice: Callable[[str], None]) -> None:
         """Begin waking `channel`."""
 
     def rearm(self) -> None:
-        """The next due time may have become earlier."""
+        """Take note that the next due time may have become earlier."""
 
     def close(self) -> None:
-        """Stop; returns once no `wake` of this module is running."""
+        """Stop; return once no `wake` of this module is running."""
 
 
 class ThreadTiming(Timing):
-    """One thread sleeps until the next timer is due; with real-time priority above all lanes if it may.
+    """One thread sleeps until the next timer is due; with real-time priority above all lanes if permitted.
 
     Where several processes share a processor, `priority` should be just above the lanes of this one: a
-    thread that waits for Python's lock wakes up often, and would disturb more urgent lanes of others.
+    thread that waits for Python's lock wakes up often, and would delay more urgent lanes of other processes.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class AsyncioTiming(Timing):
     def start(self, channel: Wakeable, notice: Callable[[str], None]) -> None:
         if self._loop is not None:
             raise ChannelError("timer module was started before; make a new one for each channel")
-        # Here, so that a channel whose timers have a thread does without event loops.
+        # Imported here, so that a channel whose timers have a thread does not load asyncio.
         from asyncio import get_running_loop
 
         try:

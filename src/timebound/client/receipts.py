@@ -83,7 +83,7 @@ class Receipts:
         if receipt.connection is self._connection and self._open.get(receipt.packet_id) is receipt:
             self._acknowledge(receipt)
 
-    def give_back(self) -> None:
+    def forget_unread(self) -> None:
         """Forget unread messages: the server sends them again, and they then count as new."""
         self._open = {packet_id: one for packet_id, one in self._open.items() if one.is_taken}
 

@@ -112,8 +112,8 @@ class ClientSession:
             is_starting = subscription.state is State.STARTING
             subscription.end(self._gone() if is_starting or not is_wanted else None)
             if self._keeps_session:
-                subscription.give_back()
-        self._receipts.give_back()
+                subscription.drop_unacknowledged()
+        self._receipts.forget_unread()
         self._router.take_unclaimed()
         self._to_unsubscribe.clear()
 
@@ -238,7 +238,7 @@ class ClientSession:
 
         Raises:
             PublishError: the server refused it, it is too large, or its time ran out.
-            NotConnected: there is no connection and none came in time.
+            NotConnected: there was no connection in time.
         """
         if outgoing.qos == 0:
             await self._publish_unconfirmed(outgoing)
@@ -305,7 +305,7 @@ class ClientSession:
 
         Raises:
             SubscribeError: the server refused, did not answer, or the filter is in use.
-            NotConnected: there is no connection and none came in time.
+            NotConnected: there was no connection in time.
         """
         if subscription.state is State.NEW:
             if self.failure is not None:

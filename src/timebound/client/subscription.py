@@ -167,7 +167,7 @@ class Subscription:
         self.settled.set()
         self._arrived.set()
 
-    def give_back(self) -> None:
+    def drop_unacknowledged(self) -> None:
         """Drop queued messages with QoS 1 and 2: the server sends them again."""
         self._queue = deque(entry for entry in self._queue if entry[1] is None)
 

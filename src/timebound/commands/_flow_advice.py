@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import ceil
 from typing import Any, Final
 
-from timebound.config.values import InputConfig
+from timebound.config.input import InputConfig
 from timebound.core.input.admission import AdmissionControl
 from timebound.core.input.bounds import NEVER, UNBOUNDED
 from timebound.core.input.cells import WEIGHT_MAX

@@ -15,7 +15,7 @@ from timebound.packages import missing
 
 if TYPE_CHECKING:
     from timebound.pipeline.sweep.results import Figure, Printed
-    from timebound.sim.papers.grid import Job, Row
+    from timebound.sim.papers.grid import GridRow, Job
 
 RUN_ROW: Final = "timebound.sim.papers.grid:open_runs"
 MEASURES: Final = ("delivery_rate", "earning", "traffic")
@@ -27,7 +27,7 @@ MINUTES: Final = 120.0
 
 def run_grid(
     wanted: list[Job], title: str, workers: int | None, master: str | None, remote: str | None
-) -> tuple[list[Row], float, int]:
+) -> tuple[list[GridRow], float, int]:
     """Carry out runs; return their rows in order, the seconds and the cores.
 
     Raises:
@@ -50,7 +50,7 @@ def run_grid(
 
 
 def write_paper(
-    folder: Path, number: str, rows: list[Row], minutes: float, wall_s: float, cores: int
+    folder: Path, number: str, rows: list[GridRow], minutes: float, wall_s: float, cores: int
 ) -> None:
     """Write the rows with their figures and the printed values, for a report."""
     import pyarrow as pa
@@ -86,11 +86,11 @@ def write_paper(
 
 def _run_on_spark(
     wanted: list[Job], title: str, master: str | None, remote: str | None
-) -> tuple[list[Row], float, int]:
-    from timebound.pipeline.sweep.sweep import Plan
+) -> tuple[list[GridRow], float, int]:
+    from timebound.pipeline.sweep.sweep import SweepPlan
     from timebound.sim.papers.grid import RESULTS, row_of
 
-    plan = Plan([asdict(job) for job in wanted], RUN_ROW, b"", RESULTS)
+    plan = SweepPlan([asdict(job) for job in wanted], RUN_ROW, b"", RESULTS)
     table, wall_s, cores = run_plan(plan, title, master, remote, min(len(wanted), TASKS_MAX))
     show_errors(table)
     rows = [row_of(values) for values in table.to_pylist() if not values["error"]]
@@ -99,7 +99,7 @@ def _run_on_spark(
     return rows, wall_s, cores
 
 
-def _figures(number: str, rows: list[Row]) -> tuple[tuple[Figure, ...], tuple[Printed, ...]]:
+def _figures(number: str, rows: list[GridRow]) -> tuple[tuple[Figure, ...], tuple[Printed, ...]]:
     """Return a figure for each one that was run, and the values that the paper prints."""
     from timebound.pipeline.sweep.results import Figure, Printed
     from timebound.sim.papers.grid import MEASURES_OF_FIGURE

@@ -12,7 +12,7 @@ from timebound.commands._screen import progress_bar, screen
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from timebound.pipeline.sweep.sweep import Plan
+    from timebound.pipeline.sweep.sweep import SweepPlan
 
 # Errors that differ, shown at the end; all of them stand in the table.
 ERRORS_SHOWN: Final = 3
@@ -24,7 +24,7 @@ Remote = Annotated[str | None, typer.Option(help="Spark Connect server, such as 
 
 
 def run_plan(
-    plan: Plan, title: str, master: str | None, remote: str | None, tasks: int
+    plan: SweepPlan, title: str, master: str | None, remote: str | None, tasks: int
 ) -> tuple[pa.Table, float, int]:
     """Start Spark and carry out a plan, with a progress bar; return the table, the seconds and the cores."""
     from timebound.pipeline.spark.session import Scale, cores_of, spark_session

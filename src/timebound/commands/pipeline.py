@@ -20,7 +20,7 @@ from timebound.commands._spark import Master, Remote
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from timebound.pipeline.batch import Step, Summary
+    from timebound.pipeline.batch import BatchSummary, Step
     from timebound.pipeline.spark.session import Scale
     from timebound.pipeline.stream import Restarted
 
@@ -207,7 +207,7 @@ def _bars(spark: SparkSession) -> Iterator[Step]:
         yield step
 
 
-def _print(summary: Summary, out: Path) -> None:
+def _print(summary: BatchSummary, out: Path) -> None:
     figures = summary.figures
     pairs = figures["in_time"] + figures["late"] + figures["dropped"]
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -221,7 +221,7 @@ def _print(summary: Summary, out: Path) -> None:
     screen.print(f"write a page: timebound report {out}", style="dim")
 
 
-def _lines(summary: Summary, pairs: int) -> dict[str, str]:
+def _lines(summary: BatchSummary, pairs: int) -> dict[str, str]:
     figures = summary.figures
 
     def share(name: str) -> str:

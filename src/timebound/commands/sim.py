@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from timebound.sim.mesh.experiment import RunResult
-    from timebound.sim.papers.grid import Row
+    from timebound.sim.papers.grid import GridRow
     from timebound.sim.scenario.scenario import Scenario
 
 app = typer.Typer(
@@ -138,7 +138,7 @@ def paper(
         screen.print(f"results: {out}   write a page: timebound report {out}")
 
 
-def _show_rows(rows: list[Row], folder: Path | None, as_json: bool) -> None:
+def _show_rows(rows: list[GridRow], folder: Path | None, as_json: bool) -> None:
     from dataclasses import asdict
 
     from timebound.sim.papers.plots import plot

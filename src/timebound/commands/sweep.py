@@ -44,7 +44,7 @@ def sweep(
     """Run a scenario with varied parameters, and collect all runs in one table."""
     from timebound.pipeline.spark.session import check_spark
     from timebound.pipeline.sweep.results import default_figures, write_results
-    from timebound.pipeline.sweep.sweep import Plan, check_plan
+    from timebound.pipeline.sweep.sweep import SweepPlan, check_plan
     from timebound.sim.scenario.scenario import load_scenario
     from timebound.sim.scenario.variation import KEYS, RESULTS, pack, parse_variation
 
@@ -53,7 +53,7 @@ def sweep(
     show_notices(loaded.notices)
     variations = {one.key: one.values for one in map(parse_variation, vary or ())}
     rows = combinations({**variations, "seed": read_seeds(seeds, loaded.seeds)})
-    plan = Plan(rows, RUN_ROW, pack(loaded.setting), RESULTS)
+    plan = SweepPlan(rows, RUN_ROW, pack(loaded.setting), RESULTS)
     check_plan(plan)
     table, wall_s, cores = run_plan(plan, f"sweep {loaded.name}", master, remote, tasks)
     info = describe(f"Sweep of {loaded.name}", tuple(variations), MEASURES, table, wall_s, cores)

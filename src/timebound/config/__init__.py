@@ -1,1 +1,1 @@
-"""The configuration of a broker as checked values, and how they are read from text; no IO."""
+"""The configuration of a broker: checked values, and their reader; no IO."""

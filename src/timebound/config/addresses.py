@@ -1,6 +1,6 @@
-"""Addresses to listen on: how they are written, and whether two are the same.
+"""Addresses to listen on: how they are written, and whether two conflict.
 
-Names are not looked up, but for `localhost`: a configuration means the same wherever it is checked.
+Only `localhost` is resolved: a configuration means the same wherever it is checked.
 """
 
 from __future__ import annotations
@@ -8,18 +8,18 @@ from __future__ import annotations
 import ipaddress
 from typing import Final
 
-# `localhost` is listened on with both protocols.
+# `localhost` stands for both protocols.
 _LOCALHOST: Final = ("127.0.0.1", "::1")
 _EVERY: Final = {"0.0.0.0": 4, "::": 6}
 
 
 def address_text(host: str, port: int) -> str:
-    """Write an address as URLs have it."""
+    """Write an address as in URLs."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def hosts_meet(one: str, other: str) -> bool:
-    """Whether one port cannot be listened on at both hosts."""
+    """Whether both hosts cannot listen on the same port."""
     return any(_meet(first, second) for first in _addresses(one) for second in _addresses(other))
 
 
@@ -40,5 +40,15 @@ def _meet(one: str, other: str) -> bool:
 
 
 def _version(host: str) -> int:
-    """The protocol of an address; a name is taken for one of IPv4, as most are."""
+    """Return the IP version of an address; a name counts as IPv4, as most do."""
     return 6 if ":" in host else 4
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address; a name counts only if it is `localhost`."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

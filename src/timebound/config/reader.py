@@ -1,8 +1,8 @@
-"""From TOML to configuration values, with every mistake named by line and key.
+"""From TOML to configuration values; every mistake is reported with line and key.
 
-The reader never stops at the first mistake: it notes it, goes on with the default, and hands
-back both the values and the notes. What the files named in a configuration hold is checked in
-`node/config.py`; here is only what the text itself says.
+The reader does not stop at a mistake: it notes it, uses the default instead, and returns both the
+values and the mistakes. Only the text is checked here; `node/config.py` checks the files that it
+names.
 """
 
 from __future__ import annotations
@@ -14,29 +14,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from timebound.config.addresses import address_text, hosts_meet
+from timebound.config.input import InputConfig, WeightEntry
+from timebound.config.limits import Limits
+from timebound.config.listeners import ListenerConfig
+from timebound.config.mesh import MeshConfig, NeighbourConfig
 from timebound.config.renames import RENAMED, ConfigNotice
 from timebound.config.scheduling import scheduling_of
-from timebound.config.values import (
-    TABLES,
-    TO_LOG_IN,
-    AclEntry,
-    Config,
-    DataConfig,
-    FlightConfig,
-    InputConfig,
-    JournalConfig,
-    Limits,
-    ListenerConfig,
-    LogConfig,
-    MeshConfig,
-    MetricsConfig,
-    NeighbourConfig,
-    NeighbourTlsConfig,
-    SecurityConfig,
-    TlsConfig,
-    TraceConfig,
-    WeightEntry,
-)
+from timebound.config.security import TO_LOG_IN, AclEntry, SecurityConfig
+from timebound.config.storage import DataConfig, FlightConfig, JournalConfig, TraceConfig
+from timebound.config.telemetry import LogConfig, MetricsConfig
+from timebound.config.tls import NeighbourTlsConfig, TlsConfig
+from timebound.config.values import TABLES, Config
 from timebound.core.link.scheduling import parse_share
 from timebound.core.values.access import ANONYMOUS, ANYONE, AccessRule
 from timebound.errors import ConfigError, FilterError
@@ -54,12 +42,12 @@ _TOML_PLACE: Final = re.compile(r" \(at (?:line ([0-9]+), column [0-9]+|end of d
 
 
 class ConfigReader:
-    """Reads one document; afterwards `config` and `mistakes` are complete."""
+    """Reads one document into `config` and `mistakes`."""
 
     def __init__(self, text: str, path: Path) -> None:
         self.mistakes: list[ConfigError] = []
         self.config = Config()
-        # Every path in the document by its key, also in tables that are wrong otherwise.
+        # Every path in the document by its key, also in tables with other mistakes.
         self.paths: dict[KeyPath, Path] = {}
         self._path = path
         self._lines: dict[KeyPath, int] = {}
@@ -77,7 +65,7 @@ class ConfigReader:
             self._check_ports()
 
     def note(self, at: KeyPath, message: str) -> None:
-        """Note a mistake at a key, or at the nearest table around it that is written down."""
+        """Note a mistake at a key, or at the nearest enclosing table in the document."""
         nearest = at
         while nearest and nearest not in self._lines:
             nearest = nearest[:-1]
@@ -86,7 +74,7 @@ class ConfigReader:
         self.mistakes.append(ConfigError(message, path=str(self._path), line=line, key=key_text(at)))
 
     def is_noted(self, *at: str | int) -> bool:
-        """Whether something there is wrong already; the default in its place must not be judged."""
+        """Whether a mistake is noted there; the default used instead must not be checked."""
         return any(noted[: len(at)] == at for noted in self._noted)
 
     def _parse(self, text: str) -> dict[str, Any] | None:
@@ -140,7 +128,7 @@ class ConfigReader:
 
     def _data(self, document: dict[str, Any]) -> DataConfig:
         values = self._table(DataConfig, document.get("data", {}), ("data",))
-        # With a file, data lies beside it, wherever the broker is started from.
+        # Data lies beside the file, wherever the broker is started.
         values.setdefault("path", self._path.parent / DataConfig().path)
         return DataConfig(**values)
 
@@ -169,7 +157,7 @@ class ConfigReader:
         if topic.startswith("$share/"):
             self.note((*at, "topic"), "messages are published to topics, not to shared subscriptions")
         if any(entry.topic == topic for entry in weights[:-1]):
-            self.note((*at, "topic"), f"{topic!r} has a weight above already")
+            self.note((*at, "topic"), f"{topic!r} already has a weight above")
 
     def _trace(self, document: dict[str, Any]) -> TraceConfig:
         values = self._table(TraceConfig, document.get("trace", {}), ("trace",))
@@ -185,7 +173,7 @@ class ConfigReader:
             journal = JournalConfig(**{"name": "", **values})
             self._check_journal(journal, found, at)
             if journal.trace and "filter" in raw:
-                self.note((*at, "filter"), "is for messages; a journal of the trace keeps all its records")
+                self.note((*at, "filter"), "is for messages; a journal of the trace keeps all records")
             found.append(journal)
         return tuple(found)
 
@@ -195,7 +183,7 @@ class ConfigReader:
             text = f"must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with '.', not {shown(journal.name)}"
             self.note((*at, "name"), text)
         if is_named and any(other.name == journal.name for other in others):
-            self.note((*at, "name"), f"a journal above is called {journal.name!r} already")
+            self.note((*at, "name"), f"a journal above is already named {journal.name!r}")
         try:
             check_filter(journal.filter)
         except FilterError as exc:
@@ -209,7 +197,7 @@ class ConfigReader:
         has_tls = isinstance(raw, dict) and "tls" in raw
         tls = self._tls(raw["tls"], ("flight", "tls")) if has_tls else None
         if tls is not None and tls.identity != "none":
-            self.note(("flight", "tls", "identity"), "is for listeners; here users give a password")
+            self.note(("flight", "tls", "identity"), "is for listeners; here users log in with a password")
         return FlightConfig(**values, tls=tls)
 
     def _check_flight(self) -> None:
@@ -236,9 +224,9 @@ class ConfigReader:
             if not values.get("host"):
                 for key in ("port", "user", "password_file", "tls"):
                     if key in raw:
-                        self.note((*at, key), "is for a link that this broker opens; give `host`, too")
+                        self.note((*at, key), "is for a link that this broker opens; set `host` too")
             elif "password_file" in values and not values.get("user"):
-                self.note((*at, "password_file"), "is for `user`, which is not given")
+                self.note((*at, "password_file"), "needs `user`, which is not set")
         return tuple(found)
 
     def _neighbour_tls(self, raw: object, at: KeyPath) -> NeighbourTlsConfig | None:
@@ -273,14 +261,14 @@ class ConfigReader:
                 self.note(at, f"must be 1 to 64 of A-Z a-z 0-9 . _ -, not {shown(neighbour.name)}")
             elif neighbour.name in names:
                 whose = "this broker itself" if neighbour.name == names[0] else "a neighbour above"
-                self.note(at, f"{neighbour.name!r} is {whose}; brokers are told apart by node_name")
+                self.note(at, f"{neighbour.name!r} is {whose}; every broker needs its own node_name")
             names.append(neighbour.name)
 
     def _table(self, table: type, raw: object, at: KeyPath) -> dict[str, Any]:
-        """Read the keys of one table; wrong ones are noted and left out."""
+        """Read the keys of one table; invalid ones are noted and left out."""
         values: dict[str, Any] = {}
         if not isinstance(raw, dict):
-            self.note(at, f"is a table, not {shown(raw)}; write its keys under [{key_text(at)}]")
+            self.note(at, f"must be a table, not {shown(raw)}; write its keys under [{key_text(at)}]")
             return values
         for key, (known, described) in settings_of(table).items():
             if key not in raw:
@@ -298,7 +286,7 @@ class ConfigReader:
         return values
 
     def _texts(self, raw: list[object], described: KeySpec, at: KeyPath) -> tuple[str, ...]:
-        """Read a list element by element, so that every wrong one is noted."""
+        """Read a list element by element, so that every invalid one is noted."""
         found: list[str] = []
         for element in raw:
             try:
@@ -313,7 +301,7 @@ class ConfigReader:
     def _tables(self, document: dict[str, Any], name: str) -> list[tuple[dict[str, Any], KeyPath]]:
         raw = document.get(name, [])
         if not isinstance(raw, list) or not all(isinstance(entry, dict) for entry in raw):
-            self.note((name,), f"is a list of tables; write [[{name}]] above the keys of each")
+            self.note((name,), f"must be a list of tables; write [[{name}]] above the keys of each")
             return []
         return [(entry, (name, index)) for index, entry in enumerate(raw)]
 
@@ -327,10 +315,10 @@ class ConfigReader:
             if listener.kind == "tcp":
                 for key in ("path", "origins"):
                     if key in raw:
-                        self.note((*at, key), 'is for kind = "websocket" alone')
+                        self.note((*at, key), 'is only for kind = "websocket"')
             found.append(listener)
         if document["listeners"] == []:
-            self.note(("listeners",), "there is no listener, so nobody could connect; leave the key out")
+            self.note(("listeners",), "is empty, so nobody could connect; leave the key out")
         return tuple(found)
 
     def _tls(self, raw: object, at: KeyPath) -> TlsConfig | None:
@@ -356,14 +344,18 @@ class ConfigReader:
                 rules.append(rule)
         if document.get("acl") and values.get("acl_file"):
             self.note(
-                ("security", "acl_file"), "is given besides [[acl]]; the order of rules would be unclear"
+                ("security", "acl_file"),
+                "cannot be used together with [[acl]]; the order of rules would be unclear",
             )
         if values.get("anonymous_user") == ANYONE:
             self.note(
                 ("security", "anonymous_user"), "'*' stands for every user in rules; choose another name"
             )
         if values.get("anonymous_user") and any(rule.user == ANONYMOUS for rule in rules):
-            self.note(("security", "anonymous_user"), 'names the clients that rules for user "" are about')
+            self.note(
+                ("security", "anonymous_user"),
+                'conflicts with rules for user "", which are for the same clients',
+            )
         return SecurityConfig(**values, rules=tuple(rules))
 
     def _rule(self, raw: dict[str, Any], at: KeyPath) -> AccessRule | None:
@@ -381,7 +373,7 @@ class ConfigReader:
             return None
 
     def _check_names(self, document: dict[str, Any]) -> None:
-        """Note every key that does not exist, with what was probably meant."""
+        """Note every unknown key, with the key that was probably meant."""
         for name, table in TABLES:
             known = [*settings_of(table), *_tables_under(name)]
             for raw, at in occurrences(document, name):
@@ -396,7 +388,7 @@ class ConfigReader:
                 if listener.name and listener.name == other.name:
                     self.note(
                         ("listeners", index, "name"),
-                        f"listener {other_index} has the name {other.name!r} too",
+                        f"listener {other_index} is also named {other.name!r}",
                     )
 
     def _check_listener(self, listener: ListenerConfig, at: KeyPath) -> None:
@@ -407,7 +399,7 @@ class ConfigReader:
         for origin in listener.origins:
             if origin != "*" and not _ORIGIN.fullmatch(origin):
                 self.note(
-                    (*at, "origins"), f'{shown(origin)} is no origin; write it like "https://a.example"'
+                    (*at, "origins"), f'{shown(origin)} is not an origin; write it like "https://a.example"'
                 )
         self._check_shares(listener, at)
         if self._is_login_noted(*at) or self.config.lets_somebody_in(listener):
@@ -415,7 +407,7 @@ class ConfigReader:
         self.note(at, f"nobody could log in at {listener.host!r}: {TO_LOG_IN}")
 
     def _is_login_noted(self, *at: str | int) -> bool:
-        """Whether something is wrong that decides who may log in at this address."""
+        """Whether a key is wrong that decides who may log in at this address."""
         keys = ("host", "allow_anonymous", "tls")
         return self.is_noted("security", "password_file") or any(self.is_noted(*at, key) for key in keys)
 
@@ -431,16 +423,17 @@ class ConfigReader:
         )
 
     def _check_order(self, smaller: str, value: int, larger: str) -> None:
-        """Note a queue that could not hold what it must be able to hold."""
+        """Note a limit that is smaller than what must fit within it."""
         if self.is_noted("limits", smaller) or self.is_noted("limits", larger):
             return
         if value > getattr(self.config.limits, larger):
             self.note(
-                ("limits", larger), f"is smaller than {smaller} ({format_size(value)}), which has to fit in"
+                ("limits", larger),
+                f"is smaller than {smaller} ({format_size(value)}), which must fit within it",
             )
 
     def _check_ports(self) -> None:
-        """Note every address that two parts of the broker would listen on."""
+        """Note every address that two parts of the broker would use."""
         config = self.config
         asked: list[tuple[str, KeyPath, str, int]] = [
             (f"listener {index}", ("listeners", index), listener.host, listener.port)
@@ -451,18 +444,18 @@ class ConfigReader:
         asked.append(("metrics", ("metrics",), config.metrics.host, config.metrics.port))
         taken: list[tuple[str, str, int]] = []
         for what, at, host, port in asked:
-            # Port 0 takes a free one, or turns metrics off.
+            # Port 0 picks a free one, or turns metrics off.
             if port == 0 or self.is_noted(*at, "host") or self.is_noted(*at, "port"):
                 continue
             for other, other_host, other_port in taken:
                 if port == other_port and hosts_meet(host, other_host):
-                    self.note((*at, "port"), f"{address_text(host, port)} is taken by {other}")
+                    self.note((*at, "port"), f"{address_text(host, port)} is used by {other}")
                     break
             taken.append((what, host, port))
 
 
 def key_text(at: KeyPath) -> str:
-    """Write a key as people read it: `listeners[0].tls.key`."""
+    """Write a key like `listeners[0].tls.key`."""
     text = ""
     for part in at:
         if isinstance(part, int):
@@ -487,7 +480,7 @@ def _suggestion(key: str, known: list[str], table: str) -> str:
             )
             return f"; it belongs to {where}"
     here = f"[{table}]" if table else "the top"
-    return f"; {here} knows {', '.join(known)}"
+    return f"; {here} has {', '.join(known)}"
 
 
 def _tables_under(name: str) -> list[str]:

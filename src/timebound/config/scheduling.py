@@ -1,19 +1,20 @@
-"""How the output side of a listener or of a link to a broker chooses, as the configuration has it."""
+"""The scheduling of a listener or a link to a broker, from its configuration."""
 
 from __future__ import annotations
 
-from timebound.config.values import ListenerConfig, NeighbourConfig
+from timebound.config.listeners import ListenerConfig
+from timebound.config.mesh import NeighbourConfig
 from timebound.core.link.queue import EPSILON
 from timebound.core.link.scheduling import Scheduling, parse_share
 from timebound.units import SECOND
 
 
 def scheduling_of(config: ListenerConfig | NeighbourConfig) -> Scheduling:
-    """The settings for queues.
+    """Return the settings of the queues.
 
     Raises:
-        ValueError: `shares` are not what they should be.
-        FilterError: one of them has a wrong topic filter.
+        ValueError: `shares` are malformed, or add up to more than 1.
+        FilterError: one of them has an invalid topic filter.
     """
     percent = config.strategy_mix_percent
     return Scheduling(

@@ -1,8 +1,8 @@
-"""The broker: joins matching, sessions, retained messages and output, and only joins.
+"""The broker: connects matching, sessions, retained messages and output, and does nothing else.
 
-A call is an input: the shell calls a method for everything that happens, with the time, and
-then asks what to do: `take_closes`, `take_ready` with `take_deliveries`, `take_batch`. Nothing
-here waits, reads a clock or knows a socket, so a simulator drives it as the network node does.
+A call is an input: the shell calls a method for every event, with the time, and then asks what
+to do: `take_closes`, `take_ready` with `take_deliveries`, `take_batch`. Nothing here waits, reads
+a clock or knows a socket, so a simulator drives it in the same way as the network node.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ PACKET_ID_NOT_FOUND: Final = 0x92
 QUOTA_EXCEEDED: Final = 0x97
 SECONDS_PER_HOUR: Final = 3_600
 
-# What became of a message that a client published.
+# Results of `publish`.
 TAKEN: Final = 0
 DENIED: Final = 1
 REFUSED: Final = 2
@@ -79,7 +79,7 @@ class Close:
 
 
 class Broker:
-    """Every decision of one broker."""
+    """One broker: every decision it takes."""
 
     __slots__ = (
         "_closes",
@@ -114,7 +114,7 @@ class Broker:
         self._durability = Durability(self._ready, is_durable)
         self.account = Account()
         self._faults = Faults()
-        self._reconciled = 0  # faults after which the account was put right
+        self._reconciled = 0  # faults that `reconcile` has already seen
         self._outbound = Outbound(
             limits, self._ready, self._durability, self.counters, self.account, self._faults
         )
@@ -150,7 +150,7 @@ class Broker:
         connection: int,
         now_ns: int,
     ) -> tuple[Session, bool]:
-        """A client was let in on a connection (a number above 0); gives its session and Session Present."""
+        """Connect a client accepted on a connection (number > 0); return its session and Session Present."""
         old = self._sessions.get(client_id)
         if old is not None and old.connection:
             self._closes.append(
@@ -175,13 +175,13 @@ class Broker:
     def bind(
         self, session: Session, listener: str, scheduling: Scheduling, delay: LinkDelay, now_ns: int
     ) -> None:
-        """Say what is known of the link that a session has just been connected through."""
+        """Set listener, scheduling and link delay of a session that has just been connected."""
         session.listener = listener
         self._outbound.set_scheduling(session, scheduling, now_ns)
         self._outbound.set_delay(session, delay, now_ns)
 
     def disconnect(self, session: Session, connection: int, keep_will: bool, now_ns: int) -> None:
-        """A connection is gone. One that no longer serves the session changes nothing."""
+        """Handle the end of a connection; no effect if it no longer serves the session."""
         if session.connection == connection:
             self._lifecycle.disconnect(session, keep_will, now_ns)
             self._pressure.forget(session)
@@ -190,10 +190,10 @@ class Broker:
             self._distribution.publish_notices(now_ns)
 
     def restore(self, snapshot: Snapshot, now_ns: int) -> None:
-        """Take up what an earlier run stored; once, before the first client."""
+        """Restore what an earlier run stored; called once, before the first client."""
         self._distribution.sequence = snapshot.sequence_max
-        # A retained message may be owed to sessions as well. It must stay one object, or its last
-        # copy here would drop from storage what the copies there still refer to.
+        # A retained message may also be owed to sessions. It must stay one object, or dropping the
+        # last copy of one would remove from storage what copies of the other still refer to.
         owed = {
             delivery.message.sequence: delivery.message
             for stored in snapshot.sessions
@@ -214,7 +214,7 @@ class Broker:
     # --- subscriptions --------------------------------------------------------------
 
     def subscribe(self, session: Session, subscription: Subscription, now_ns: int) -> int:
-        """Add or replace a subscription, and give it what is retained; gives the reason code for SUBACK."""
+        """Add or replace a subscription and send it retained messages; return the reason code for SUBACK."""
         code, replay = self.begin_subscribe(session, subscription, now_ns)
         if replay is not None:
             self.continue_replay(replay, WALK_STEPS_MAX, now_ns)
@@ -223,7 +223,7 @@ class Broker:
     def begin_subscribe(
         self, session: Session, subscription: Subscription, now_ns: int
     ) -> tuple[int, RetainedReplay | None]:
-        """As `subscribe`, but what is retained is given out by `continue_replay`, a part at a time."""
+        """Like `subscribe`, but retained messages are sent in steps by `continue_replay`."""
         topic_filter = subscription.topic_filter
         group, _ = split_share(topic_filter)
         if not session.access.may_subscribe(topic_filter):
@@ -232,7 +232,7 @@ class Broker:
         if self.limit_reached(session, subscription):
             return QUOTA_EXCEEDED, None
         is_started = self._correlations.start(subscription, now_ns)
-        assert is_started, "the limits leave timers for it"
+        assert is_started, "no timers are left, although the limits were checked"
         try:
             if old is not None:
                 self._withdraw(session, old)
@@ -244,7 +244,7 @@ class Broker:
             if session.is_durable:
                 self._durability.add(PutSubscription(subscription))
         except BaseException:
-            # The client gets no SUBACK, so it has no subscription. Nor the one before, as far as that went.
+            # The client gets no SUBACK, so it has no subscription, and the old one is not restored.
             self._withdraw(session, subscription)
             if session.is_durable and topic_filter not in session.subscriptions:
                 self._durability.add(DropSubscription(session.client_id, topic_filter))
@@ -257,22 +257,22 @@ class Broker:
         return subscription.qos, self._distribution.start_replay(session, subscription)
 
     def continue_replay(self, replay: RetainedReplay, steps_max: int, now_ns: int) -> bool:
-        """Give a new subscription a part of what is retained; True if that was all."""
+        """Send the next retained messages to a new subscription; True if none are left."""
         return self._distribution.continue_replay(replay, steps_max, now_ns)
 
     def stop_replay(self, replay: RetainedReplay) -> None:
-        """The rest of what is retained need not be given out: the client has gone."""
+        """Stop sending retained messages, because the client has gone."""
         self._distribution.stop_replay(replay)
 
     def limit_reached(self, session: Session, subscription: Subscription) -> str:
-        """The name of the limit that a subscription would exceed; empty if it may be made."""
+        """Return the name of the limit that a subscription would exceed; empty if none."""
         limits = self._limits
         is_new = subscription.topic_filter not in session.subscriptions
         if is_new and len(session.subscriptions) >= limits.subscriptions_per_client_max:
             return "subscriptions_per_client_max"
         if subscription.predicate is not None or subscription.dependency is not None:
             cost, cost_total, ticks = session.sums_with(subscription)
-            # A subscription that costs no more than before is granted: clients repeat them after a restart.
+            # A subscription that costs no more than before is accepted: clients repeat them after a restart.
             if cost > max(limits.filter_cost_per_client_max, session.costs.total):
                 return "filter_cost_per_client_max"
             if cost_total > max(limits.filter_cost_total_max, self._lifecycle.costs.total):
@@ -284,7 +284,7 @@ class Broker:
         return ""
 
     def unsubscribe(self, session: Session, topic_filter: str, now_ns: int) -> int:
-        """Remove a subscription; gives the reason code for UNSUBACK."""
+        """Remove a subscription; return the reason code for UNSUBACK."""
         subscription = session.subscriptions.get(topic_filter)
         if subscription is None:
             return NO_SUBSCRIPTION_EXISTED
@@ -298,7 +298,7 @@ class Broker:
         return SUCCESS
 
     def _withdraw(self, session: Session, subscription: Subscription) -> None:
-        """Take a subscription out of wherever it is."""
+        """Remove a subscription from index, correlations and session."""
         topic_filter = subscription.topic_filter
         self._index.remove(subscription)
         self._correlations.stop(subscription)
@@ -309,10 +309,10 @@ class Broker:
     # --- messages in ----------------------------------------------------------------
 
     def publish(self, session: Session, message: Message, packet_id: int, now_ns: int) -> int:
-        """A client published; the answer, where its QoS asks for one, becomes a reply.
+        """Publish a message of a client; with QoS 1 or 2, queue the reply.
 
-        Gives what became of it: TAKEN, DENIED (answered already), or REFUSED: nothing was done, `refusal`
-        says why, and it is for the caller to answer.
+        Return TAKEN; DENIED (already answered); or REFUSED: nothing was done, `refusal` returns why, and
+        the caller must answer.
         """
         self.counters.messages_received += 1
         qos = message.qos
@@ -327,7 +327,7 @@ class Broker:
             return TAKEN
         mark = self._durability.mark()
         if qos == 2 and packet_id in session.inbound:
-            # MQTT 5, 4.3.3: sent again before it was released; it was routed the first time.
+            # MQTT 5, 4.3.3: resent before it was released; it was routed the first time.
             self._pressure.acknowledge(session, Reply(PUBREC, packet_id), NO_HOMES, mark)
             return TAKEN
         kind = PUBACK if qos == 1 else PUBREC
@@ -348,27 +348,27 @@ class Broker:
         reason = ""
         if message.retain and message.payload and self._retained.get(message.topic) is not message:
             reason = (
-                f"{Reason.QUOTA.value}: delivered, but not retained; the retained messages are at their limit"
+                f"{Reason.QUOTA.value}: delivered, but not retained; retained messages are at their limit"
             )
         reply = Reply(kind, packet_id, reason_code, reason)
         self._pressure.acknowledge(session, reply, self.pressed(), mark)
         return TAKEN
 
     def refusal(self, message: Message) -> str:
-        """Why a message that is acknowledged cannot be taken in; empty if it can."""
+        """Return why a QoS 1 or 2 message cannot be accepted; empty if it can."""
         mesh = self._distribution.mesh
         return "" if mesh is None else mesh.refusal(message)
 
     def route(self, message: Message, now_ns: int) -> int:
-        """Give out a message of the broker's own, such as `$SYS`; the count of sessions it matched."""
+        """Publish a message of the broker itself, such as `$SYS`; return the number of sessions matched."""
         return self._distribution.route(message, now_ns)
 
     def join_mesh(self, member: Member) -> None:
-        """Pass on to other brokers what their clients want; `member` watches this broker's index."""
+        """Forward messages to other brokers whose clients want them; `member` watches the index."""
         self._distribution.mesh = member
 
     def receive_copy(self, copy: Copy, now_ns: int) -> None:
-        """A neighbour broker has sent a message: pass it on, and give it to this broker's own clients."""
+        """Forward a message from a neighbour broker, and deliver it to this broker's clients."""
         mesh = self._distribution.mesh
         assert mesh is not None, "only a member of a mesh has neighbours"
         message = copy.what.message
@@ -377,9 +377,9 @@ class Broker:
             self._distribution.distribute(message, now_ns)
 
     def accept_request(self, session: Session, qos: int, packet_id: int, answer: str = "") -> None:
-        """Acknowledge a QoS 1 or 2 message that was a request to the broker itself, with an answer in words.
+        """Acknowledge a QoS 1 or 2 request to the broker itself, with a text as answer.
 
-        Of QoS 2 no packet id is kept: a request sent again is done again, to the same end.
+        No packet id is kept for QoS 2: a request that is resent is repeated, with the same result.
         """
         kind = PUBACK if qos == 1 else PUBREC
         reply = Reply(kind, packet_id, SUCCESS, answer)
@@ -388,23 +388,23 @@ class Broker:
     def refuse_publish(
         self, session: Session, qos: int, packet_id: int, reason_code: int, reason: str
     ) -> None:
-        """Answer a QoS 1 or 2 message that the shell found unacceptable."""
+        """Refuse a QoS 1 or 2 message that the shell did not accept."""
         kind = PUBACK if qos == 1 else PUBREC
         mark = self._durability.mark()
         self._pressure.acknowledge(session, Reply(kind, packet_id, reason_code, reason), NO_HOMES, mark)
 
     def pressed(self) -> list[str]:
-        """The brokers that the last message published here is for and that have no room for more."""
+        """Return the full brokers among those that the last message published here goes to."""
         mesh = self._distribution.mesh
         return mesh.pressed if mesh is not None else NO_HOMES
 
     def has_room(self, homes: list[str]) -> bool:
-        """Whether none of these brokers is full any more."""
+        """Whether none of these brokers is full."""
         mesh = self._distribution.mesh
         return mesh is None or not any([home in mesh.forwarder.levels() for home in homes])
 
     def relieve_publishers(self) -> None:
-        """Acknowledge what waited for links to other brokers that have room again."""
+        """Send the acknowledgements that waited for links which have room again."""
         mesh = self._distribution.mesh
         if mesh is not None and len(self._pressure):
             self._pressure.relieve(mesh.forwarder.levels())
@@ -418,7 +418,7 @@ class Broker:
             will = self._lifecycle.due_wills.pop(0)
             try:
                 self._publish_will(will, now_ns)
-            except Exception as error:  # its client has gone, and whoever is served now has no part in it
+            except Exception as error:  # must not affect the client that is being served
                 self._faults.note(will.client_id, 0, error)
 
     def _publish_will(self, will: Will, now_ns: int) -> None:
@@ -427,14 +427,14 @@ class Broker:
             return
         self._refuse()
         self.counters.alert(
-            f"the will of {will.client_id!r} is not published: "
+            f"will of client {will.client_id!r} is not published: "
             f"publishing to {will.message.topic!r} is not allowed"
         )
 
     # --- acknowledgements -----------------------------------------------------------
 
     def acknowledge(self, session: Session, kind: int, packet_id: int, reason_code: int, now_ns: int) -> bool:
-        """Take PUBACK, PUBREC, PUBREL or PUBCOMP; False if it breaks the protocol."""
+        """Handle PUBACK, PUBREC, PUBREL or PUBCOMP; False if it violates the protocol."""
         if kind != PUBREL:
             return self._outbound.acknowledge(session, kind, packet_id, reason_code, now_ns)
         mark = self._durability.mark()
@@ -448,16 +448,16 @@ class Broker:
         return True
 
     def reply(self, session: Session, frame: bytes, mark: int) -> None:
-        """Answer with a packet the shell encoded, once what was ordered since `mark` is on disk."""
+        """Reply with a packet encoded by the shell, once all orders since `mark` are on disk."""
         self._durability.reply(session, Reply(ENCODED, frame=frame), mark)
 
     def answer(self, session: Session, frame: bytes) -> None:
-        """Answer at once with a packet that depends on nothing stored."""
+        """Reply at once with a packet that does not depend on storage."""
         session.replies.append(Reply(ENCODED, frame=frame))
         self._ready.add(session)
 
     def mark(self) -> int:
-        """A position in the orders for storage, to hand to `reply`."""
+        """Return a position in the orders for storage, for `reply`."""
         return self._durability.mark()
 
     # --- what to do -----------------------------------------------------------------
@@ -472,37 +472,37 @@ class Broker:
         return not self._ready.is_empty()
 
     def take_ready(self) -> list[Session]:
-        """Sessions with something to write; ask `take_deliveries` of each whose socket has room."""
+        """Take the sessions with work; call `take_deliveries` for each whose socket has room."""
         return self._ready.take()
 
     def put_ready(self, session: Session) -> None:
-        """The session's socket has room again."""
+        """Mark a session as ready if it has work: its socket has room again."""
         if session.has_work():
             self._ready.add(session)
 
     def take_deliveries(
         self, session: Session, bytes_max: int, now_ns: int, ahead_ns: int = 0
     ) -> list[Delivery]:
-        """Deliveries to write now; `ahead_ns` is how long the link is busy with what it was given before."""
+        """Take deliveries to write now; the link is busy for `ahead_ns` with earlier ones."""
         deliveries = self._outbound.take(session, bytes_max, now_ns, ahead_ns)
         if self.account.missed:
             self._distribution.publish_notices(now_ns)
         return deliveries
 
     def abandon(self, session: Session, delivery: Delivery, reason: Reason, now_ns: int) -> None:
-        """A delivery that was taken cannot be sent."""
+        """Drop a delivery that was taken and cannot be sent."""
         self._outbound.abandon(session, delivery, reason, now_ns)
 
     def take_batch(self) -> Batch | None:
-        """Orders for storage; call `committed` with the batch when they are on disk."""
+        """Take the orders for storage; call `committed` with the batch when they are on disk."""
         return self._durability.take()
 
     def keep_topics(self, topic_filters: list[str]) -> None:
-        """Collect messages of these topics for `take_kept`, as journals need them."""
+        """Collect messages that match these filters for `take_kept`, for journals."""
         self._distribution.tap = Tap(topic_filters)
 
     def take_kept(self) -> list[Message]:
-        """Messages for the journals since the last call."""
+        """Take the messages for the journals since the last call."""
         tap = self._distribution.tap
         return tap.take() if tap is not None else []
 
@@ -510,24 +510,24 @@ class Broker:
         self._durability.committed(batch)
 
     def wake(self, now_ns: int) -> None:
-        """The moment of `next_wakeup_ns` has come."""
+        """Handle what is due, at the time of `next_wakeup_ns`."""
         self._lifecycle.wake(now_ns)
         self._distribution.reassign_orphans(now_ns)
         self._distribution.wake(now_ns)
         self._publish_due_wills(now_ns)
 
     def stop_notices(self) -> None:
-        """Publish no notices about what was missed any more: the broker is stopping."""
+        """Stop publishing notices about missed messages, because the broker is stopping."""
         self._distribution.sends_notices = False
 
     def take_faults(self) -> list[Fault]:
-        """Errors that struck single clients; the shell logs them and ends their connections."""
+        """Take the errors of single clients; the shell logs them and ends their connections."""
         return self._faults.take()
 
     def reconcile(self) -> None:
-        """After errors, count what they left without an outcome as dropped; about once a second.
+        """Count pairs that errors left without an outcome as dropped; about once a second.
 
-        Every copy is looked at, so this is not done at once for each error.
+        It visits every copy, so it is not done at once for each error.
         """
         if self.counters.faults == self._reconciled:
             return
@@ -538,42 +538,42 @@ class Broker:
         return sum([session.pairs_owed() for session in self._sessions.values()])
 
     def expire(self, now_ns: int) -> None:
-        """Begin to drop what waits in vain, also for links that take nothing; about once a second."""
+        """Begin to drop late and hopeless copies, also of links that accept nothing; about once a second."""
         self._outbound.expire(now_ns)
-        self._distribution.reassign_orphans(now_ns)  # what an error may have left
+        self._distribution.reassign_orphans(now_ns)  # in case an error left any
         self._distribution.publish_notices(now_ns)
 
     def is_expiring(self) -> bool:
         return len(self._outbound.expiring) > 0
 
     def continue_expiry(self, now_ns: int) -> None:
-        """Take the next step of what `expire` began, while there `is_expiring` any."""
+        """Continue what `expire` began, by one step; call it while `is_expiring`."""
         self._outbound.continue_expiry(now_ns)
         self._distribution.publish_notices(now_ns)
 
     # --- scheduling -----------------------------------------------------------------
 
     def retained_payload(self, topic: str) -> bytes:
-        """What is retained on a topic; empty if nothing is."""
+        """Return the payload retained on a topic; empty if none is."""
         message = self._retained.get(topic)
         return b"" if message is None else message.payload
 
     def forget_own_retained(self, topic: str) -> None:
-        """No longer retain a message of the broker's own; nobody is told."""
+        """Remove a retained message of the broker itself, without publishing anything."""
         self._retained.remove(topic)
 
     def set_delay(self, session: Session, delay: LinkDelay, now_ns: int) -> None:
-        """The speed of the session's link was measured."""
+        """Apply a measured delay of the session's link."""
         self._outbound.set_delay(session, delay, now_ns)
 
     def set_scheduling(self, listener: str, scheduling: Scheduling, now_ns: int) -> int:
-        """Choose by other settings for all sessions of a listener; the count of them."""
+        """Change the scheduling of all sessions of a listener; return their number."""
         count = 0
         for session in self._sessions.values():
             if session.listener == listener:
                 try:
                     self._outbound.set_scheduling(session, scheduling, now_ns)
-                except Exception as error:  # one of many, and not the one who asks
+                except Exception as error:  # concerns one of many sessions
                     self._faults.note(session.client_id, session.connection, error)
                     self._outbound.mend(session)
                 count += 1
@@ -587,7 +587,7 @@ class Broker:
         return min(first, second)
 
     def queued_bytes(self) -> int:
-        """What all copies that wait, or are not acknowledged, cost in memory."""
+        """Return the memory cost of all copies that wait or are not acknowledged."""
         return self._outbound.queued_bytes
 
     def session_count(self) -> int:
@@ -597,7 +597,7 @@ class Broker:
         return self._sessions.get(client_id)
 
     def statistics(self) -> Statistics:
-        """A frozen picture of this moment."""
+        """Return the present values of all counters and sums."""
         statistics = Statistics(self.counters)
         statistics.sessions = len(self._sessions)
         statistics.connected = self._lifecycle.connected
@@ -612,7 +612,7 @@ class Broker:
         return statistics
 
     def _check(self) -> None:
-        """Raise AssertionError where the parts contradict each other."""
+        """Assert that the parts are consistent."""
         self._index._check()
         self._retained._check()
         total = 0
@@ -622,7 +622,7 @@ class Broker:
             for subscription in session.subscriptions.values():
                 assert self._index.has(subscription), "a subscription is not in the index"
         assert total == self._outbound.queued_bytes, "queued bytes of sessions and broker differ"
-        assert not self._outbound.orphans, "what a member of a group left was not passed on"
+        assert not self._outbound.orphans, "an orphan was not reassigned"
         count = sum([len(session.subscriptions) for session in self._sessions.values()])
         assert count == len(self._index), "the index holds a subscription of no session"
         self._lifecycle.costs._check(
@@ -635,7 +635,7 @@ class Broker:
 
 
 def _published_will(will: Message, now_ns: int) -> Message:
-    """The message of a will, dated now. A new one: storage may still be writing the will itself."""
+    """Return the message of a will, dated now; a new object, as storage may still be writing the will."""
     message = Message(
         will.topic,
         will.payload,

@@ -1,8 +1,8 @@
-"""Who gets a message: everybody whose subscriptions select it, once each.
+"""Distribution: one copy of a message for each session whose subscriptions select it.
 
-The index returns a match; where that is simple, each of its subscriptions gets a copy. Else
-content filters, shared groups, correlations and several subscriptions of one session are sorted out
-here. Retained messages and notices about what was missed are given out here too.
+The index returns a match. If that is simple, each of its subscriptions gets a copy. Otherwise content
+filters, shared groups, correlations and several subscriptions of one session are resolved here.
+Retained messages and notices about missed messages are sent from here, too.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from timebound.core.values.subscription import Subscription
 from timebound.records import Reason
 from timebound.topics import is_own_topic, matches
 
-MESH: Final = "the mesh"  # in place of a client's name, where an error is not a client's
-# Notices about messages that were not delivered: to who missed it, and to whoever watches.
+MESH: Final = "the mesh"  # in place of a client id, for errors that concern no client
+# Notices about messages that were not delivered: to the subscriber, and to everyone who watches drops.
 NOTICE_PREFIX: Final = "$timebound/"
 MISSED_PREFIX: Final = "$timebound/missed/"
 DROPS_PREFIX: Final = "$timebound/drops/"
-# Pairs that were missed wait for their notices until the turn is over, but no more than these: each
-# keeps its message in memory.
+# Missed pairs are collected until the turn is over, but no more than these: each keeps its message
+# in memory.
 MISSED_MAX: Final = 1_000
-# A message with more copies takes so long that the turn should be looked after.
+# A message with more copies counts as long: the shell then checks the length of the turn.
 LONG_COPIES: Final = 64
 
 
 class RetainedReplay:
-    """A new subscription that is being given the retained messages it selects, a part at a time.
+    """Retained messages that are being sent to a new subscription, in steps.
 
-    It is in the index already: what is published after `sequence` reaches it as any other message.
+    The subscription is already in the index: it gets what is published after `sequence` as usual.
     """
 
     __slots__ = ("given", "sequence", "session", "subscription", "walk")
@@ -55,11 +55,11 @@ class RetainedReplay:
         self.subscription = subscription
         self.walk = walk
         self.sequence = sequence
-        self.given: set[str] = set()  # topics whose message it has; asked, never gone through
+        self.given: set[str] = set()  # topics already sent; never iterated
 
 
 class Distribution:
-    """Gives messages to sessions."""
+    """Distributes messages to sessions."""
 
     __slots__ = (
         "_account",
@@ -100,14 +100,14 @@ class Distribution:
         self._correlations = correlations
         self._counters = counters
         self._groups = 0  # correlations completed
-        self._replays: dict[RetainedReplay, bool] = {}  # those under way
+        self._replays: dict[RetainedReplay, bool] = {}  # replays that are not finished
         self.sequence = 0  # of the last message
-        self.sends_notices = True  # who asks about what was missed
-        self.mesh: Member | None = None  # for messages that other brokers' clients want
-        self.tap: Tap | None = None  # for messages that are kept in journals
+        self.sends_notices = True  # about missed messages
+        self.mesh: Member | None = None  # for messages to clients of other brokers
+        self.tap: Tap | None = None  # for messages to journals
 
     def route(self, message: Message, now_ns: int) -> int:
-        """Give a message that was published here to everybody; the count of sessions it matched."""
+        """Distribute a message published here, also to the mesh; return the number of sessions matched."""
         self.number(message)
         if self.tap is not None and self.tap.offer(message) and message.qos:
             self._durability.expect_journal()
@@ -117,17 +117,17 @@ class Distribution:
         if self.mesh is not None:
             try:
                 count += self.mesh.publish(message, now_ns)
-            except Exception as error:  # the clients here have it, and its publisher is to be answered
+            except Exception as error:  # local clients have it, and its publisher still gets an answer
                 self._faults.note(MESH, 0, error)
         return count
 
     def number(self, message: Message) -> None:
-        """A message has arrived at this broker."""
+        """Number a message that has arrived at this broker."""
         self.sequence += 1
         message.sequence = self.sequence
 
     def distribute(self, message: Message, now_ns: int) -> int:
-        """Give a message to the clients of this broker that want it; the count of them."""
+        """Distribute a message to the clients of this broker; return the number of sessions matched."""
         if message.retain:
             self._retain(message)
         if self._replays:
@@ -151,7 +151,7 @@ class Distribution:
         return count
 
     def _route_selectively(self, match: Match, message: Message, now_ns: int) -> int:
-        """As `route`, with content filters, shared groups, or several subscriptions of one session."""
+        """Distribute a message whose match is not simple; return the number of sessions matched."""
         attributes = _attributes(message) if match.needs_attributes else None
         by_session: dict[str, list[Subscription]] = {}
         waiting = 0
@@ -181,10 +181,10 @@ class Distribution:
         return count
 
     def _selected(self, match: Match, attributes: Attributes | None) -> list[Subscription]:
-        """All unshared subscriptions that want the message; a filter that fails keeps it from nobody else."""
+        """Return the unshared subscriptions that select the message; a filter that raises selects nothing."""
         try:
             return match.select(attributes)
-        except Exception:  # some filter's: each is asked by itself, to find out whose
+        except Exception:  # raised by some filter: evaluate each alone, to find out which
             assert attributes is not None, "only content filters are evaluated"
             found = list(match.plain)
             for content in match.contents:
@@ -209,7 +209,7 @@ class Distribution:
         return found
 
     def _arrive(self, subscription: Subscription, message: Message, now_ns: int) -> None:
-        """Let a subscription that waits have a message, and deliver what that completes."""
+        """Pass a message to a correlation, and deliver what it completes."""
         try:
             together = self._correlations.arrive(subscription, message, now_ns)
         except Exception as error:
@@ -222,18 +222,18 @@ class Distribution:
         self._faults.note(subscription.client_id, session.connection if session is not None else 0, error)
 
     def deliver_together(self, subscription: Subscription, messages: list[Message], now_ns: int) -> None:
-        """Give a session the messages that its subscription waited for, one after the other."""
+        """Deliver the messages of a completed correlation, one after the other."""
         if not messages:
             return
         first = messages[0]
         session = self._sessions[subscription.client_id]
         if session.connection == 0 and subscription.qos and is_own_topic(first.topic):
-            # The client is away: the next tick or alarm replaces the last, and nothing piles up.
+            # The client is away: the next tick or alarm replaces the last, so they do not pile up.
             session.ticks[subscription.topic_filter, first.topic] = first
             return
         is_group = len(messages) > 1
         if is_group:
-            # Only what is delivered together has a number: beats, alarms and single parts leave no gap.
+            # Only messages delivered together get a number: ticks, alarms and single parts leave no gap.
             self._groups += 1
         identifiers = (subscription.identifier,) if subscription.identifier else ()
         for number, message in enumerate(messages):
@@ -246,7 +246,7 @@ class Distribution:
             self._outbound.offer(session, message, qos, False, identifiers, terms, NO_OTHERS, now_ns, group)
 
     def deliver_ticks(self, session: Session, now_ns: int) -> None:
-        """Give a session that is back what its timers had to say last."""
+        """Deliver the last ticks to a session that has reconnected."""
         ticks = session.ticks
         session.ticks = {}
         for (topic_filter, _), message in ticks.items():
@@ -255,14 +255,14 @@ class Distribution:
                 self.deliver_together(subscription, [message], now_ns)
 
     def wake(self, now_ns: int) -> None:
-        """Deliver what the timers of subscriptions have to say."""
+        """Deliver the messages of due timers."""
         for due in self._correlations.wake(now_ns):
             if due.error is not None:
                 self._note(due.subscription, due.error)
             self.deliver_together(due.subscription, due.messages, now_ns)
 
     def _route_shared(self, candidates: list[Subscription], message: Message, now_ns: int) -> int:
-        """Give the message to one member of the group."""
+        """Queue the message for one member of the group; return the number of copies, 0 or 1."""
         if not candidates:
             return 0
         chosen = self._choose_member(candidates, message)
@@ -274,7 +274,7 @@ class Distribution:
         return 1
 
     def reassign_orphans(self, now_ns: int) -> None:
-        """Give what members of shared groups have left behind to others; drop what nobody wants."""
+        """Reassign copies that members of shared groups have left; drop those without a taker."""
         orphans = self._outbound.orphans
         if not orphans:
             return
@@ -284,7 +284,7 @@ class Distribution:
                 # The new copy first: storage then keeps the message that both refer to.
                 is_taken = self._reassign(orphan.delivery, now_ns)
                 self._outbound.end_orphan(orphan, is_taken, now_ns)
-            except Exception as error:  # the others are passed on all the same
+            except Exception as error:  # the other orphans are still reassigned
                 self._faults.note(orphan.session.client_id, 0, error)
                 self._outbound.forget_orphan(orphan)
 
@@ -292,9 +292,9 @@ class Distribution:
         return self._route_shared(self._candidates_for(delivery), delivery.message, now_ns) > 0
 
     def leave_group(self, session: Session, subscription: Subscription, now_ns: int) -> None:
-        """A session has unsubscribed from a shared filter: others get what it was not sent yet.
+        """Leave the unsent copies of a member that unsubscribed to the rest of the group.
 
-        What nobody else wants stays owed to it, as after any UNSUBSCRIBE.
+        Copies without a taker stay with the session, as after any UNSUBSCRIBE.
         """
         unsent = self._outbound.unsent(session, subscription)
         wanted = [delivery for delivery in unsent if self._candidates_for(delivery)]
@@ -302,7 +302,7 @@ class Distribution:
         self.reassign_orphans(now_ns)
 
     def _candidates_for(self, delivery: Delivery) -> list[Subscription]:
-        """The members of the group that could get a copy, which another member leaves."""
+        """Return the members of the group that could take over a copy."""
         assert delivery.subscription is not None
         group = self._index.shared_group(delivery.subscription.topic_filter)
         if group is None:
@@ -310,7 +310,7 @@ class Distribution:
         return self._candidates(group, _attributes(delivery.message) if group.has_predicate() else None)
 
     def _choose_member(self, candidates: list[Subscription], message: Message) -> Subscription:
-        """The first that is connected and has room; then the first that can keep it until it is back."""
+        """Return the first member that is connected and has room; otherwise the first that can store it."""
         keeper: Subscription | None = None
         connected: Subscription | None = None
         for subscription in candidates:
@@ -328,12 +328,12 @@ class Distribution:
         if not message.payload:
             self._forget_retained(message.topic)
         elif not self._retained.put(message):
-            # [MQTT-3.3.1-5]: the older one is no longer the last of its topic, kept or not.
+            # [MQTT-3.3.1-5]: the old message is no longer the last of its topic, so it must go as well.
             self._forget_retained(message.topic)
             self._counters.drop(Reason.QUOTA)
             self._counters.alert(
-                f"{message.topic!r} is not retained: {len(self._retained)} messages, "
-                f"{self._retained.size_bytes} bytes are"
+                f"message on {message.topic!r} is not retained: the limit is reached "
+                f"({len(self._retained)} messages, {self._retained.size_bytes} bytes)"
             )
         elif not message.topic.startswith("$SYS/"):
             self._durability.add(PutRetained(message))
@@ -343,7 +343,7 @@ class Distribution:
             self._durability.add(DropRetained(topic))
 
     def start_replay(self, session: Session, subscription: Subscription) -> RetainedReplay:
-        """Begin to give a new subscription the retained messages it selects."""
+        """Begin to send the retained messages that a new subscription selects."""
         replay = RetainedReplay(
             session, subscription, self._retained.walk(subscription.topic_filter), self.sequence
         )
@@ -351,7 +351,7 @@ class Distribution:
         return replay
 
     def continue_replay(self, replay: RetainedReplay, steps_max: int, now_ns: int) -> bool:
-        """Give out a part of the retained messages; True if that was all."""
+        """Send the next retained messages; True if none are left."""
         if not _is_current(replay):
             self.stop_replay(replay)
             return True
@@ -363,11 +363,11 @@ class Distribution:
         return False
 
     def stop_replay(self, replay: RetainedReplay) -> None:
-        """Nobody waits for the rest of it."""
+        """End a replay; the rest of it is not sent."""
         self._replays.pop(replay, None)
 
     def _replay_before(self, topic: str, now_ns: int) -> None:
-        """Give what is retained on a topic to those it is still owed to: a message of the topic is coming."""
+        """Send what is retained on a topic to unfinished replays, before a new message of that topic."""
         message = self._retained.get(topic)
         if message is None:
             return
@@ -377,12 +377,12 @@ class Distribution:
             elif matches(replay.subscription.topic_filter, topic):
                 try:
                     self._replay(replay, message, now_ns)
-                except Exception as error:  # not the publisher's, who is being served
+                except Exception as error:  # must not affect the publisher
                     self._note(replay.subscription, error)
                     self.stop_replay(replay)
 
     def _replay(self, replay: RetainedReplay, message: Message, now_ns: int) -> None:
-        """Give a new subscription a retained message, unless it had it or gets it as a new one."""
+        """Send a retained message to a new subscription, unless it was sent or is delivered as a new one."""
         subscription = replay.subscription
         if message.sequence > replay.sequence or message.topic in replay.given:
             return
@@ -400,26 +400,26 @@ class Distribution:
         self._outbound.offer(replay.session, message, qos, True, identifiers, subscription, NO_OTHERS, now_ns)
 
     def publish_notices(self, now_ns: int) -> None:
-        """Send the notices that were asked for about pairs that were not delivered."""
+        """Publish the requested notices about pairs that were not delivered."""
         missed = self._account.missed
         if not missed:
             return
         self._account.missed = []
         if not self.sends_notices:
             return
-        # Asked first: a match for the drops of each topic would be made in the moment memory is short.
+        # Checked first: matching the drops of each topic would fill the cache when memory is short.
         is_watched = self._index.has_below(NOTICE_PREFIX[:-1])
         for miss in missed:
             topic = miss.message.topic
             if topic.startswith(NOTICE_PREFIX):
-                continue  # a lost notice is no news
+                continue  # no notice about a lost notice
             subscription = miss.subscription
             session = self._sessions.get(miss.client_id)
             if subscription is not None and subscription.notify_missed and session is not None:
                 notice = _notice(MISSED_PREFIX, miss, now_ns)
                 self.sequence += 1
                 notice.sequence = self.sequence
-                # On terms of its own: it has no deadline to miss again, and earns nothing.
+                # With terms of its own: no deadline that it could miss, and no price.
                 terms = Subscription(miss.client_id, MISSED_PREFIX + "#")
                 self._outbound.offer(session, notice, 0, False, (), terms, NO_OTHERS, now_ns)
             if is_watched and self._index.match(DROPS_PREFIX + topic).has_any():
@@ -445,5 +445,5 @@ def _notice(prefix: str, missed: Missed, now_ns: int) -> Message:
 
 
 def _is_current(replay: RetainedReplay) -> bool:
-    """Whether the subscription of a replay is still its session's; else nothing is owed to it."""
+    """Whether the subscription of a replay still exists."""
     return replay.session.subscriptions.get(replay.subscription.topic_filter) is replay.subscription

@@ -1,11 +1,11 @@
-"""What a link could earn at best from a given traffic, with everything known beforehand.
+"""The most that a link can earn from given traffic, with everything known in advance.
 
 Let f(S) be the most bytes of the messages S that the link can send between their publication
-and their deadlines, when it may interrupt a message and continue it later; sending by the earliest
-deadline reaches it. These f are the rank function of a polymatroid (sending is a flow from
-messages to moments), so the most value is found greedily: with classes of falling value per byte
-v1 >= v2 >= ..., it is the sum of v_k · (f(S_k) - f(S_k-1)), where S_k holds the first k classes.
-Parts of messages count here, no broker sends them: so nothing can earn more.
+and their deadlines, if it may interrupt a message and continue it later; earliest deadline first
+reaches it. f is the rank function of a polymatroid (sending is a flow from messages to moments),
+so the most value is found greedily: with classes of falling value per byte v1 >= v2 >= ..., it is
+the sum of v_k · (f(S_k) - f(S_k-1)), where S_k holds the first k classes.
+Parts of messages count here, which no broker can send; so no broker can earn more.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SendJob:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """What one class would get in a schedule that earns most."""
+    """The share of one class in a schedule that earns most."""
 
     name: str
     messages: float  # parts count
@@ -37,7 +37,7 @@ class Best:
 
 
 def best_possible(traffics: Sequence[Traffic], rate_bytes_per_s: float, until_ns: int) -> list[Best]:
-    """The most value, by class in the order given; `until_ns` is when the link is last looked at."""
+    """Return the most value by class, in the given order; `until_ns` is the end of the observation."""
     by_value = sorted(traffics, key=lambda traffic: -traffic.kind.value_per_byte)
     found: dict[str, Best] = {}
     jobs: list[SendJob] = []
@@ -55,7 +55,7 @@ def best_possible(traffics: Sequence[Traffic], rate_bytes_per_s: float, until_ns
 
 
 def most_bytes(jobs: Sequence[SendJob], rate_bytes_per_s: float) -> float:
-    """f: the most bytes of these jobs that are sent in time, by the earliest deadline first."""
+    """Return f: the most bytes of these jobs that can be sent in time, earliest deadline first."""
     coming = sorted(jobs, key=lambda job: job.release_ns)
     ready: list[tuple[int, float]] = []  # deadline, bytes left
     sent = 0.0

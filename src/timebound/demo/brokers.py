@@ -24,7 +24,7 @@ from timebound.errors import TimeboundError
 START_S_MAX: Final = 20.0
 STOP_S_MAX: Final = 10.0
 MOSQUITTO: Final = "mosquitto"
-# Debian puts servers where the search path of ordinary users does not look.
+# Debian installs servers outside the search path of ordinary users.
 _SERVER_FOLDERS: Final = "/usr/sbin:/usr/local/sbin"
 _TIMEBOUND_CONFIG: Final = """\
 sys_interval = "0s"
@@ -39,7 +39,7 @@ port = {metrics_port}
 [log]
 level = "warning"
 """
-# Queues as long as ours: the demo is about order, not about a default limit.
+# Queues as long as this broker's: the demo compares order, not default limits.
 _MOSQUITTO_CONFIG: Final = """\
 listener {port} {host}
 allow_anonymous true
@@ -53,12 +53,12 @@ log_type error
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A broker and how it chooses."""
+    """A broker and its strategy."""
 
     label: str
-    strategy: str  # "" for a broker that has none
-    more_config: str = ""  # tables to add to the configuration of ours
-    listener_config: str = ""  # keys to add to its listener
+    strategy: str  # "" = it has none
+    more_config: str = ""  # tables added to the configuration of this broker
+    listener_config: str = ""  # keys added to its listener
 
     @property
     def is_ours(self) -> bool:
@@ -66,19 +66,19 @@ class Contender:
 
 
 def ours(strategy: str) -> Contender:
-    """This broker; raises ValueError for a strategy that does not exist."""
+    """Return this broker with a strategy; raises ValueError for an unknown one."""
     kind_named(strategy)
     return Contender(f"timebound {strategy}", strategy)
 
 
 def mosquitto_program() -> str | None:
-    """Where Mosquitto is installed, or None."""
+    """Return the path of Mosquitto, or None if it is not installed."""
     return shutil.which(MOSQUITTO, path=f"{os.environ.get('PATH', '')}:{_SERVER_FOLDERS}")
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedDeliveries:
-    """What a broker says of its deliveries; copies that are not acknowledged are in neither."""
+    """Deliveries as the broker counts them; unacknowledged ones are only in `under_way`."""
 
     in_time: int
     late: int
@@ -87,16 +87,16 @@ class ReportedDeliveries:
 
 @contextlib.contextmanager
 def running(contender: Contender, link: SlowLink | None = None) -> Iterator[int]:
-    """Start a broker, wait until it listens, give its port, and stop it in the end.
+    """Start a broker, wait until it listens, yield its port, and stop it at the end.
 
-    The port after it, where the broker is ours, is that of its figures (`read_account`).
+    This broker serves its metrics on the next port (`read_account`).
 
     Raises:
         TimeboundError: it did not start.
     """
     with tempfile.TemporaryDirectory(prefix="timebound-demo-") as name:
         folder = Path(name)
-        folder.chmod(0o755)  # a broker that gives up root still has to read its configuration
+        folder.chmod(0o755)  # a broker that drops root must still read its configuration
         link = link if link is not None else SlowLink(0.0, 0.0)
         with link.beside_broker():
             port = _free_ports()
@@ -120,7 +120,7 @@ def running(contender: Contender, link: SlowLink | None = None) -> Iterator[int]
 
 
 def read_account(port: int, link: SlowLink) -> ReportedDeliveries:
-    """Ask a broker of ours, by the port that `running` gave, what it has delivered so far."""
+    """Return the deliveries that this broker has counted so far; `port` is from `running`."""
     with link.beside_broker():
         url = f"http://{LOOPBACK}:{port + 1}/metrics"
         with urllib.request.urlopen(url, timeout=START_S_MAX) as answer:
@@ -135,7 +135,7 @@ def read_account(port: int, link: SlowLink) -> ReportedDeliveries:
 
 def _command(contender: Contender, port: int, folder: Path, host: str) -> tuple[list[str], dict[str, str]]:
     config = folder / "broker.conf"
-    # The broker runs in a folder of its own, so a relative search path would fail.
+    # The broker runs in a folder of its own, where a relative search path would fail.
     environment = os.environ | {"PYTHONPATH": str(Path(timebound.__file__).parent.parent)}
     if contender.is_ours:
         text = _TIMEBOUND_CONFIG.format(
@@ -156,7 +156,7 @@ def _command(contender: Contender, port: int, folder: Path, host: str) -> tuple[
 
 
 def _free_ports() -> int:
-    """The first of two ports side by side that nobody listens on."""
+    """Return the first of two adjacent free ports."""
     while True:
         with socket.create_server((LOOPBACK, 0)) as server:
             port: int = server.getsockname()[1]
@@ -179,5 +179,5 @@ def _wait_listening(
                 how = (
                     f"did not listen within {START_S_MAX:g} s" if process.poll() is None else "ended at once"
                 )
-                raise TimeboundError(f"{contender.label} {how}; it said:\n{said}") from error
+                raise TimeboundError(f"{contender.label} {how}; its output:\n{said}") from error
             time.sleep(0.05)

@@ -3,8 +3,8 @@
     python -m timebound.demo.ends publish <settings as JSON>
     python -m timebound.demo.ends receive <settings as JSON>
 
-The publisher prints when it published each message, the receiver when each arrived, by the clock that all
-processes of a machine share. The receiver says `ready` when it is subscribed, and ends with its input.
+The publisher prints the time of each publication, the receiver the time of each arrival, by the clock that
+all processes of a machine share. The receiver prints `ready` when it is subscribed, and ends with its input.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from timebound.wire.properties import Properties
 
 _STAMP: Final = struct.Struct(">IQ")  # number, monotonic nanoseconds at publication
 _READ_BYTES: Final = 65_536
-# How long what is already under way may take to become a packet.
+# Limit for an answer of the broker.
 _ANSWER_S_MAX: Final = 20.0
 _SAMPLE_S: Final = 0.1
 _UNSENT: Final = re.compile(r"notsent:(\d+)")
 
-Arrivals = list[tuple[str, int, int]]  # class, number, when
+Arrivals = list[tuple[str, int, int]]  # class, number, time
 
 
 class Wire:
@@ -54,7 +54,7 @@ class Wire:
             self._send = secure.sendall
             self._receive = lambda: secure.recv(_READ_BYTES)
         elif kind == "websocket":
-            # Imported lazily: a fifth of a second that plain connections need not wait for.
+            # Imported lazily: costs a fifth of a second, for WebSocket alone.
             from websockets.sync.client import connect
             from websockets.typing import Subprotocol
 
@@ -73,7 +73,7 @@ class Wire:
         self._send(data)
 
     def packets(self) -> list[Any]:
-        """Wait for more, and give what is complete; raises OSError or EOFError at the end."""
+        """Wait for bytes and return the complete packets; raises OSError or EOFError at the end."""
         data = self._receive()
         if not data:
             raise EOFError("the broker closed the connection")
@@ -85,7 +85,7 @@ class Wire:
 
 
 def receive(settings: dict[str, Any]) -> None:
-    """Subscribe to all classes, and note what comes until standard input ends."""
+    """Subscribe to all classes, and record arrivals until standard input ends."""
     wire = Wire(settings["host"], settings["port"], settings["wire"])
     wire.send(encode(Connect(client_id="receiver", keep_alive=0), 5))
     wire.await_packet(Connack)
@@ -120,7 +120,7 @@ def _collect(wire: Wire, arrivals: Arrivals) -> None:
 
 
 def publish(settings: dict[str, Any]) -> None:
-    """Publish all classes by plan, and watch what the broker's socket holds meanwhile."""
+    """Publish all classes by plan, while sampling what the broker's socket holds."""
     wire = Wire(settings["host"], settings["port"], "tcp")
     wire.send(encode(Connect(client_id="publisher", keep_alive=0), 5))
     wire.await_packet(Connack)
@@ -147,7 +147,7 @@ def publish(settings: dict[str, Any]) -> None:
 
 
 def _watch(peer: str, held: list[tuple[int, int, int]]) -> None:
-    """Note what sockets to the peer hold: when, all that is not acknowledged, and what of it is unsent."""
+    """Sample sockets to the peer: the time, the unacknowledged bytes, and the unsent ones of these."""
     command = ["ss", "-tinHO", "dst", peer]
     while True:
         found = subprocess.run(command, capture_output=True, text=True, check=True).stdout

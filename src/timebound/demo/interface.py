@@ -2,7 +2,7 @@
 
 Two namespaces are joined by a pair of virtual Ethernet devices; the near one sends through a token
 bucket (`tc tbf`) with a buffer of its own, as routers and radios have. Unlike a relay this shows what the
-kernel keeps in a socket and on the way. It needs root; `why_not` says what is missing.
+kernel holds in sockets and queues. It needs root; `why_not` returns what is missing.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from timebound.errors import TimeboundError
 
 NEAR_ADDRESS: Final = "10.77.0.1"
 FAR_ADDRESS: Final = "10.77.0.2"
-# As much as passes at once after a pause: two full frames, and what a small timer tick brings.
+# Passes at once after a pause: two full frames, and what arrives in a short timer tick.
 BURST_BYTES: Final = 4_096
-# On the wire a full segment takes so much: Ethernet, IP and TCP with timestamps beside 1,448 bytes.
+# A full segment on the wire: Ethernet, IP and TCP headers with timestamps, and 1,448 bytes.
 FRAME_BYTES: Final = 1_514
 SEGMENT_BYTES: Final = 1_448
 _COMMAND_S_MAX: Final = 10.0
@@ -29,7 +29,7 @@ _numbers = itertools.count(1)
 
 
 def why_not() -> str:
-    """Why no such interface can be made here; empty if it can."""
+    """Return why no such interface can be made here; empty if one can."""
     for program in ("ip", "tc", "ss"):
         if shutil.which(program) is None:
             return f"{program} is not installed (Debian: iproute2)"
@@ -43,9 +43,9 @@ def why_not() -> str:
 
 
 class ShapedInterface:
-    """Two namespaces, and a link from the near to the far one that carries so much and no more.
+    """Two namespaces, and a link of limited rate from the near to the far one.
 
-    The way back is as fast as the machine. Rates count what is on the wire, with all headers.
+    The reverse direction is not limited. Rates count bytes on the wire, headers included.
     """
 
     def __init__(self, wire_bytes_per_s: float, buffer_s: float) -> None:
@@ -81,7 +81,7 @@ class ShapedInterface:
         self._remove()
 
     def shape(self, wire_bytes_per_s: float) -> None:
-        """Carry so much from now on."""
+        """Change the rate."""
         _run(
             *("tc", "-n", self.near, "qdisc", "replace", "dev", "shaped", "root", "tbf"),
             *("rate", f"{round(wire_bytes_per_s * 8)}bit", "burst", str(BURST_BYTES)),
@@ -89,7 +89,7 @@ class ShapedInterface:
         )
 
     def near_command(self, *command: str) -> list[str]:
-        """A command as it is run at the near end."""
+        """Return a command that runs at the near end."""
         return ["ip", "netns", "exec", self.near, *command]
 
     def far_command(self, *command: str) -> list[str]:
@@ -97,7 +97,7 @@ class ShapedInterface:
 
     def _remove(self) -> None:
         while self._made:
-            # What is left of one that cannot be removed does no harm, and hides no other error.
+            # A namespace that cannot be removed does no harm, and must not hide another error.
             subprocess.run(
                 ["ip", "netns", "delete", self._made.pop()],
                 timeout=_COMMAND_S_MAX,
@@ -107,7 +107,7 @@ class ShapedInterface:
 
 
 def payload_rate(wire_bytes_per_s: float) -> float:
-    """What is left for TCP's payload, at best: in full segments."""
+    """Return the rate of TCP payload at best, in full segments."""
     return wire_bytes_per_s * SEGMENT_BYTES / FRAME_BYTES
 
 
@@ -115,7 +115,7 @@ def _run(*command: str) -> None:
     try:
         subprocess.run(command, timeout=_COMMAND_S_MAX, check=True, capture_output=True, text=True)
     except subprocess.CalledProcessError as error:
-        said = error.stderr.strip() or f"it ended with {error.returncode}"
+        said = error.stderr.strip() or f"ended with {error.returncode}"
         raise TimeboundError(f"{' '.join(command)}: {said}") from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise TimeboundError(f"{' '.join(command)}: {error}") from error

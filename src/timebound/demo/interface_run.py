@@ -1,7 +1,7 @@
 """One experiment over a real slow interface: a broker, a publisher beside it, a receiver behind the link.
 
-All three are processes of their own. Between the brokers of a mesh the same is done with the link between
-two brokers: the publisher is beside the first one, the receiver beside the second.
+All three are processes of their own. In a mesh the slow link lies between two brokers: the publisher is
+beside the first one, the receiver beside the second.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ CLASSES: Final = (
     TrafficClass("bulk", 1_200, 8 * SECOND, 1.0, 0.40),
 )
 PORT: Final = 1883
-# What a copy between brokers has beside the message: its packet id, and the property `mesh`.
+# What a copy between brokers adds to the message: its packet id, and the property `mesh`.
 COPY_BYTES: Final = 75
 _START_S_MAX: Final = 20.0
 _STOP_S_MAX: Final = 10.0
-# After the last message, so that what is under way arrives.
+# After the last message, so that messages in transit arrive.
 _AFTER_S: Final = 0.5
-# What the link is believed to carry has settled after this, and what its socket holds is looked at.
+# The broker's estimate of the link has settled after this; only then its socket is judged.
 SETTLED_S: Final = 1.0
 
 _LISTENER: Final = """\
@@ -64,7 +64,7 @@ log_type error
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is tried; rates count bytes on the wire."""
+    """One experiment; rates count bytes on the wire."""
 
     wire_bytes_per_s: float
     buffer_s: float
@@ -72,22 +72,22 @@ class Case:
     seconds: float
     wire: str = "tcp"  # or tls, websocket
     qos: int = 0
-    falls_to: float = 1.0  # part of the rate that is left after half of the time
+    falls_to: float = 1.0  # share of the rate in the second half of the time
     is_mesh: bool = False  # the slow link is one between brokers
     is_mosquitto: bool = False
-    listener_config: str = ""  # more settings of ours
+    listener_config: str = ""  # more keys for this broker
     tls_config: str = ""  # the table with the certificate, for TLS
     seed: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class InterfaceResult:
-    """What the receiver saw, and what the sending socket held."""
+    """What arrived, and what the sending socket held."""
 
     case: Case
     traffics: list[Traffic]
     value_best: float
-    held: list[tuple[int, int]]  # not acknowledged, and what of it is unsent; in the first half, settled
+    held: list[tuple[int, int]]  # unacknowledged bytes, unsent bytes; in the first half, settled
 
     @property
     def value(self) -> float:
@@ -110,7 +110,7 @@ class InterfaceResult:
         return traffic.in_time() / len(traffic.fates)
 
     def late_share(self, name: str) -> float:
-        """Of those that crossed the link, the part that came too late."""
+        """Return the share of the arrived messages that were late."""
         traffic = self._of(name)
         return traffic.late() / max(len(traffic.delays_ns()), 1)
 
@@ -123,13 +123,13 @@ class InterfaceResult:
 
 
 def run(case: Case) -> InterfaceResult:
-    """Run one case; raises TimeboundError if a part of it does not start."""
+    """Run one case; raises TimeboundError if one of its processes does not start."""
     with (
         tempfile.TemporaryDirectory(prefix="timebound-link-") as name,
         ShapedInterface(case.wire_bytes_per_s, case.buffer_s) as link,
     ):
         folder = Path(name)
-        folder.chmod(0o755)  # a broker that gives up root still has to read its configuration
+        folder.chmod(0o755)  # a broker that drops root must still read its configuration
         with _brokers(case, link, folder):
             return _drive(case, link)
 
@@ -172,9 +172,9 @@ def _drive(case: Case, link: ShapedInterface) -> InterfaceResult:
 
 
 def _best_value(case: Case, traffics: list[Traffic], fallen_ns: int, until_ns: int) -> float:
-    """The most value that the link could have carried until it was last looked at (`best.py`).
+    """Return the most value that the link could carry until the end of the observation (`best.py`).
 
-    A link that becomes slower is one of the same rate whose time passes more slowly from then on.
+    A link that becomes slower is treated as one of the same rate whose time passes more slowly.
     """
 
     def link_time(at_ns: int) -> int:
@@ -273,7 +273,7 @@ def _broker(command: list[str], log: Path) -> Iterator[None]:
 
 
 def _wait_listening(process: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait until the process has a socket that listens, as its namespace sees it."""
+    """Wait until the process has a listening socket in its namespace."""
     end_s = time.monotonic() + _START_S_MAX
     wanted = f":{PORT:04X} "
     while True:
@@ -284,7 +284,7 @@ def _wait_listening(process: subprocess.Popen[bytes], log: Path) -> None:
             return
         if process.poll() is not None or time.monotonic() > end_s:
             raise TimeboundError(
-                f"a broker did not start; it said:\n{log.read_text(errors='replace')[-2_000:]}"
+                f"a broker did not start; its output:\n{log.read_text(errors='replace')[-2_000:]}"
             )
         time.sleep(0.02)
 
@@ -306,13 +306,15 @@ def _process(
 def _expect(process: subprocess.Popen[str], word: str) -> None:
     said = _output(process).readline().strip()
     if said != word:
-        raise TimeboundError(f"an end of the experiment said {said!r}, not {word!r}")
+        raise TimeboundError(f"an end of the experiment printed {said!r}, not {word!r}")
 
 
 def _answer(process: subprocess.Popen[str]) -> dict[str, Any]:
     said = _output(process).readline()
     if not said:
-        raise TimeboundError(f"an end of the experiment gave no answer ({process.wait(_STOP_S_MAX)})")
+        raise TimeboundError(
+            f"an end of the experiment printed no result (exit code {process.wait(_STOP_S_MAX)})"
+        )
     found: dict[str, Any] = json.loads(said)
     return found
 

@@ -1,4 +1,4 @@
-"""What the demo can be asked for, read from what people write."""
+"""The options of the demo, parsed from text."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _RATE_UNITS: Final = (
     ("B/s", 1.0),
 )
 RATE_BYTES_PER_S_MIN: Final = 1_000.0
-# One process makes the traffic and judges it: beyond this it, not the link, would be the limit.
+# One process makes and judges the traffic: beyond this it would be the limit, not the link.
 RATE_BYTES_PER_S_MAX: Final = 1_250_000.0
 LOAD_MAX: Final = 10.0
-# A shaper of the kernel needs a little; with more than this no message of the demo is in time.
+# The kernel's shaper needs a small buffer; beyond the largest, nothing with a deadline can be in time.
 BUFFER_S_MIN: Final = 0.02
 BUFFER_S_MAX: Final = 2.0
 
@@ -31,7 +31,7 @@ def parse_rate(text: str) -> float:
     """Read `1Mbit/s`, `500kbit/s`, `64kB/s` as bytes per second.
 
     Raises:
-        ValueError: the text is no rate, or one that the demo cannot make.
+        ValueError: the text is not a rate, or out of range.
     """
     for unit, factor in _RATE_UNITS:
         if text.strip().endswith(unit):
@@ -46,24 +46,24 @@ def parse_rate(text: str) -> float:
 
 
 def parse_loads(text: str) -> list[float]:
-    """Read `1.5,3`: what is offered, in times of what the link carries."""
+    """Read `1.5,3`: the offered load, in multiples of what the link carries."""
     loads = []
     for part in text.split(","):
         try:
             load = parse_number(part.strip())
         except UnitError as error:
-            raise ValueError(f"load {text!r} has {part!r} in it; write it like 1.5,3") from error
+            raise ValueError(f"load {text!r} contains {part!r}; write it like 1.5,3") from error
         if not 0 < load <= LOAD_MAX:
-            raise ValueError(f"load {part!r} is not above 0 and at most {LOAD_MAX:g}")
+            raise ValueError(f"load {part!r} must be above 0 and at most {LOAD_MAX:g}")
         loads.append(load)
     return loads
 
 
 def parse_buffer(text: str) -> float:
-    """Read `200ms` as seconds: what the buffer of a link holds, in time.
+    """Read `200ms` as seconds: the time that the buffer of a link holds.
 
     Raises:
-        ValueError: the text is no duration, or too long for a demo.
+        ValueError: the text is not a duration, or out of range.
     """
     try:
         buffer_s = parse_duration(text) / SECOND
@@ -75,10 +75,10 @@ def parse_buffer(text: str) -> float:
 
 
 def contenders(strategies: str) -> tuple[list[Contender], str]:
-    """The brokers to run, Mosquitto where it is installed; and a note where it is not.
+    """Return the brokers to run, and a note if Mosquitto is not installed.
 
     Raises:
-        ValueError: a strategy does not exist.
+        ValueError: a strategy is unknown.
     """
     found = [ours(name.strip()) for name in strategies.split(",")]
     if mosquitto_program() is None:

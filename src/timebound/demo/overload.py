@@ -1,9 +1,8 @@
 """The overload experiment: more offered than a slow link carries, to a real broker process.
 
-Three publishers send alerts, telemetry and bulk; one subscriber sits behind a slow link with a buffer of
-its own, a real interface or a relay, and says what is worth how much and until when. Every broker is
-offered the same plan. The receiver judges by the time in the payload; both ends share this process and
-so one clock.
+Three publishers send alerts, telemetry and bulk. One subscriber behind a slow link with a buffer of its
+own, a real interface or a relay, sets prices and deadlines. Every broker is offered the same plan. The
+receiver judges by the time in the payload; both ends are in this process and share one clock.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from timebound.demo.slow_link import LOOPBACK, SlowLink, open_slow_link
 from timebound.demo.traffic import CLASSES, Traffic, TrafficClass, plan
 from timebound.units import SECOND, format_duration
 
-# The subscriber keeps all that has come; the queue of the client is only a hand-over.
+# The subscriber reads at once; the client's queue must drop nothing.
 _QUEUE_SIZE: Final = 100_000
 _TICK_S: Final = 0.1
-# After the last message the link is watched for as long as one can still be in time, and no longer than this.
+# After the last message, the run goes on while one can still be in time, at most this long.
 AFTER_S_MAX: Final = 2.0
 
 Progress = Callable[[float], None]
@@ -33,14 +32,14 @@ Progress = Callable[[float], None]
 
 @dataclass(frozen=True, slots=True)
 class OverloadSetting:
-    """What is the same for every broker."""
+    """The settings that are the same for every broker."""
 
     rate_bytes_per_s: float
     seconds: float
     seed: int = 1
     qos: int = 0
-    buffer_s: float = 0.0  # what the link's own buffer holds, in time
-    wants_interface: bool = False  # a real one, between network namespaces
+    buffer_s: float = 0.0  # time that the link's own buffer holds
+    wants_interface: bool = False  # a real interface, between network namespaces
     classes: tuple[TrafficClass, ...] = CLASSES
 
     def qos_of(self, kind: TrafficClass) -> int:
@@ -53,7 +52,7 @@ class OverloadSetting:
 
 @dataclass(frozen=True, slots=True)
 class OverloadResult:
-    """One broker under one load."""
+    """The result of one broker under one load."""
 
     contender: Contender
     load: float
@@ -61,8 +60,8 @@ class OverloadResult:
     started_ns: int
     traffics: list[Traffic]
     best: list[Best]
-    link_used: float  # share of what the link could have carried, by the messages that arrived
-    account: ReportedDeliveries | None = None  # what the broker itself says, where it is ours
+    link_used: float  # share of the link's capacity used by the messages that arrived
+    account: ReportedDeliveries | None = None  # as this broker counts; None for another
 
     @property
     def value(self) -> float:
@@ -78,7 +77,7 @@ class OverloadResult:
 
 
 def run(contender: Contender, load: float, setting: OverloadSetting, progress: Progress) -> OverloadResult:
-    """Run one broker under one load; `progress` is told the seconds that have passed."""
+    """Run one broker under one load; `progress` is called with the seconds since its last call."""
     with (
         open_slow_link(
             setting.rate_bytes_per_s, setting.buffer_s, wants_interface=setting.wants_interface
@@ -103,7 +102,7 @@ async def _drive(
     subscriber = Client(address[0], address[1], client_id="subscriber", topic_alias_maximum=0)
     publishers = [Client(LOOPBACK, port, client_id=traffic.kind.name) for traffic in traffics]
     async with contextlib.AsyncExitStack() as stack:
-        # A socket stays where it was opened.
+        # A socket stays in the namespace it was opened in.
         with link.behind_link():
             await stack.enter_async_context(subscriber)
         with link.beside_broker():
@@ -158,7 +157,7 @@ async def _publish(client: Client, traffic: Traffic, due_s: list[float], started
             wait_s = at_s - (time.monotonic_ns() - started_ns) / SECOND
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
-            # Publishers keep to their plan, and do not wait for the broker's answers.
+            # Publishers keep to their plan and do not wait for acknowledgements.
             tasks.create_task(
                 client.publish(traffic.kind.topic, traffic.publish(time.monotonic_ns()), qos=qos),
                 name=f"publish {traffic.kind.name}",

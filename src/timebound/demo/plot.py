@@ -12,12 +12,12 @@ from timebound.errors import TimeboundError
 from timebound.units import format_duration
 
 PICTURE: Final = "overload.png"
-# In the order of the runs; the last of our strategies, the default, is drawn on top and stronger.
+# In the order of the runs; the last strategy of this broker, the default, is drawn thicker and on top.
 _COLOURS: Final = ("#d95f02", "#7570b3", "#1b9e77", "#e7298a", "#666666", "#a6761d", "#66a61e", "#1f78b4")
 
 
 def check_drawing() -> None:
-    """Raise TimeboundError if pictures cannot be drawn here; ask before a run, not after it."""
+    """Raise TimeboundError if pictures cannot be drawn; call it before a run, not after."""
     try:
         import matplotlib  # noqa: F401  # only whether it is there
     except ImportError as error:
@@ -27,7 +27,7 @@ def check_drawing() -> None:
 
 
 def draw(outcomes: Sequence[OverloadResult], folder: Path) -> Path:
-    """Write the picture; gives its path.
+    """Write the picture and return its path.
 
     Raises:
         TimeboundError: matplotlib is not installed.

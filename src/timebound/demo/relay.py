@@ -1,16 +1,16 @@
-"""A slow link without privileges: a TCP relay that passes on only so many bytes a second.
+"""A slow link without privileges: a TCP relay with a limited rate.
 
     with ShapingRelay(broker_port, rate_bytes_per_s=125_000) as relay:
         ...connect to 127.0.0.1:relay.port...
         relay.rate_bytes_per_s = 500_000
 
-What the broker sends is read in small pieces, at the link's rate, through a small receive buffer:
-so the broker's own socket fills up as it would on such a link, and little is beyond its reach.
-A piece is passed on when a link of this rate would have sent its last bit. Every connection has
-a link of its own. The other direction, from the client to the broker, is not limited.
+The broker's bytes are read in small pieces, at the link's rate, through a small receive buffer:
+so the broker's own socket fills up as it would on such a link, and little is beyond its control.
+A piece is forwarded when a link of this rate would have sent its last bit. Every connection has a
+link of its own. The direction from the client to the broker is not limited.
 
-With `hidden_bytes` the relay takes so much ahead of its link, at once, as proxies, radios and home
-routers do: no socket of the broker shows what lies there.
+With `hidden_bytes` the relay buffers that much ahead of its link, as proxies, radios and home
+routers do; no socket of the broker shows these bytes.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ import time
 from types import TracebackType
 from typing import Final
 
-# What the relay's end of the broker's connection takes ahead, as a modem would. Measured: a sender that
-# writes without pause has 2.4 KB beyond its reach on average, 3.5 KB at most (28 ms at 1 Mbit/s); with
-# 16 KB the kernel's own limits make the rate uneven.
+# Receive buffer towards the broker, like a modem's. Measured: a sender that writes without pause has 2.4 KB
+# beyond its control on average, 3.5 KB at most (28 ms at 1 Mbit/s); with 16 KB the kernel's own limits make
+# the rate uneven.
 RECEIVE_BUFFER_BYTES: Final = 2_048
-# Small segments, as on a real link: the loopback's own have 64 KB and would come in lumps.
+# Small segments, as on a real link: those of the loopback have 64 KB and would arrive in lumps.
 SEGMENT_BYTES: Final = 536
-# A piece is what the link sends in this time: fine enough to add no delay of its own.
+# A piece is what the link sends in this time: small enough to add no noticeable delay.
 PIECE_S: Final = 0.002
 PIECE_BYTES_MIN: Final = 64
 PIECE_BYTES_MAX: Final = 65_536
-# Time by which the relay was late is made good for what was waiting, up to this; a longer stop is an outage.
+# If the relay was late, waiting bytes catch up by at most this time; a longer stall is an outage.
 CATCH_UP_S: Final = 0.1
-# A client that does not read is asked again after this.
+# A client that does not read is tried again after this.
 RETRY_S: Final = 0.002
 CONNECT_TIMEOUT_S: Final = 5.0
 STOP_TIMEOUT_S: Final = 5.0
@@ -50,7 +50,7 @@ class _Flow:
         self.reader = reader
         self.writer = writer
         self.is_shaped = is_shaped
-        self.held = bytearray()  # taken ahead of the link
+        self.held = bytearray()  # buffered ahead of the link
         self.pending = b""  # on the link until `due_s`
         self.due_s = 0.0
 
@@ -75,7 +75,7 @@ class ShapingRelay:
         self._listener = socket.create_server((host, 0), backlog=16)
         self.port: Final[int] = self._listener.getsockname()[1]
         self._stop_reader, self._stop_writer = socket.socketpair()
-        self._selector = selectors.SelectSelector()  # waits microseconds; epoll whole milliseconds
+        self._selector = selectors.SelectSelector()  # waits in microseconds; epoll in milliseconds
         self._flows: list[_Flow] = []
         self._thread = threading.Thread(target=self._run, name="timebound-relay", daemon=True)
 
@@ -94,7 +94,7 @@ class ShapingRelay:
             each.close()
 
     def cut(self) -> None:
-        """Break every connection, as a lost signal would; new ones are relayed as before."""
+        """Break every connection, like a lost signal; new ones are relayed as before."""
         for flow in list(self._flows):
             with contextlib.suppress(OSError):
                 flow.reader.shutdown(socket.SHUT_RDWR)
@@ -141,7 +141,7 @@ class ShapingRelay:
             self._selector.register(flow.reader, selectors.EVENT_READ, flow)
 
     def _read(self, flow: _Flow) -> None:
-        """Take what has come: ahead of the link as far as the hidden buffer goes, else a piece for it."""
+        """Read what has arrived: into the hidden buffer if there is one, else the next piece."""
         if not flow.is_shaped or not self.hidden_bytes:
             self._take(flow, time.monotonic())
             return
@@ -155,7 +155,7 @@ class ShapingRelay:
             self._selector.unregister(flow.reader)
 
     def _take(self, flow: _Flow, start_s: float) -> bool:
-        """Put the next piece on the link, from `start_s` on; False if there is none yet."""
+        """Put the next piece on the link, from `start_s` on; return False if there is none yet."""
         piece = self._receive(flow, self._piece_bytes() if flow.is_shaped else PIECE_BYTES_MAX)
         if not piece:
             return False
@@ -166,7 +166,7 @@ class ShapingRelay:
         return True
 
     def _start(self, flow: _Flow, start_s: float) -> None:
-        """Put the next piece of what is held on the link, and read on where there is room again."""
+        """Put the next piece of the hidden buffer on the link, and read again."""
         size = self._piece_bytes()
         flow.pending = bytes(flow.held[:size])
         del flow.held[:size]
@@ -175,7 +175,7 @@ class ShapingRelay:
             self._selector.register(flow.reader, selectors.EVENT_READ, flow)
 
     def _receive(self, flow: _Flow, size: int) -> bytes:
-        """What has come, at most so much; nothing if nothing has, or the connection has ended."""
+        """Return up to `size` bytes; none if none have arrived, or the connection has ended."""
         try:
             data = flow.reader.recv(min(size, PIECE_BYTES_MAX))
         except BlockingIOError:
@@ -190,7 +190,7 @@ class ShapingRelay:
         return min(max(int(self.rate_bytes_per_s * PIECE_S), PIECE_BYTES_MIN), PIECE_BYTES_MAX)
 
     def _pass_on(self, flow: _Flow) -> None:
-        """The piece has arrived; the next one starts at once if it is here, else when it comes."""
+        """Forward a piece; the next one starts at once if it was waiting, else when it arrives."""
         now_s = time.monotonic()
         is_waiting = bool(flow.held) or _is_waiting(flow.reader)
         next_s = max(flow.due_s, now_s - CATCH_UP_S) if is_waiting else None
@@ -207,17 +207,17 @@ class ShapingRelay:
         if flow.pending:
             flow.due_s = now_s + RETRY_S
             return
-        # What was not here yet has come since, after who knows how long: it starts now.
+        # It was not waiting before: when it arrived is unknown, so it starts now.
         start_s = time.monotonic() if next_s is None else next_s
         if flow.held:
             self._start(flow, start_s)
         elif flow.is_shaped and self.hidden_bytes:
-            return  # it is read as it comes
+            return  # read when it arrives
         elif not self._take(flow, start_s) and flow in self._flows:
             self._selector.register(flow.reader, selectors.EVENT_READ, flow)
 
     def _end(self, flow: _Flow) -> None:
-        """One side has closed: so does the other."""
+        """Close both sides of a connection of which one has ended."""
         for each in [one for one in self._flows if one.reader in (flow.reader, flow.writer)]:
             self._flows.remove(each)
             if each.reader in self._selector.get_map():

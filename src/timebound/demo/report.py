@@ -1,4 +1,4 @@
-"""The results of the overload demo, as a table for people and as values for programs."""
+"""Results of the overload demo, as a table for people and as values for programs."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from timebound.demo.overload import OverloadResult
 from timebound.demo.traffic import Traffic
 from timebound.units import MILLISECOND, SECOND, format_duration
 
-# Width of a bin of the picture.
+# Width of a bin in the picture.
 BIN_S: Final = 0.5
-# With more offered than it carries a link is always busy, unless somebody did not get a processor.
+# An overloaded link is always busy, unless a process waits for a processor.
 LINK_USED_MIN: Final = 0.85
-# Of the longest strategy: its label wraps before the name where a terminal has 80 columns.
+# For the longest strategy name; its label wraps before the name on 80 columns.
 LABEL_WIDTH: Final = 18
 
 
 def table(outcomes: Sequence[OverloadResult]) -> Table:
-    """What came of each class by each broker, beside the best possible and the broker's own account.
+    """Return the results by broker and class, with the best possible and the broker's own account.
 
-    A broker's row has the sums of the classes below it. It fits 80 columns; only a long label wraps.
+    A broker's row has the sums of the classes below it. The table fits 80 columns; only a long label wraps.
     """
     shown = Table(
         title=_title(outcomes[0]),
@@ -109,16 +109,16 @@ def _counts(published: int, in_time: float) -> tuple[str, str, str]:
 
 
 def notes(outcomes: Sequence[OverloadResult]) -> list[str]:
-    """How to read the rows of the account."""
+    """Return how to read the rows of the account."""
     if not any(outcome.account for outcome in outcomes):
         return []
     if outcomes[0].setting.qos:
         return [
-            "a broker's own account counts what was acknowledged, and by when; what was on its way at the "
-            "end is in neither of its columns"
+            "a broker's own account counts acknowledged messages, by the time of the acknowledgement; what "
+            "is in transit at the end is in neither column"
         ]
     return [
-        "with QoS 0 nothing tells a broker when a message arrives: its own account counts what was sent in "
+        "with QoS 0 a broker does not learn when a message arrives: its own account counts messages sent in "
         "time"
     ]
 
@@ -129,7 +129,7 @@ def _age(traffic: Traffic, part: float) -> str:
 
 
 def age_ms_at(traffic: Traffic, part: float) -> float | None:
-    """The age on arrival that this part of what arrived did not exceed; None if nothing did."""
+    """Return the age on arrival not exceeded by this share of the arrivals; None without arrivals."""
     ages_ns = traffic.delays_ns()
     if not ages_ns:
         return None
@@ -137,7 +137,7 @@ def age_ms_at(traffic: Traffic, part: float) -> float | None:
 
 
 def as_values(outcomes: Sequence[OverloadResult]) -> dict[str, Any]:
-    """Everything as plain values for JSON."""
+    """Return all results as plain values for JSON."""
     setting = outcomes[0].setting
     return {
         "rate_bytes_per_s": setting.rate_bytes_per_s,
@@ -167,7 +167,7 @@ def as_values(outcomes: Sequence[OverloadResult]) -> dict[str, Any]:
 
 
 def warnings(outcomes: Sequence[OverloadResult]) -> list[str]:
-    """What to be careful about."""
+    """Return what makes the results doubtful."""
     found = []
     for outcome in outcomes:
         if outcome.load >= 1 and outcome.link_used < LINK_USED_MIN:
@@ -179,7 +179,7 @@ def warnings(outcomes: Sequence[OverloadResult]) -> list[str]:
 
 
 def over_time(outcome: OverloadResult, traffic: Traffic) -> tuple[list[float], list[float], list[float]]:
-    """By time of publication: the middle of each bin, the share in time, the value per second."""
+    """Return bins by time of publication: middle, share in time, value per second."""
     bins = max(1, round(outcome.setting.seconds / BIN_S))
     offered = [0] * bins
     in_time = [0] * bins

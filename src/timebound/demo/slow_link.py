@@ -1,8 +1,8 @@
-"""The way between a broker and a slow subscriber: a real interface where this machine permits, else a relay.
+"""The slow link between a broker and a subscriber: a real interface if this machine permits, else a relay.
 
-Both hide a buffer: what has left the broker's socket waits there first in, first out, as in routers,
-radios and proxies. On an interface the broker runs in a namespace of its own; a thread of this process
-enters one to open a socket there, and the socket stays in it.
+Both have a hidden buffer: bytes that left the broker's socket wait there in order, as in routers, radios and
+proxies. With an interface the broker runs in a network namespace; a thread of this process enters it to open
+a socket there, and the socket stays in it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CLONE_NEWNET: Final = 0x40000000
 
 @dataclass(frozen=True, slots=True)
 class SlowLink:
-    """How to start the broker, and how publishers and the subscriber reach it."""
+    """Where the broker runs, and how publishers and the subscriber reach it."""
 
     rate_bytes_per_s: float
     buffer_s: float
@@ -34,27 +34,27 @@ class SlowLink:
 
     @property
     def listen_host(self) -> str:
-        return "0.0.0.0" if self.interface is not None else LOOPBACK  # its namespace has no other neighbour
+        return "0.0.0.0" if self.interface is not None else LOOPBACK  # nothing else can reach its namespace
 
     def command(self, command: list[str]) -> list[str]:
-        """A command as it is run beside the broker."""
+        """Return a command that runs beside the broker."""
         return self.interface.near_command(*command) if self.interface is not None else command
 
     @contextlib.contextmanager
     def beside_broker(self) -> Iterator[None]:
-        """Open sockets beside the broker meanwhile, at `LOOPBACK`."""
+        """Open sockets beside the broker in this context; it listens at `LOOPBACK`."""
         with _inside(self.interface.near if self.interface is not None else ""):
             yield
 
     @contextlib.contextmanager
     def behind_link(self) -> Iterator[None]:
-        """Open sockets behind the slow link meanwhile."""
+        """Open sockets behind the slow link in this context."""
         with _inside(self.interface.far if self.interface is not None else ""):
             yield
 
     @contextlib.contextmanager
     def open_to(self, port: int) -> Iterator[tuple[str, int]]:
-        """Give the address at which a broker on this port is reached over the slow link."""
+        """Yield the address of a broker on this port, as seen over the slow link."""
         if self.interface is not None:
             yield NEAR_ADDRESS, port
             return
@@ -65,7 +65,7 @@ class SlowLink:
 
 @contextlib.contextmanager
 def open_slow_link(rate_bytes_per_s: float, buffer_s: float, *, wants_interface: bool) -> Iterator[SlowLink]:
-    """Make the way, and remove it in the end; the rate counts what TCP carries, in full segments."""
+    """Make the link, and remove it at the end; the rate counts TCP payload, in full segments."""
     if not wants_interface:
         yield SlowLink(rate_bytes_per_s, buffer_s)
         return
@@ -75,13 +75,13 @@ def open_slow_link(rate_bytes_per_s: float, buffer_s: float, *, wants_interface:
 
 
 def why_no_interface() -> str:
-    """Why the demo cannot have a real interface here; empty if it can."""
+    """Return why no real interface can be made here; empty if one can."""
     return why_not()
 
 
 @contextlib.contextmanager
 def _inside(namespace: str) -> Iterator[None]:
-    """Have this thread in a network namespace; nothing if it has no name."""
+    """Enter a network namespace with this thread; do nothing if the name is empty."""
     if not namespace:
         yield
         return

@@ -1,8 +1,8 @@
-"""The whole story on one machine: a broker with more to send than its link carries, its trace, a report.
+"""The whole story on one machine: an overloaded broker, its trace, and a report.
 
-A real broker process traces what becomes of every message behind a slow link; the pipeline makes tables
-of it on Spark and replays the load under every strategy; the report is a page to read. Each step is
-the command that a user would call.
+A real broker process traces every message behind a slow link; the pipeline makes tables of the trace with
+Spark and replays the load under every strategy; the report is an HTML page. Each step is a command that a
+user would call.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from timebound.demo.brokers import ours
 from timebound.demo.overload import AFTER_S_MAX, OverloadResult, OverloadSetting, run
 from timebound.errors import TimeboundError
 
-# Every step has a limit: the longest is Spark's, on a busy machine.
+# Limit of a step: Spark takes longest, on a busy machine.
 STEP_S_MAX: Final = 900.0
-# The link of a busy machine is slower than it should be: more time for what is left, and at least this.
+# On a busy machine the link is slower than its rate: the drain gets more time, and at least this.
 _DRAIN_FACTOR: Final = 1.25
 _DRAIN_S_MIN: Final = 2.0
 TRACE: Final = "trace"
@@ -34,13 +34,13 @@ path = "{path}"
 
 @dataclass(frozen=True, slots=True)
 class Drained(OverloadSetting):
-    """A run that lasts until the link has carried what was left when publishing ended."""
+    """A run that lasts until the backlog at the end of publishing is sent."""
 
     load: float = 1.0
 
     @property
     def run_s(self) -> float:
-        # What is offered beyond the link's rate, if nothing of it is dropped.
+        # The offered load beyond the link's rate, if none is dropped.
         backlog_s = max(self.load - 1.0, 0.0) * self.seconds
         return self.seconds + AFTER_S_MAX + backlog_s * _DRAIN_FACTOR + _DRAIN_S_MIN
 
@@ -48,13 +48,13 @@ class Drained(OverloadSetting):
 def overload(
     folder: Path, strategy: str, setting: Drained, progress: Callable[[float], None]
 ) -> OverloadResult:
-    """Offer a broker more than its link carries, and keep the trace in a folder.
+    """Overload a broker's link, and keep the trace in a folder.
 
-    The subscriber leaves when nothing waits for it any more, so every drop in the trace is one that the
-    overload caused.
+    The subscriber disconnects when nothing is queued for it any more, so every drop in the trace is due to
+    the overload.
     """
     trace = (folder / TRACE).resolve()
-    # The broker runs in a folder of its own, so the path must be a whole one.
+    # The broker runs in a folder of its own, so the path must be absolute.
     contender = replace(ours(strategy), more_config=_TRACE_CONFIG.format(path=trace))
     return run(contender, setting.load, setting, progress)
 
@@ -63,14 +63,14 @@ def analyse(folder: Path, master: str | None = None) -> None:
     """Run the pipeline over the trace in a folder.
 
     Raises:
-        TimeboundError: it failed; what it said is on the screen.
+        TimeboundError: it failed; its output is on the screen.
     """
     arguments = ["pipeline", "run", "--trace", str(folder / TRACE), "--out", str(folder / RESULTS)]
     _call([*arguments, *(["--master", master] if master else [])])
 
 
 def report(folder: Path) -> Path:
-    """Write the page about the results; gives its path."""
+    """Write the HTML page about the results and return its path."""
     page = (folder / "report.html").resolve()
     _call(["report", str(folder / RESULTS), "--out", str(page)], is_quiet=True)
     return page

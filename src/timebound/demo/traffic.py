@@ -1,8 +1,8 @@
-"""What the overload demo offers: three classes of messages, and what became of each message.
+"""The traffic of the overload demo: three classes of messages, and the fate of each message.
 
-Alerts are few, small and worth much for a short time; telemetry is most of the traffic; bulk
-has no deadline. All of them grow with the offered load. A message carries its number and the
-time it was published in its payload, so the receiver alone can judge any broker.
+Alerts are few, small and of high value for a short time; telemetry is most of the traffic; bulk
+has no deadline. All grow with the offered load. A message carries its number and the time of
+publication in its payload, so the receiver can judge any broker alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STAMP: Final = struct.Struct(">IQ")  # number, monotonic nanoseconds at publica
 
 @dataclass(frozen=True, slots=True)
 class TrafficClass:
-    """One kind of message; `deadline_ns` 0 means that it is never too late."""
+    """One class of messages; `deadline_ns` 0 = no deadline."""
 
     name: str
     payload_bytes: int
@@ -35,7 +35,7 @@ class TrafficClass:
 
     @property
     def frame_bytes(self) -> int:
-        """Bytes of one message on the link, without anything that a broker may add."""
+        """Bytes of one message on the link, without what a broker adds."""
         return len(encode_publish(self.topic, bytes(self.payload_bytes), 0, False, False, 0, b"\0", 5)) - 1
 
     @property
@@ -52,7 +52,7 @@ CLASSES: Final = (
 
 @dataclass(slots=True)
 class Fate:
-    """One message: when it was published, and when it arrived (0 = not)."""
+    """One message: time of publication, and of arrival (0 = none)."""
 
     published_ns: int
     arrived_ns: int = 0
@@ -66,13 +66,13 @@ class Traffic:
     fates: list[Fate] = field(default_factory=list)
 
     def publish(self, now_ns: int) -> bytes:
-        """The payload of the next message, published now."""
+        """Return the payload of the next message, published now."""
         self.fates.append(Fate(now_ns))
         stamp = _STAMP.pack(len(self.fates) - 1, now_ns)
         return stamp.ljust(self.kind.payload_bytes, b".")
 
     def arrive(self, payload: bytes, now_ns: int) -> None:
-        """A message has come; one that came twice counts by its first."""
+        """Note an arrival; of duplicates the first counts."""
         number, _ = _STAMP.unpack_from(payload)
         fate = self.fates[number]
         if not fate.arrived_ns:
@@ -90,14 +90,14 @@ class Traffic:
         return sum(fate.arrived_ns > 0 for fate in self.fates) - self.in_time()
 
     def delays_ns(self) -> list[int]:
-        """From publication to arrival, of all that arrived, sorted."""
+        """Return the delays from publication to arrival, sorted."""
         return sorted(fate.arrived_ns - fate.published_ns for fate in self.fates if fate.arrived_ns)
 
 
 def plan(kind: TrafficClass, bytes_per_s: float, seconds: float, seed: int) -> list[float]:
-    """Seconds at which the messages of a class are due: at random, on average at this rate.
+    """Return the seconds at which messages of a class are due: at random, on average at this rate.
 
-    The same seed gives the same plan, so every broker is offered the same.
+    The same seed gives the same plan, so every broker gets the same load.
     """
     random = Random(f"{seed} {kind.name}")
     mean_s = kind.frame_bytes / (bytes_per_s * kind.share)

@@ -1,12 +1,12 @@
-"""What brokers of a mesh say to each other, as MQTT 5 packets.
+"""The packets between brokers of a mesh, as MQTT 5 packets.
 
 A copy of a message is its PUBLISH with QoS 1, as its publisher sent it: topic, payload and properties.
-One User Property comes last and says what only brokers need (docs/mesh.md):
+One User Property comes last and holds what only brokers need (docs/mesh.md):
 
     mesh: <origin> <started>.<number> <age>ns <hops> <passed> <homes> <qos> <publisher>
 
-Age is what it will be on arrival, so no clocks are compared; names are joined by commas. Links and
-subscriptions are told as JSON on topics under `$timebound/mesh/`, which no client can publish to.
+The age is that on arrival, so no clocks are compared; names are joined by commas. Link-state advertisements
+and delay reports are JSON on topics under `$timebound/mesh/`, to which no client can publish.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from timebound.config.values import MQTT_PACKET_BYTES_MAX
+from timebound.config.limits import MQTT_PACKET_BYTES_MAX
 from timebound.core.mesh.flooding import LINK, SUBSCRIPTION, LinkStateAdvertisement
 from timebound.core.mesh.member import COPY_BYTES
 from timebound.core.mesh.message import Copy, MeshMessage
@@ -39,17 +39,18 @@ ADVERTISEMENTS_TOPIC: Final = "$timebound/mesh/news"
 DELAY_REPORT_TOPIC: Final = "$timebound/mesh/waits"
 LEVELS_TOPIC: Final = "$timebound/mesh/full"
 
-# The User Property of CONNECT and CONNACK by which brokers tell each other their names.
+# The User Property of CONNECT and CONNACK that holds the name of a broker.
 BROKER_PROPERTY: Final = "timebound-broker"
 COPY_PROPERTY: Final = "mesh"
-# A packet of advertisements is about this large, if the neighbour takes as much: some hundreds of them.
+# Size of a packet of advertisements, unless the neighbour takes less: some hundreds of them.
 ADVERTISEMENTS_BYTES: Final = 64 * 1_024
 # What a packet between brokers may have beyond the limit of clients' packets: a copy's User Property has up
-# to 65,535 bytes, and its name, lengths and expiry some more. So what a client may publish can pass a link.
+# to 65,535 bytes, and its name, lengths and expiry some more. So whatever a client may publish can pass a
+# link.
 ENVELOPE_BYTES: Final = 65_535 + 64
 _TOPIC_BYTES: Final = 64  # at most, of a control packet: header, topic and lengths
 _NUMBER_MAX: Final = (1 << 63) - 1
-_NOBODY: Final = "*"  # no broker can have this name
+_NOBODY: Final = "*"  # no valid broker name
 
 
 class Terms(msgspec.Struct, array_like=True, frozen=True):
@@ -83,7 +84,7 @@ _WRITE: Final = msgspec.json.Encoder()
 
 
 def encode_copy(copy: Copy, age_ns: int, packet_id: int) -> bytes:
-    """The PUBLISH of a copy that will be so old when it arrives."""
+    """Return the PUBLISH of a copy whose age on arrival will be `age_ns`."""
     what = copy.what
     message = what.message
     assert copy.targets is not None, "a copy between members names the homes it is for"
@@ -93,17 +94,17 @@ def encode_copy(copy: Copy, age_ns: int, packet_id: int) -> bytes:
     )
     properties = with_user_property(message.properties, COPY_PROPERTY, header)
     if message.expires_ns:
-        # As the publisher gave it: with the age, the receiver knows what is left to the nanosecond.
+        # As the publisher set it: with the age, the receiver knows the rest to the nanosecond.
         expiry_s = (message.expires_ns - message.published_ns) // SECOND
         properties = encode_property_prefix(expiry_s, 0, ()) + properties
     return encode_publish(message.topic, message.payload, 1, message.retain, False, packet_id, properties, 5)
 
 
 def decode_copy(packet: Publish, now_ns: int) -> Copy:
-    """The copy that a PUBLISH of a neighbour holds; its message is dated by this broker's clock.
+    """Return the copy in a neighbour's PUBLISH; its message is dated by this broker's clock.
 
     Raises:
-        ProtocolError: the packet is no copy.
+        ProtocolError: the packet is not a copy.
     """
     properties = packet.user_properties
     if not properties or properties[-1][0] != COPY_PROPERTY:
@@ -113,7 +114,7 @@ def decode_copy(packet: Publish, now_ns: int) -> Copy:
     try:
         origin, identity, age, hops, via, targets, qos, publisher = fields
         started, _, number = identity.partition(".")
-        # A timer that fires early dates a message a little ahead; earlier versions send that as it is.
+        # A timer that fires early dates a message a little ahead; earlier versions send a negative age.
         age_ns = parse_count(age.removeprefix("-").removesuffix("ns"), 0, DURATION_NS_MAX)
         published_ns = now_ns if age.startswith("-") else now_ns - age_ns
         packet.qos = parse_count(qos, 0, 2)
@@ -135,20 +136,20 @@ def decode_copy(packet: Publish, now_ns: int) -> Copy:
 
 
 def link_packet_size_max(packet_size_max: int) -> int:
-    """The largest packet that is taken from a neighbour, where clients may send `packet_size_max`."""
+    """Return the largest packet accepted from a neighbour, where clients may send `packet_size_max`."""
     return min(packet_size_max + ENVELOPE_BYTES, MQTT_PACKET_BYTES_MAX)
 
 
 def message_size_max(packet_size_max: int) -> int:
-    """The largest message that a neighbour which takes such packets can be sent; 0 = any."""
-    # One that leaves no room for an envelope is no broker of this kind; it gets what has a chance.
+    """Return the largest message for a neighbour that accepts packets of this size; 0 = no limit."""
+    # A limit without room for an envelope is not that of a broker of this kind: try half.
     return packet_size_max - ENVELOPE_BYTES if packet_size_max > ENVELOPE_BYTES else packet_size_max // 2
 
 
 def encode_advertisements(
     advertisements: list[LinkStateAdvertisement], packet_size_max: int = 0
 ) -> tuple[list[bytes], list[LinkStateAdvertisement]]:
-    """Payloads of packets that a neighbour takes (0 = any), and the advertisements that fit into none."""
+    """Return payloads of packets that a neighbour accepts (0 = no limit), and what fits into none."""
     bytes_max = packet_size_max - _TOPIC_BYTES if packet_size_max else UNLIMITED
     packets: list[list[bytes]] = []
     too_large: list[LinkStateAdvertisement] = []
@@ -167,19 +168,20 @@ def encode_advertisements(
 
 
 def advertised_size(subscription: MeshSubscription) -> int:
-    """The size of a packet that advertises a subscription alone."""
+    """Return the size of a packet that advertises only this subscription."""
     key = (SUBSCRIPTION, subscription.home, subscription.client_id, subscription.topic_filter)
     advertisement = LinkStateAdvertisement(key, (1 << 62, 1 << 40), subscription=subscription)
     return len(_WRITE.encode(_to_fact(advertisement))) + 2 + _TOPIC_BYTES
 
 
 def decode_advertisements(payload: bytes) -> tuple[list[LinkStateAdvertisement], list[str]]:
-    """Advertisements from a neighbour, and what is wrong with those that cannot be used.
+    """Return the advertisements of a payload, and one error for each that cannot be used.
 
-    One that this broker cannot read must not end the link: the neighbour would only send it again.
+    An advertisement that this broker cannot read must not end the link: the neighbour would only send it
+    again.
 
     Raises:
-        ProtocolError: the payload is no list.
+        ProtocolError: the payload is not a list.
     """
     found: list[LinkStateAdvertisement] = []
     mistakes: list[str] = []
@@ -219,7 +221,7 @@ def encode_levels(levels: dict[str, int]) -> bytes:
 
 
 def decode_levels(payload: bytes) -> dict[str, int]:
-    """How full the ways to homes are, of those without room: `core/mesh/pressure.py`.
+    """Return the levels of paths without room, by home (`core/mesh/pressure.py`).
 
     Raises:
         ProtocolError: they cannot be read.
@@ -229,7 +231,7 @@ def decode_levels(payload: bytes) -> dict[str, int]:
     except msgspec.MsgspecError as error:
         raise _wrong(f"levels cannot be read: {error}") from error
     if any(level not in (FULL, EXHAUSTED) for level in levels.values()):
-        raise _wrong("a level is unknown")
+        raise _wrong("a level is neither full nor exhausted")
     return levels
 
 

@@ -1,8 +1,8 @@
 """One open link to a neighbour broker, whichever side opened the connection.
 
-A link hands copies to the transport while it has room, keeps each until the neighbour has confirmed
-it (PUBACK), and tells how long the link takes: by a rate that is configured and then kept, or
-measured from what the kernel saw acknowledged. What it gets it hands to the mesh.
+A link writes copies while its transport has room, keeps each until the neighbour has confirmed it (PUBACK),
+and knows its delay: from a configured rate, which it then keeps, or measured from what the kernel saw
+acknowledged. What it receives goes to the mesh.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ PUBACK: Final = 4
 PACKET_ID_MAX: Final = 65_535
 PINGREQ_FRAME: Final = b"\xc0\x00"
 PINGRESP_FRAME: Final = b"\xd0\x00"
-# The shortest answer of this and the last such time tells how long the way is. Routes change.
+# The latency is the shortest of this window and the one before: routes change.
 LATENCY_WINDOW_NS: Final = 5 * MINUTE
-# A link is asked for room when there is more to send than it takes at once, as far as it knows.
+# What a link asks its meter to allow: more than it can write at once.
 FULL_BYTES: Final = 1 << 20
 _KILOBYTE: Final = 1_024.0
 
@@ -38,7 +38,7 @@ class Carrier(Protocol):
 
 
 class Meter(Protocol):
-    """What a link needs of whoever measures its connection."""
+    """What a link needs of the meter of its connection."""
 
     @property
     def wake_ns(self) -> int: ...
@@ -74,19 +74,19 @@ class Receiver(Protocol):
 
 
 class Unconfirmed:
-    """A copy on its way: what it is, and when it left."""
+    """A packet that was sent and not confirmed yet."""
 
     __slots__ = ("copy", "sent_ns")
 
     def __init__(self, copy: Copy | None, sent_ns: int) -> None:
-        self.copy = copy  # None: the greeting
+        self.copy = copy  # None: a hello
         self.sent_ns = sent_ns
 
 
 class NeighbourLink:
-    """A link from its first packet after the handshake to its end.
+    """A link from the end of the handshake to the end of its connection.
 
-    Without a `meter` the configured rate alone counts.
+    Without a `meter` only the configured rate counts.
     """
 
     def __init__(
@@ -107,37 +107,37 @@ class NeighbourLink:
         self.delay = delay
         self.is_paced = is_paced
         self.is_ready = False  # the neighbour has answered
-        self.busy_until_ns = 0  # nothing is put before; 0: now
-        self.latency_ns = 0  # of the way, beside what sending takes
+        self.busy_until_ns = 0  # no copy is sent before; 0 = now
+        self.latency_ns = 0  # one way, beside the time of sending
         self.sent = 0
         self._carrier = carrier
         self._receiver = receiver
         self._receive_maximum = receive_maximum
-        self.packet_size_max = packet_size_max  # that the neighbour takes; 0 = any
+        self.packet_size_max = packet_size_max  # accepted by the neighbour; 0 = no limit
         self._unconfirmed: dict[int, Unconfirmed] = {}
         self._last_packet_id = 0
         self._is_paused = False
         self._frames: list[bytes] = []
         self._frame_bytes = 0
-        self._allowed = 0  # bytes that may be put, as of the last look at the meter
-        self._looked_ns = 0
-        self._ahead_ns = 0  # what the transport still has, when the frames began
-        self._base_ns = 0  # when a paced link should have begun with what comes next; 0: now
+        self._allowed = 0  # bytes that may be written, as the meter last said
+        self._asked_ns = 0
+        self._ahead_ns = 0  # time of what the transport held before these frames
+        self._base_ns = 0  # when a paced link is due to send the next copy; 0 = now
         self._meter = None if is_paced else meter
-        self._windows_ns = (0, 0)  # shortest ways: the window before this one, and this one
+        self._windows_ns = (0, 0)  # shortest latency of the last window, and of this one
         self._window_end_ns = 0
 
-    # --- out ----------------------------------------------------------------------------
+    # --- sending ------------------------------------------------------------------------
 
     def send_hello(self, now_ns: int) -> None:
-        """Ask for an answer; the link is ready when it has come."""
+        """Send a hello; the link is ready when the neighbour has confirmed it."""
         packet_id = self._register(None, now_ns)
         self._carrier.write(encode_publish(mesh_codec.HELLO_TOPIC, b"", 1, False, False, packet_id, b"", 5))
 
     def put(self, copy: Copy, now_ns: int) -> bool:
-        """Send a copy; False if it is larger than the neighbour takes.
+        """Send a copy; return False if it is larger than the neighbour accepts.
 
-        The caller asks `has_room` before the next one, and calls `flush` in the end.
+        The caller checks `has_room` before the next copy, and calls `flush` at the end.
         """
         what = copy.what
         duration_ns = int(float(what.size_bytes) * self.delay.mean_s_per_kb * SECOND / _KILOBYTE)
@@ -161,31 +161,31 @@ class NeighbourLink:
         return True
 
     def has_room(self, now_ns: int) -> bool:
-        """Whether the link takes another copy now."""
+        """Whether the link can send another copy now."""
         if self._is_paused or len(self._unconfirmed) >= self._receive_maximum:
             return False
         if self._meter is not None:
-            if self._looked_ns != now_ns:
-                self._look(self._meter, now_ns)
+            if self._asked_ns != now_ns:
+                self._ask_meter(self._meter, now_ns)
             return self._allowed > 0
         return not self.is_paced or self.busy_until_ns <= now_ns
 
     def next_room_ns(self) -> int:
-        """When to ask for room again; 0 if that does not depend on the time."""
+        """Return when to check for room again; 0 if that does not depend on the time."""
         return self.busy_until_ns
 
-    def _offer_room(self, now_ns: int) -> None:
-        """Say that there may be room again, at once or at some time."""
+    def _report_room(self, now_ns: int) -> None:
+        """Report room to the mesh, now or for a later time."""
         if self.has_room(now_ns):
             self._receiver.on_room(self, now_ns)
         elif self.busy_until_ns > now_ns:
             self._receiver.on_later(self)
 
-    def _look(self, meter: Meter, now_ns: int) -> None:
-        """Ask how much may be written, unless it is too early for that."""
+    def _ask_meter(self, meter: Meter, now_ns: int) -> None:
+        """Ask the meter how much may be written, unless it is too early."""
         if self.busy_until_ns > now_ns:
             return
-        self._looked_ns = now_ns
+        self._asked_ns = now_ns
         self._allowed = meter.allow(FULL_BYTES, now_ns)
         self.busy_until_ns = 0 if self._allowed else meter.wake_ns
         delay = meter.changed_delay()
@@ -194,27 +194,27 @@ class NeighbourLink:
             self._receiver.on_measured(self, delay, now_ns)
 
     def rest(self) -> None:
-        """Nothing more is to be sent at the moment: what comes next begins when it comes."""
+        """Note that nothing is left to send: the next copy starts when it comes."""
         self._base_ns = 0
 
     def flush(self, now_ns: int) -> None:
-        """Hand over what was put."""
+        """Write the copies that were put."""
         if self._frames:
             data = b"".join(self._frames)
             self._frames = []
             self._frame_bytes = 0
             self._carrier.write(data)
             if self._meter is not None:
-                # What is allowed is asked for anew before the next copy.
+                # Ask the meter again before the next copy.
                 self._allowed = 0
-                self._looked_ns = 0
+                self._asked_ns = 0
                 is_free = self._meter.written(len(data), FULL_BYTES, now_ns)
                 self.busy_until_ns = 0 if is_free else self._meter.wake_ns
 
     def send_control(self, topic: str, payload: bytes) -> bool:
-        """Send something that needs no confirmation: the connection keeps order, or ends.
+        """Send a control packet, without confirmation: the connection keeps the order, or ends.
 
-        False if it is larger than the neighbour takes.
+        Return False if it is larger than the neighbour accepts.
         """
         frame = encode_publish(topic, payload, 0, False, False, 0, b"", 5)
         if not self._takes(frame):
@@ -232,16 +232,16 @@ class NeighbourLink:
         self._carrier.close(reason_code, reason)
 
     def paused(self) -> None:
-        """The transport takes no more."""
+        """Stop sending: the transport is full."""
         self._is_paused = True
 
     def resumed(self, now_ns: int) -> None:
-        """The transport has room again."""
+        """Go on sending: the transport has room again."""
         self._is_paused = False
-        self._offer_room(now_ns)
+        self._report_room(now_ns)
 
     def unconfirmed(self) -> list[Copy]:
-        """Copies that were sent and may not have arrived, oldest first."""
+        """Return copies that were sent and may not have arrived, oldest first."""
         return [one.copy for one in self._unconfirmed.values() if one.copy is not None]
 
     def _register(self, copy: Copy | None, now_ns: int) -> int:
@@ -253,13 +253,13 @@ class NeighbourLink:
                 self._unconfirmed[packet_id] = Unconfirmed(copy, now_ns)
                 return packet_id
 
-    # --- in -----------------------------------------------------------------------------
+    # --- receiving ----------------------------------------------------------------------
 
     def receive(self, packets: list[Packet], now_ns: int) -> None:
-        """Take what the neighbour sent, and confirm it.
+        """Handle packets of the neighbour, and confirm them.
 
         Raises:
-            ProtocolError: the neighbour said what no broker says.
+            ProtocolError: a packet is not allowed between brokers.
         """
         answers: list[bytes] = []
         had_room = self.has_room(now_ns)
@@ -281,10 +281,10 @@ class NeighbourLink:
             if answers:
                 self._carrier.write(b"".join(answers))
         if not had_room:
-            self._offer_room(now_ns)
+            self._report_room(now_ns)
 
     def _on_publish(self, packet: Publish, now_ns: int, answers: list[bytes]) -> None:
-        wants_answer = packet.qos == 1  # a copy takes on the QoS of its message when it is read
+        wants_answer = packet.qos == 1  # before decoding sets the QoS of the message
         if not packet.topic.startswith(mesh_codec.PREFIX):
             self._receiver.on_copy(self, mesh_codec.decode_copy(packet, now_ns), now_ns)
         elif packet.topic == mesh_codec.ADVERTISEMENTS_TOPIC:
@@ -302,20 +302,20 @@ class NeighbourLink:
             return
         took_ns = now_ns - known.sent_ns
         if known.copy is None:
-            self._note_way(took_ns // 2, now_ns)
+            self._note_latency(took_ns // 2, now_ns)
             self.is_ready = True
             self._receiver.on_ready(self, now_ns)
             return
         size_kb = known.copy.what.size_bytes / _KILOBYTE
-        self._note_way((took_ns - int(size_kb * self.delay.mean_s_per_kb * SECOND)) // 2, now_ns)
+        self._note_latency((took_ns - int(size_kb * self.delay.mean_s_per_kb * SECOND)) // 2, now_ns)
 
-    def _note_way(self, way_ns: int, now_ns: int) -> None:
-        """Keep the shortest way of the last minutes: longer ones waited somewhere."""
-        way_ns = max(way_ns, 0)
+    def _note_latency(self, latency_ns: int, now_ns: int) -> None:
+        """Keep the shortest latency of the last minutes: longer ones include waiting."""
+        latency_ns = max(latency_ns, 0)
         before_ns, current_ns = self._windows_ns
         if now_ns >= self._window_end_ns:
-            before_ns, current_ns = current_ns or way_ns, way_ns
+            before_ns, current_ns = current_ns or latency_ns, latency_ns
             self._window_end_ns = now_ns + LATENCY_WINDOW_NS
-        current_ns = min(current_ns, way_ns)
+        current_ns = min(current_ns, latency_ns)
         self._windows_ns = (before_ns, current_ns)
         self.latency_ns = min(before_ns, current_ns)

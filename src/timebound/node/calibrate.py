@@ -1,8 +1,8 @@
-"""How long a quantum takes on this machine: the whole way of a message, without sockets.
+"""Calibration: the duration of a quantum on this machine, for the whole path of a message without sockets.
 
-A broker of its own is fed packets in batches, as they come from a socket: decode, queue, choose,
-match, queue for the subscriber, encode. The running broker starts from this and then goes by what
-its own turns take (`input/input.py`), sockets included.
+A separate broker is fed packets in batches, as they come from a socket: decode, queue, choose, match,
+queue for the subscriber, encode. The running broker starts from this value and then uses the durations
+of its own turns (`input/input.py`), sockets included.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from timebound.wire.packets import Connect, Publish
 BATCH: Final = 128
 FLUSH_BYTES: Final = 1 << 20
 WARM_UP: Final = 2  # batches that do not count: caches are cold
-# At the start of a broker: too short to be noticed, and for a quantile; so a margin on the median,
-# since sockets cost about as much again.
+# At the start of a broker: too short to be noticed, and too short for a quantile; hence the median with a
+# margin, since sockets cost about as much again.
 START_NS: Final = 20_000_000
 START_MARGIN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What was measured, in nanoseconds a message."""
+    """Measured durations, in nanoseconds per message."""
 
     batches: int
     median_ns: int
@@ -51,12 +51,12 @@ class Calibration:
 
 
 def start_quantum_ns() -> int:
-    """What a broker goes by until it has measured its own turns."""
+    """Return the quantum that a broker uses until it has measured its own turns."""
     return calibrate(START_NS).median_ns * START_MARGIN
 
 
 def calibrate(duration_ns: int, size: int = 256) -> Calibration:
-    """Measure for about so long, with messages of `size` bytes of payload and one subscriber."""
+    """Measure for about `duration_ns`, with payloads of `size` bytes and one subscriber."""
     broker = Broker(BrokerLimits(), AccessList([]))
     publisher, _ = broker.connect("publisher", "", True, 0, 1_024, None, 1, 0)
     subscriber, _ = broker.connect("subscriber", "", True, 0, 1_024, None, 2, 0)

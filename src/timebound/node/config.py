@@ -1,10 +1,10 @@
-"""The broker's configuration: read it, check it, or take the defaults.
+"""The broker's configuration: read it, check it, or use the defaults.
 
     config, mistakes = read_config(Path("timebound.toml"))  # with every mistake
     config = load_config(Path("timebound.toml"))            # raises the first mistake
 
-The values are described in `config/values.py` and read in `config/reader.py`; here stands what
-concerns the files a configuration names: certificates, passwords, access rules, data.
+The values are described in `config`, by a module for each subject, and read in `config/reader.py`. Here is
+what concerns the files a configuration names: certificates, passwords, access rules, data.
 """
 
 from __future__ import annotations
@@ -14,17 +14,15 @@ import ssl
 from pathlib import Path
 from typing import Final
 
+from timebound.config.addresses import is_loopback
+from timebound.config.limits import Limits
+from timebound.config.listeners import ListenerConfig
 from timebound.config.reader import ConfigReader
-from timebound.config.values import (
-    Config,
-    DataConfig,
-    Limits,
-    ListenerConfig,
-    LogConfig,
-    SecurityConfig,
-    TlsConfig,
-    is_loopback,
-)
+from timebound.config.security import SecurityConfig
+from timebound.config.storage import DataConfig
+from timebound.config.telemetry import LogConfig
+from timebound.config.tls import TlsConfig
+from timebound.config.values import Config
 from timebound.core.values.access import ANONYMOUS, AccessList, AccessRule, read_access_rules
 from timebound.errors import ConfigError
 from timebound.node.login.passwords import password_mistakes
@@ -47,19 +45,19 @@ __all__ = [
     "read_config",
 ]
 
-# Configurations are written by hand; a larger file is another one given by mistake.
+# Configurations are written by hand; a larger file was named by mistake.
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
 def default_config() -> Config:
-    """What runs without a file: MQTT on 127.0.0.1:1883, data in `./data`, this machine only."""
+    """Return the defaults: MQTT on 127.0.0.1:1883, data in `./data`, this machine only."""
     return Config()
 
 
 def parse_config(text: str, path: Path) -> Config:
-    """Read a configuration from its text; `path` stands in mistakes and anchors relative paths.
+    """Read a configuration from its text; `path` is named in mistakes and is the base of relative paths.
 
-    Files that the configuration names are not looked at.
+    Files that the configuration names are not checked.
 
     Raises:
         ConfigError: the first mistake.
@@ -81,7 +79,7 @@ def load_config(path: Path) -> Config:
 
 
 def read_config(path: Path) -> tuple[Config, list[ConfigError]]:
-    """Read a configuration file and the files it names; it can be used if there is no mistake."""
+    """Read a configuration file and the files it names; return the configuration and all mistakes."""
     try:
         reader = ConfigReader(_read_text(path), path)
     except ConfigError as exc:
@@ -91,7 +89,7 @@ def read_config(path: Path) -> tuple[Config, list[ConfigError]]:
 
 
 def load_access_list(security: SecurityConfig) -> AccessList:
-    """Make the access list from `[[acl]]` or the ACL file, read anew each time.
+    """Make the access list from `[[acl]]` or the ACL file, which is read each time.
 
     Raises:
         ConfigError: the ACL file cannot be read or has a mistake.
@@ -182,34 +180,34 @@ def _check_packages(reader: ConfigReader) -> None:
 
 
 def _check_folder(reader: ConfigReader, at: KeyPath, folder: Path) -> None:
-    """Note a folder that is there and cannot be used, or cannot be made where it should be."""
+    """Report a folder that cannot be used or made."""
     nearest = folder
     while not os.path.exists(nearest) and nearest != nearest.parent:
         nearest = nearest.parent
     if os.path.isdir(nearest) and os.access(nearest, os.W_OK):
         return
     if nearest == folder:
-        reader.note(at, f"{str(folder)!r} is no folder that can be written")
+        reader.note(at, f"{str(folder)!r} is not a writable folder")
     else:
-        reader.note(at, f"{str(folder)!r} cannot be made: {str(nearest)!r} is no folder that can be written")
+        reader.note(at, f"{str(folder)!r} cannot be made: {str(nearest)!r} is not a writable folder")
 
 
 def _check_readable(reader: ConfigReader, at: KeyPath, path: Path) -> None:
-    """Note a file of TLS, or the password of a link, that is not there or not readable."""
+    """Report a file of TLS, or the password of a link, that is missing or unreadable."""
     is_pem = at[-1] in ("certificate", "key", "ca")
     if not is_pem and (at[0], at[-1]) != ("neighbours", "password_file"):
         return
     is_file = os.path.isfile(path)
     if not is_file or not os.access(path, os.R_OK):
-        problem = "cannot be read" if is_file else "is no file"
-        reader.note(at, f"{str(path)!r} {problem}{'; give the path of a PEM file' if is_pem else ''}")
+        problem = "cannot be read" if is_file else "is not a file"
+        reader.note(at, f"{str(path)!r} {problem}{'; expected a PEM file' if is_pem else ''}")
 
 
 def _add(reader: ConfigReader, at: KeyPath, mistake: ConfigError) -> None:
     if mistake.line:
         reader.mistakes.append(mistake)
     else:
-        # A file that cannot be read at all: the key that names it is the place to look at.
+        # A file that cannot be read at all: report it under the key that names it.
         reader.note(at, str(mistake))
 
 
@@ -217,7 +215,7 @@ def _check_tls(reader: ConfigReader, tls: TlsConfig, at: KeyPath) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         if not reader.is_noted(*at, "certificate") and not reader.is_noted(*at, "key"):
-            # With a password given, an encrypted key is refused instead of asking at the terminal.
+            # With a password given, an encrypted key is refused instead of prompting at the terminal.
             context.load_cert_chain(tls.certificate, tls.key, password="")
     except (ssl.SSLError, ValueError, OSError) as exc:
         reader.note((*at, "certificate"), f"certificate and key cannot be used together: {exc}")
@@ -225,4 +223,4 @@ def _check_tls(reader: ConfigReader, tls: TlsConfig, at: KeyPath) -> None:
         if tls.ca is not None and not reader.is_noted(*at, "ca"):
             context.load_verify_locations(tls.ca)
     except (ssl.SSLError, ValueError, OSError) as exc:
-        reader.note((*at, "ca"), f"holds no certificates in PEM: {exc}")
+        reader.note((*at, "ca"), f"has no certificates in PEM: {exc}")

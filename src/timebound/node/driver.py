@@ -1,13 +1,12 @@
 """Drives the core on an event loop: one turn of decisions, writes and storage at a time.
 
-Connections hand what they read to the input and ask for a turn. The turn runs once all sockets
-that were readable have been read: it takes in messages, by weight and for a limited time
-(`input/input.py`), closes what the core wants closed, writes to every session that became ready,
-hands the storage orders over as one batch, and arms the one timer. So work is batched under load
-and nothing waits when there is none.
+Connections pass what they read to the input and request a turn. The turn runs once all readable sockets
+have been read: it takes in messages, by weight and for a limited time (`input/input.py`), closes what the
+core wants closed, writes to every session that became ready, hands the store orders over as one batch, and
+sets the single timer. So work is batched under load, and nothing waits when there is none.
 
-An error of the broker's own while one client is served ends that client (`failed`), is counted and
-logged with its traceback; the turn goes on. docs/decisions/0070-isolation.md says how.
+An internal error while one client is served ends that client (`failed`), is counted and logged with its
+traceback; the turn continues (docs/decisions/0070-isolation.md).
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from timebound.config.values import InputConfig, Limits
+from timebound.config.input import InputConfig
+from timebound.config.limits import Limits
 from timebound.core.account.trace_log import TraceBatch
 from timebound.core.broker import Broker
 from timebound.core.sessions.durability import Batch
@@ -32,21 +32,22 @@ from timebound.units import SECOND
 
 logger = logging.getLogger("timebound.node")
 
-# How often connections are looked over for silence. Keep-alive counts in whole seconds.
+# How often connections are checked for silence. Keep-alive counts in whole seconds.
 PATROL_INTERVAL_S: Final = 1.0
-# Orders that storage may be behind before publishers are made to wait: some seconds of a busy disk.
+# Orders that storage may be behind before publishers have to wait: some seconds of a busy disk.
 STORAGE_ORDERS_MAX: Final = 100_000
-# How long stopping may take in what waits in the input queues: they hold far less. Whatever were left
-# was never acknowledged, so its publisher sends it again.
+# Time limit for emptying the input queues when stopping; they need far less. What is left was never
+# acknowledged, so its publisher sends it again.
 STOP_INPUT_NS_MAX: Final = 2 * SECOND
-# Errors logged with their traceback between two patrols: one that comes back in every turn fills no disk.
+# Errors logged with their traceback between two patrols, so that one that recurs in every turn does not
+# fill the disk.
 FAULTS_LOGGED_MAX: Final = 20
-# MQTT 5, 2.4: Unspecified error. What the error was is for the log, not for a stranger.
+# MQTT 5, 2.4: Unspecified error. Details are for the log, not for clients.
 UNSPECIFIED_ERROR: Final = 0x80
 
 
 class BatchStorage(Protocol):
-    """What the driver needs of a storage."""
+    """The storage, as the driver uses it."""
 
     @property
     def pending_orders(self) -> int: ...
@@ -55,13 +56,13 @@ class BatchStorage(Protocol):
 
 
 class TraceSink(Protocol):
-    """What the driver needs of a trace."""
+    """The trace, as the driver uses it."""
 
     def write(self, batch: TraceBatch) -> None: ...
 
 
 class JournalSink(Protocol):
-    """What the driver needs of the journals."""
+    """The journals, as the driver uses them."""
 
     def write(self, messages: list[Message]) -> None: ...
 
@@ -84,7 +85,7 @@ class DrivenConnection(Protocol):
     def abort(self) -> None: ...
 
     def cut(self) -> None:
-        """End the connection in whatever state an error has left it."""
+        """End the connection, whatever state an error has left it in."""
 
     def name(self) -> str: ...
 
@@ -115,11 +116,13 @@ class Driver:
         self.journals: JournalSink | None = None
         self.mesh: Mesh | None = None
         self.notices = Notices()
-        self.doors: list[Any] = []  # of all listeners; `handshake.Door`, which knows the driver
+        self.doors: list[
+            Any
+        ] = []  # of all listeners; `handshake.Door`, not imported since it refers to the driver
         self._storage = storage
         self._syncing = 0  # batches that wait for the journals before they go to the storage
         self._storing = 0  # batches that the storage has
-        self._is_awaiting_journals = False  # publishers do, until the journals have caught up
+        self._is_awaiting_journals = False  # publishers wait until the journals have caught up
         self._loop = loop
         self._is_scheduled = False
         self._last_number = 0
@@ -129,40 +132,40 @@ class Driver:
         self._clock_offset_ns = time.time_ns() - time.monotonic_ns()
         self.input = Input(input_config or InputConfig(), self._clock_offset_ns, quantum_ns)
         self.memory = MemoryKeeper()
-        self._window_ns = 0  # when the immediate turns that count together began
-        self._immediate_ns = 0  # what they took
+        self._window_ns = 0  # start of the window of immediate turns
+        self._immediate_ns = 0  # their total time
         self._faults_logged = 0  # since the last patrol
-        self.is_stopped = False  # what still happens is not acted on: storage is being closed
+        self.is_stopped = False  # further events are ignored: storage is being closed
 
     def now_ns(self) -> int:
         return self._clock_offset_ns + time.monotonic_ns()
 
     def next_number(self) -> int:
-        """A number for a new connection, never used before."""
+        """Return a new number for a connection."""
         self._last_number += 1
         return self._last_number
 
     def remove(self, number: int) -> None:
-        """A connection's transport is closed."""
+        """Remove a connection whose transport is closed."""
         self.connections.pop(number, None)
         if not self.connections:
             self.emptied.set()
 
     def schedule(self) -> None:
-        """Ask for a turn after the sockets that are readable now have been read."""
+        """Request a turn after the currently readable sockets have been read."""
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self.turn)
 
     def call_at_ns(self, when_ns: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        """Have something called at a time of `now_ns`."""
+        """Schedule a callback at a time of `now_ns`."""
         return self._loop.call_later(max(when_ns - self.now_ns(), 0) / 1_000_000_000, callback)
 
     def turn_now(self) -> None:
-        """Act at once, unless a turn is coming anyway: then this joins it.
+        """Run a turn at once, unless one is scheduled.
 
-        Immediate turns go by who was read first, not by weight. Where they add up to more than
-        half of the time, those that follow are therefore put together in one turn.
+        Immediate turns serve clients in the order of reading, not by weight. If they take more than half
+        of the time, further ones are therefore combined in one turn.
         """
         if self._is_scheduled:
             return
@@ -178,7 +181,7 @@ class Driver:
         self._immediate_ns += time.monotonic_ns() - started_ns
 
     def turn(self) -> None:
-        """Take in messages, and act on everything the core has decided."""
+        """Take in messages, and carry out everything the core has decided."""
         self._is_scheduled = False
         if self.is_stopped:
             return
@@ -199,7 +202,7 @@ class Driver:
         self._go_on(has_input)
 
     def _write_out(self) -> None:
-        """Close what has to be closed, and write what is ready."""
+        """Close connections as decided, and write what is ready."""
         broker = self.broker
         for close in broker.take_closes():
             connection = self.connections.get(close.connection)
@@ -227,7 +230,7 @@ class Driver:
                 self._end(struck)
 
     def _keep(self) -> None:
-        """Hand over what is to be kept: to journals, storage and trace."""
+        """Hand over data to journals, storage and trace."""
         broker = self.broker
         if self.journals is not None:
             self.journals.write(broker.take_kept())
@@ -238,7 +241,7 @@ class Driver:
             self._hand_over_trace()
 
     def _go_on(self, has_input: bool) -> None:
-        """See to it that there is another turn when there is something to do."""
+        """Schedule the next turn, if there is something to do."""
         if self.broker.is_expiring():
             try:
                 self.broker.continue_expiry(self.now_ns())
@@ -266,7 +269,7 @@ class Driver:
             self.input.rest()
         self._arm_timer()
 
-    # --- errors of the broker's own -------------------------------------------------
+    # --- internal errors ------------------------------------------------------------
 
     def failed(self, client: DrivenConnection, error: Exception) -> None:
         """An error struck while one client was served: it is logged, counted, and ends this client only."""
@@ -274,7 +277,7 @@ class Driver:
         self._end(client)
 
     def fault(self, name: str, error: Exception) -> None:
-        """Log and count an error of the broker's own; whoever was served may stay."""
+        """Log and count an internal error; no client is closed."""
         self.broker.counters.faults += 1
         self._faults_logged += 1
         if self._faults_logged <= FAULTS_LOGGED_MAX:
@@ -289,13 +292,13 @@ class Driver:
         self.schedule()
 
     def is_storage_behind(self) -> bool:
-        """Whether so much waits for the disk that nothing more should be taken in."""
+        """Whether so much waits for the disk that publishers have to wait."""
         if self.journals is not None and self.journals.is_behind():
             return True
         return self._storage.pending_orders > STORAGE_ORDERS_MAX
 
     def _await_journals(self) -> None:
-        """Take a turn when the journals have written what they have now: nothing else might cause one."""
+        """Run a turn when the journals have written their current data: nothing else might cause one."""
         if self.journals is not None and not self._is_awaiting_journals and self.journals.is_behind():
             self._is_awaiting_journals = True
             self.journals.sync(lambda: self._call_from_thread(self._caught_up, None))
@@ -312,7 +315,7 @@ class Driver:
             self.journals.write_trace(batch)
 
     def wait_stored(self, done: Callable[[], None]) -> None:
-        """Have `done` called, in some thread, when all that was decided so far is on disk."""
+        """Call `done`, in some thread, when everything decided so far is on disk."""
         self.turn()
         if self.journals is None:
             self._storage.submit([], done)
@@ -329,14 +332,14 @@ class Driver:
         if journals is None or (self._syncing == 0 and not batch.is_journaled):
             self._submit(batch)
             return
-        # The journals first: what the storage knows to be received will not be sent again.
+        # The journals first: messages that storage knows as received will not be sent again.
         if batch.is_journaled and batch.orders:
             batch.orders += self._offset_orders(journals)
         self._syncing += 1
         journals.sync(lambda: self._call_from_thread(self._synced, batch))
 
     def note_offsets(self) -> None:
-        """Store where the journals end: all before belongs to what is stored."""
+        """Store the ends of the journals: earlier rows belong to what is stored."""
         if self.journals is not None:
             self._storage.submit(self._offset_orders(self.journals), _ignore)
 
@@ -347,22 +350,22 @@ class Driver:
         self._syncing -= 1
         if batch.orders or self._storing:
             self._submit(batch)
-        else:  # nothing to store, and none before it: the way through the storage's thread is saved
+        else:  # nothing to store now or before: skip the storage's thread
             self._finish(batch)
 
     def _submit(self, batch: Batch) -> None:
         self._storing += 1
-        # `done` is called from the storage's thread; batches come back in their order.
+        # `done` is called from the storage's thread; batches complete in order.
         self._storage.submit(batch.orders, lambda: self._call_from_thread(self._committed, batch))
 
     def _call_from_thread(self, callback: Callable[[Any], None], argument: Any) -> None:
         try:
             self._loop.call_soon_threadsafe(callback, argument)
-        except RuntimeError:  # the loop is closed: the broker has stopped, nobody waits for it
+        except RuntimeError:  # the loop is closed: the broker has stopped
             logger.debug("storage finished after the loop had closed")
 
     def note_from_thread(self, subject: str, start: str, reason: str) -> None:
-        """Log a refusal that another thread decided on."""
+        """Log a refusal decided in another thread."""
         now_ns = self.now_ns()
         self._call_from_thread(lambda _: self.notices.note(subject, start, reason, now_ns), None)
 
@@ -398,7 +401,7 @@ class Driver:
         self.turn()
 
     def patrol(self) -> None:
-        """Close connections that were silent too long; called every PATROL_INTERVAL_S."""
+        """Close connections that were silent too long; runs every PATROL_INTERVAL_S."""
         now_ns = self.now_ns()
         for connection in list(self.connections.values()):
             try:
@@ -429,8 +432,8 @@ class Driver:
     def stop(self) -> None:
         """Take in what was read before the connections were closed; then decide and store nothing more.
 
-        Connections that are still open just end, as with a broker that is killed: of them, storage knows all
-        that was promised.
+        Connections that are still open end as if the broker were killed: storage has everything that was
+        acknowledged.
         """
         until_ns = self.now_ns() + STOP_INPUT_NS_MAX
         while self.input.has_more() and self.now_ns() < until_ns:
@@ -443,4 +446,4 @@ class Driver:
 
 
 def _ignore() -> None:
-    """Nobody waits for it."""
+    """Do nothing: no caller waits."""

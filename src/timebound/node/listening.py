@@ -1,4 +1,4 @@
-"""Errors of listening on an address, in words that say what to do."""
+"""Errors of listening on an address, with advice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from timebound.config.addresses import address_text
 
 
 def cannot_listen(error: OSError, host: str, port: int, change: str) -> OSError:
-    """Return the error in words that name the address and what to do; `change` says what sets the port."""
+    """Return the error with the address and advice; `change` names what sets the port."""
     number = error.errno or 0
     if number == errno.EADDRINUSE:
         why = f"another program uses this port; choose another one with {change}, or stop that program"

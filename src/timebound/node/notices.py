@@ -1,8 +1,8 @@
-"""Log lines about what clients are refused, so that a flood of refusals is no flood of lines.
+"""Log lines about refusals, limited so that a flood of refusals does not flood the log.
 
-The first line about somebody and a reason is written at once. What follows is counted, and the last of it
-is written with the count some seconds later. Clients and reasons are told apart up to a limit, beyond
-which they are one.
+The first line about a client and a reason is written at once. Further ones are counted, and the last of
+them is written with the count some seconds later. Clients and reasons are distinguished up to a limit;
+beyond it they share one line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from timebound.units import SECOND
 logger = logging.getLogger("timebound.node")
 
 INTERVAL_NS: Final = 10 * SECOND
-# Together 200 lines a second at the worst: from 100 clients that look for trouble in 20 ways each.
+# Together at most 200 lines per second: from 100 clients with 20 reasons each.
 SUBJECTS_MAX: Final = 100
 REASONS_MAX: Final = 20
 _OTHERS: Final = ""
@@ -31,13 +31,13 @@ class _Counted:
 
 
 class Notices:
-    """What was refused to whom, and when it is logged."""
+    """Counts refusals by client and reason, and logs them."""
 
     def __init__(self) -> None:
         self._subjects: dict[str, dict[str, _Counted]] = {}
 
     def note(self, subject: str, start: str, reason: str, now_ns: int) -> None:
-        """Log `start: reason` about somebody, now or as one of many."""
+        """Log `start: reason` about a subject, at once or as one of many."""
         line = f"{start}: {reason}"
         if subject not in self._subjects and len(self._subjects) >= SUBJECTS_MAX:
             subject = _OTHERS
@@ -53,7 +53,7 @@ class Notices:
             found.line = line
 
     def patrol(self, now_ns: int) -> None:
-        """Log what has added up; called about once a second."""
+        """Log what was counted; called about once a second."""
         for subject, reasons in list(self._subjects.items()):
             for reason, found in list(reasons.items()):
                 if found.until_ns > now_ns:
@@ -61,7 +61,7 @@ class Notices:
                 if found.count == 0:
                     del reasons[reason]
                     continue
-                logger.warning("%s (%d such in %d s)", found.line, found.count, INTERVAL_NS // SECOND)
+                logger.warning("%s (%d times in %d s)", found.line, found.count, INTERVAL_NS // SECOND)
                 found.count = 0
                 found.until_ns = now_ns + INTERVAL_NS
             if not reasons:

@@ -1,4 +1,4 @@
-"""`timebound serve`: the process around a server - loop, signals, log, first words."""
+"""`timebound serve`: the process of a server: loop, signals, log, greeting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pathlib import Path
 
 import uvloop
 
-from timebound.config.values import TO_LOG_IN, LogConfig
+from timebound.config.security import TO_LOG_IN
+from timebound.config.telemetry import LogConfig
 from timebound.errors import ConfigError, StorageError
 from timebound.node.config import Config, ListenerConfig, default_config, read_config
 from timebound.node.memory import set_collecting
@@ -36,7 +37,7 @@ def run(
     is_persistent: bool,
     accept_loss: bool = False,
 ) -> int:
-    """Serve until SIGINT or SIGTERM; gives the exit code."""
+    """Serve until SIGINT or SIGTERM; return the exit code."""
     config, mistakes = read_config(config_path) if config_path is not None else (default_config(), [])
     config = _override(config, host, port, data)
     if not mistakes and host is not None and not config.lets_somebody_in(config.listeners[0]):
@@ -74,7 +75,7 @@ async def _serve(config: Config, is_persistent: bool, accept_loss: bool) -> None
     loop.add_signal_handler(signal.SIGTERM, stopping.set)
     await server.start()
     loop.add_signal_handler(signal.SIGHUP, server.reload)
-    # What lives as long as the process need not be looked at by every collection.
+    # Objects that live as long as the process need not be visited by every collection.
     gc.collect()
     gc.freeze()
     set_collecting(is_small=True)
@@ -93,13 +94,13 @@ def _greet(server: Server, config: Config, is_persistent: bool) -> None:
     listener, host, port = server.addresses()[0]
     if _is_open(listener, config):
         where = "" if (host, port) == ("127.0.0.1", 1883) else f" --host {host} --port {port}"
-        # Retained, so that it arrives however late the subscriber is ready.
+        # Retained, so that it arrives even if the subscriber is ready later.
         print(f"try: timebound pub hello world --retain{where} && timebound sub hello --count 1{where}")
     sys.stdout.flush()
 
 
 def _is_open(listener: ListenerConfig, config: Config) -> bool:
-    """Whether a client without any options but the address may publish and subscribe."""
+    """Whether a client may publish and subscribe with no options but the address."""
     security = config.security
     has_rules = bool(security.rules) or security.acl_file is not None
     is_plain = listener.kind == "tcp" and listener.tls is None
@@ -129,7 +130,7 @@ class _JsonLines(logging.Formatter):
 
 
 class _Lines(logging.Formatter):
-    """Lines for people: what came from a client neither steers the terminal nor begins a new line."""
+    """Formats log lines; text from clients can neither control the terminal nor begin a new line."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return safe(super().formatMessage(record))

@@ -1,11 +1,11 @@
-"""The broker as a running server: opens storage and listeners, and closes them again.
+"""The broker as a server: opens storage and listeners, and closes them again.
 
     server = Server(config)
     await server.start()
     await server.serve_until(stop_event)
 
-Start fails as a whole, with one clear error, before anything was changed; stop tells the
-clients, writes what is owed to disk, and frees the address.
+Start fails as a whole, with one clear error, before anything is changed. On stop, clients receive
+DISCONNECT (0x8B), pending data is flushed, and the port is released.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from timebound.config.values import Limits, TlsConfig
+from timebound.config.limits import Limits
+from timebound.config.tls import TlsConfig
 from timebound.core.broker import Broker
 from timebound.core.mesh.interest import WatchedIndex
 from timebound.core.values.access import AccessList
@@ -54,11 +55,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("timebound.node")
 
-# Connections the kernel may hold before we accept them; devices reconnect all at once.
+# Backlog of connections before accept; devices reconnect all at once.
 BACKLOG: Final = 4_096
-# How long stop waits for clients to take their DISCONNECT.
+# Time for clients to read their DISCONNECT on stop.
 STOP_TIMEOUT_S: Final = 2.0
-# How long stop ends sessions in order. Full queues of many may take longer; the rest just ends.
+# Time for closing sessions in order on stop; with many full queues it may not suffice, and the rest is cut.
 STOP_CLOSING_NS_MAX: Final = 2 * SECOND
 # Open files besides connections: listeners, database, journals, trace.
 SPARE_FILES: Final = 256
@@ -90,7 +91,7 @@ class Server:
         """Open everything.
 
         Raises:
-            ConfigError, StorageError: what is configured cannot be used.
+            ConfigError, StorageError: something configured cannot be used.
             OSError: an address cannot be listened on.
         """
         self._log_notices()
@@ -146,14 +147,14 @@ class Server:
         self.driver.turn()
 
     def _open_mesh(self, broker: Broker, index: WatchedIndex | None, driver: Driver) -> list[Dialler]:
-        """Join the neighbours; gives those that open the links to them."""
+        """Set up the mesh; return the diallers of links to neighbours."""
         if index is None:
             return []
         driver.mesh = mesh = join_mesh(self.config, broker, index, driver)
         return [Dialler(mesh, neighbour, driver) for neighbour in self.config.neighbours if neighbour.host]
 
     async def _open_account(self, broker: Broker) -> None:
-        """Start what tells about messages: trace files and figures over HTTP."""
+        """Start trace files and metrics."""
         trace = self.config.trace
         if trace.enabled:
             limits = TraceLimits(trace.file_bytes_max, trace.file_age_max_s, trace.disk_bytes_max)
@@ -171,23 +172,23 @@ class Server:
                 raise cannot_listen(error, metrics.host, metrics.port, "metrics.port") from error
 
     def _open_journals(self, broker: Broker, driver: Driver) -> None:
-        """Keep messages of some topics on disk; before the first message, wills included."""
+        """Open journals; before the first message, wills included."""
         data = self.config.data
         if not self.config.journals:
             return
         if not self._is_persistent:
-            raise ConfigError("journals need a data directory; leave out --memory", key="journals")
+            raise ConfigError("journals require a data directory; omit --memory", key="journals")
         self._journals = Journals.open(self.config.journals, data.path / "journals", fsync=data.fsync)
         driver.journals = self._journals
         broker.keep_topics(self._journals.topic_filters())
         broker.account.is_tracing |= self._journals.has_trace()
 
     def _open_flight(self, driver: Driver, access: AccessList, logins: Logins) -> None:
-        """Serve journals, and take rows to publish; last, as it begins at once."""
+        """Start the Flight service; last, as it serves at once."""
         if not self.config.flight_enabled:
             return
         if not self._is_persistent:
-            raise ConfigError("the service needs a data directory; leave out --memory", key="flight")
+            raise ConfigError("the Flight service requires a data directory; omit --memory", key="flight")
         require("the service for journals", *FOR_TRACES, key="flight")
         from timebound.node.flight.publish import RowPublisher
         from timebound.node.flight.service import FlightService
@@ -210,7 +211,7 @@ class Server:
         )
 
     def flight_url(self) -> str:
-        """Where journals are served; empty if they are not."""
+        """Return the URL of the Flight service; empty if there is none."""
         if self._flight is None:
             return ""
         flight = self.config.flight
@@ -218,7 +219,7 @@ class Server:
         return f"{'grpc+tls' if flight.tls is not None else 'grpc'}://{host}:{self._flight.port}"
 
     def addresses(self) -> list[tuple[ListenerConfig, str, int]]:
-        """Where the listeners really are; the port matters when 0 was asked for."""
+        """Return the real addresses of listeners; the port differs if 0 was configured."""
         found: list[tuple[ListenerConfig, str, int]] = []
         for listener, server in self._listeners:
             for opened in server.sockets:
@@ -234,7 +235,7 @@ class Server:
             await self.stop()
 
     async def stop(self) -> None:
-        """Close listeners and connections, then storage with all that is owed."""
+        """Close listeners and connections, then flush and close storage."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -245,13 +246,13 @@ class Server:
         if self._logins is not None:
             self._logins.shutdown()
         if self._flight is not None:
-            # Calls that are publishing wait for the loop, so it goes on meanwhile.
+            # Calls that publish wait for the loop, so it keeps running meanwhile.
             await asyncio.to_thread(self._flight.stop)
         if self.driver is not None:
             await self._close_connections(self.driver)
         if self._journals is not None:
             await asyncio.to_thread(self._journals.close)
-            # Batches that waited for the journals come back to the loop, and go on to the storage.
+            # Batches that waited for the journals return to the loop, then go to storage.
             await asyncio.sleep(0)
             if self.driver is not None:
                 self.driver.note_offsets()
@@ -302,7 +303,7 @@ class Server:
     def _factory(
         self, listener: ListenerConfig, context: ssl.SSLContext | None, door: Door
     ) -> Callable[[], Any]:
-        """What makes the protocol of a new connection: TLS around WebSocket around MQTT, as configured."""
+        """Return the factory of protocols: TLS around WebSocket around MQTT, as configured."""
         driver = self.driver
         assert driver is not None
 
@@ -327,7 +328,7 @@ class Server:
         return lambda: TlsAdapter(context, driver, listener.label, inner)
 
     def reload(self) -> None:
-        """Read access rules, passwords and certificates again; what is wrong is logged and not applied."""
+        """Reload access rules, passwords and certificates; mistakes are logged and not applied."""
         assert self.driver is not None
         try:
             access = load_access_list(self.config.security)
@@ -337,7 +338,7 @@ class Server:
                 if listener.tls is not None and context is not None:
                     context.load_cert_chain(listener.tls.certificate, listener.tls.key)
         except (ConfigError, OSError, ssl.SSLError) as error:
-            logger.error("reload failed, the old settings stay: %s", error)
+            logger.error("reload failed, the previous settings stay: %s", error)
             return
         self.driver.broker.set_access(access)
         for door in self._doors:
@@ -363,7 +364,7 @@ class Server:
                 try:
                     self._passwords.reload_if_changed()
                 except ConfigError as error:
-                    logger.error("the password file is wrong, the users known before stay: %s", error)
+                    logger.error("password file has mistakes, the previous users stay: %s", error)
 
     async def _publish_figures(self, figures: SysTopics) -> None:
         assert self.driver is not None
@@ -371,14 +372,14 @@ class Server:
         while True:
             try:
                 figures.publish(self.driver.now_ns())
-            except Exception as error:  # the next time they may be published again
+            except Exception as error:  # they may be published next time
                 self.driver.fault("$SYS figures", error)
             self.driver.turn()
             await asyncio.sleep(self.config.sys_interval_s)
 
 
 def _on_storage_error(error: Exception) -> None:
-    logger.error("storage cannot write, acknowledgements wait until it can: %s", error)
+    logger.error("storage cannot write, acknowledgements wait: %s", error)
 
 
 def _core_limits(limits: Limits) -> BrokerLimits:
@@ -414,7 +415,7 @@ def _tls_context(tls: TlsConfig | None) -> ssl.SSLContext | None:
 
 
 def _raise_file_limit(connections_max: int) -> None:
-    """Allow as many open files as there may be connections, and say so where that is not possible."""
+    """Raise the limit of open files to the number of connections; warn if that is not possible."""
     wanted = connections_max + SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= wanted or soft == resource.RLIM_INFINITY:
@@ -423,7 +424,7 @@ def _raise_file_limit(connections_max: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     if allowed < wanted:
         logger.info(
-            "connections_max (%d) needs %d open files, this process may have %d: raise the limit with "
+            "connections_max (%d) requires %d open files, the limit is %d: raise the limit with "
             "`ulimit -n %d` or LimitNOFILE=%d in a systemd unit, or lower limits.connections_max to %d",
             connections_max,
             wanted,

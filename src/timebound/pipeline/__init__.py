@@ -1,4 +1,4 @@
-"""Everything measured flows through Spark: source and sink, batch and streaming jobs, sweeps, reports.
+"""Analysis of measurements with Spark: source and sink, batch and streaming jobs, sweeps, reports.
 
-Nothing here is imported by the broker, and no module here imports Spark before it is needed.
+The broker imports nothing of it, and no module here imports Spark before it is needed.
 """

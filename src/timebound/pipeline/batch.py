@@ -1,8 +1,8 @@
-"""The batch jobs over a trace, one after the other: what `timebound pipeline run` does.
+"""The batch jobs over a trace, one after the other, as run by `timebound pipeline run`.
 
-Rows are read for what is new only, and added up by date and node; results are made anew from the sums of
-all. So a second run over the same trace changes nothing, and a crash at any point is mended by the
-next run: the manifest, which says what is done, is written last.
+Only new rows are read, and summed by date and node; results are computed from the sums of all rows. So a
+second run over the same trace changes nothing, and the next run repairs what a crash left: the manifest,
+which lists what is done, is written last.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SUMMARY: Final = "summary.json"
 CUBE: Final = "partial/cube"
 SAMPLES: Final = "partial/links"
 SEGMENTS: Final = "partial/flows"
-# Results, in the order in which they are made.
+# Result tables, in the order in which they are made.
 TABLES: Final = (
     "quality",
     "deliveries",
@@ -49,27 +49,27 @@ TABLES: Final = (
 
 TUNING: Final = "tuning"
 
-# Makes the table of job 7 from good rows and the table of links, by replaying them.
+# Makes the table of job 7 from valid rows and the table of links, by replaying them.
 Tune = Callable[["SparkSession", "DataFrame", "DataFrame"], "DataFrame"]
-# Shows a step of which the title is given, while it runs.
+# Shows a step by its title while it runs.
 Step = Callable[[str], AbstractContextManager[None]]
 
 
 @dataclass(slots=True)
-class Plan:
-    """What a run has to do."""
+class BatchPlan:
+    """The work of a run."""
 
     trace: Path
     out: Path
     manifest: Manifest
     work: list[Work]
     files_new: int
-    rows: int  # in the files to be read, new ones and those of the same day and node
+    rows: int  # in the files to read: new ones and those of the same day and node
 
 
 @dataclass(slots=True)
-class Summary:
-    """What is known after a run, of everything in the output folder."""
+class BatchSummary:
+    """The main figures of everything in the output folder, after a run."""
 
     files_new: int = 0
     rows_read: int = 0
@@ -82,7 +82,7 @@ class Summary:
 
 
 class Schemas(NamedTuple):
-    """Columns of what is kept between runs. Asked of Spark once: each time takes hundreds of its calls."""
+    """Columns of what is kept between runs. Cached: asking Spark takes hundreds of calls."""
 
     bad: StructType
     cube: StructType
@@ -90,8 +90,8 @@ class Schemas(NamedTuple):
     segments: StructType
 
 
-def prepare(trace: Path, out: Path) -> Plan:
-    """See what is new; needs no Spark.
+def prepare(trace: Path, out: Path) -> BatchPlan:
+    """Find out what is new; needs no Spark.
 
     Raises:
         ConfigError: the trace does not exist, or the manifest cannot be read.
@@ -99,45 +99,45 @@ def prepare(trace: Path, out: Path) -> Plan:
     manifest = load_manifest(out)
     present = trace_files(trace)
     work = manifest.plan(present)
-    new = [name for one in work for name in one.part.files]
+    new = [name for one in work for name in one.increment.files]
     inspected = {file.name: file for file in inspect(trace, new)}
     for one in work:
-        for name in list(one.part.files):
+        for name in list(one.increment.files):
             if inspected[name].fault:
                 manifest.bad_files[name] = inspected[name].fault
-                one.part.files.remove(name)
-    known = {name for parts in manifest.parts.values() for part in parts for name in part.files}
-    usable = [one for one in work if set(one.part.files) - known]
-    names = [name for one in usable for name in one.part.files]
+                one.increment.files.remove(name)
+    known = {name for parts in manifest.increments.values() for part in parts for name in part.files}
+    usable = [one for one in work if set(one.increment.files) - known]
+    names = [name for one in usable for name in one.increment.files]
     rows = sum(inspected[name].rows for name in names)
-    return Plan(trace, out, manifest, usable, len(set(names) - known), rows)
+    return BatchPlan(trace, out, manifest, usable, len(set(names) - known), rows)
 
 
-def last_summary(out: Path) -> Summary | None:
-    """What the last run found, if there was one."""
+def last_summary(out: Path) -> BatchSummary | None:
+    """Return the summary of the last run, if there was one."""
     path = out / SUMMARY
     if not path.exists():
         return None
-    return Summary(**json.loads(path.read_text(encoding="utf-8")))
+    return BatchSummary(**json.loads(path.read_text(encoding="utf-8")))
 
 
 def run(
     spark: SparkSession,
-    plan: Plan,
+    plan: BatchPlan,
     *,
     advise: flows.Advise | None = None,
     tune: Tune | None = None,
     step: Step = lambda _title: contextlib.nullcontext(),
-) -> Summary:
-    """Do all jobs; gives what is now known.
+) -> BatchSummary:
+    """Run all jobs; return the new summary.
 
     Raises:
         ConfigError: another run is using the output folder.
     """
     output = Output(plan.out)
     with _locked(plan.out):
-        output.sweep()  # what a run left that did not end
-        summary = Summary(plan.files_new, plan.rows, bad_files=plan.manifest.bad_files)
+        output.sweep()  # remains of a run that was interrupted
+        summary = BatchSummary(plan.files_new, plan.rows, bad_files=plan.manifest.bad_files)
         timed = _Timed(step, summary.seconds)
         schemas = _add_up(spark, plan, output, timed) if plan.work else _empty_schemas(spark)
         _make_results(spark, output, schemas, advise, timed)
@@ -153,42 +153,42 @@ def run(
     return summary
 
 
-def _good_rows(spark: SparkSession, plan: Plan) -> DataFrame:
-    names = [name for one in plan.work for name in one.part.files]
+def _good_rows(spark: SparkSession, plan: BatchPlan) -> DataFrame:
+    names = [name for one in plan.work for name in one.increment.files]
     return quality.good(quality.with_faults(read_trace(spark, plan.trace, names)))
 
 
-def _add_up(spark: SparkSession, plan: Plan, output: Output, step: _Timed) -> Schemas:
-    """Read the new parts and put their sums in place; gives the columns of all that is kept."""
-    names = [name for one in plan.work for name in one.part.files]
+def _add_up(spark: SparkSession, plan: BatchPlan, output: Output, step: _Timed) -> Schemas:
+    """Read the new increments and put their sums in place; return the columns of all that is kept."""
+    names = [name for one in plan.work for name in one.increment.files]
     read = read_trace(spark, plan.trace, names)
     judged = quality.with_faults(read)
     bad = quality.bad(judged)
     with step("quality"):
-        output.stage_parts(bad, QUARANTINE)
+        output.stage_increments(bad, QUARANTINE)
         has_bad = output.has_staged(QUARANTINE)
-    # To judge a row takes all its columns; where none was bad, jobs read only what they need.
+    # Checking a row takes all its columns; where none has a fault, jobs read only what they need.
     rows = quality.good(judged) if has_bad else read
     added = cube(rows, PLACE)
     with step("deliveries and earnings"):
-        output.stage_parts(added, CUBE)
+        output.stage_increments(added, CUBE)
     cubed = output.read_staged(spark, CUBE, added.schema)
     sampled = links.samples(links.slots(rows, ("date",)), ("date",))
     with step("links"):
-        output.stage_parts(sampled, SAMPLES)
+        output.stage_increments(sampled, SAMPLES)
     segments = flows.flow_segments(rows, cubed, PLACE)
     with step("flows"):
-        output.stage_parts(segments, SEGMENTS)
+        output.stage_increments(segments, SEGMENTS)
     with step("bounds"):
         if output.has_staged_positive(CUBE, "violations"):
-            output.stage_parts(bounds_audit.violations(rows), VIOLATIONS)
+            output.stage_increments(bounds_audit.violations(rows), VIOLATIONS)
     for name in (QUARANTINE, CUBE, SAMPLES, SEGMENTS, VIOLATIONS):
-        output.place_parts(name, plan.work)
+        output.put_increments(name, plan.work)
     return Schemas(bad.schema, added.schema, sampled.schema, segments.schema)
 
 
 def _empty_schemas(spark: SparkSession) -> Schemas:
-    """The same columns where there is nothing to add up."""
+    """Return the same columns where there is nothing to sum."""
     empty = spark.createDataFrame([], trace_schema())
     cubed = cube(empty, PLACE)
     return Schemas(
@@ -202,10 +202,10 @@ def _empty_schemas(spark: SparkSession) -> Schemas:
 def _make_results(
     spark: SparkSession, output: Output, schemas: Schemas, advise: flows.Advise | None, step: _Timed
 ) -> None:
-    cubed = output.read_parts(spark, CUBE, schemas.cube)
-    sampled = output.read_parts(spark, SAMPLES, schemas.samples)
-    segments = output.read_parts(spark, SEGMENTS, schemas.segments)
-    bad = output.read_parts(spark, QUARANTINE, schemas.bad)
+    cubed = output.read_increments(spark, CUBE, schemas.cube)
+    sampled = output.read_increments(spark, SAMPLES, schemas.samples)
+    segments = output.read_increments(spark, SEGMENTS, schemas.segments)
+    bad = output.read_increments(spark, QUARANTINE, schemas.bad)
 
     def make(name: str, rows: DataFrame) -> None:
         with step(f"table {name}"):
@@ -225,7 +225,7 @@ def _make_results(
 
 
 def _quality(cubed: DataFrame, bad: DataFrame) -> DataFrame:
-    """Rows by date and node: those used, and those quarantined by fault."""
+    """Count rows by date and node: those used, and those quarantined by fault."""
     from pyspark.sql import functions as F
 
     used = cubed.groupBy(*PLACE).agg(F.lit("").alias(quality.FAULT), F.sum("pairs").alias("rows"))
@@ -236,14 +236,14 @@ def _quality(cubed: DataFrame, bad: DataFrame) -> DataFrame:
 def _advice(spark: SparkSession, found: DataFrame, advise: flows.Advise | None) -> DataFrame:
     if advise is None:
         return spark.createDataFrame([], flows.ADVICE_FIELDS)
-    # As many as a broker admits; the busiest first, since they need it most.
+    # As many as a broker admits; the busiest first.
     busiest = found.drop("curve").orderBy("mean_rate_per_s", ascending=False).limit(flows.ADVISED_MAX)
     rows = [row.asDict() for row in busiest.collect()]
     return spark.createDataFrame(advise(rows), flows.ADVICE_FIELDS)
 
 
-def _sum_up(output: Output, summary: Summary) -> None:
-    """Put the figures that matter most into the summary, from the finished tables; they are small."""
+def _sum_up(output: Output, summary: BatchSummary) -> None:
+    """Fill the summary from the finished tables, which are small."""
     judged = output.values("quality", quality.FAULT, "rows")
     summary.rows = sum(judged["rows"])
     summary.quarantined = sum(
@@ -267,15 +267,15 @@ def _sum_up(output: Output, summary: Summary) -> None:
     summary.tables = {name: str(output.folder / name) for name in (*TABLES, QUARANTINE, VIOLATIONS)}
 
 
-def _save_summary(out: Path, summary: Summary) -> None:
-    value = {name: getattr(summary, name) for name in Summary.__slots__}
+def _save_summary(out: Path, summary: BatchSummary) -> None:
+    value = {name: getattr(summary, name) for name in BatchSummary.__slots__}
     hidden = out / f".{SUMMARY}.tmp"
     hidden.write_text(json.dumps(value, indent=1), encoding="utf-8")
     hidden.rename(out / SUMMARY)
 
 
 class _Timed:
-    """Shows steps and notes how long they took."""
+    """Shows steps and records their durations."""
 
     def __init__(self, step: Step, seconds: dict[str, float]) -> None:
         self._step = step
@@ -291,14 +291,14 @@ class _Timed:
 
 @contextlib.contextmanager
 def _locked(out: Path) -> Iterator[None]:
-    """Let no other run use the folder; the lock ends with the process, however it ends."""
+    """Lock the folder against other runs; the lock is released when the process ends."""
     descriptor = os.open(out / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise ConfigError(
-                f"another run is using {str(out)!r}; wait for it, or give another --out"
+                f"another run is using {str(out)!r}; wait for it, or choose another --out"
             ) from error
         yield
     finally:

@@ -1,10 +1,9 @@
-"""Which trace files have been processed: the memory of an incremental run.
+"""The manifest of an incremental run: which trace files have been processed.
 
-A part is a set of files of one day and node whose rows were added up together. New files of a day and
-node lead to a new part that replaces the last one, so a message whose rows are in two files counts once.
-Where a broker has removed files meanwhile to save disk, what was added up of them stays as it is, and
-the new ones become a part beside it. The manifest is written last: what a crash leaves half done
-is done again.
+A partition is one day of one node; an increment is a set of its files whose rows were summed together. New
+files lead to a new version of the last increment, so a message whose rows are in two files counts once.
+Where a broker has removed files to save disk, the sums of the increment stay, and new files become a
+further increment. The manifest is written last: what a crash leaves unfinished is repeated.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Partition:
     """One day of one node."""
 
     date: str
@@ -30,8 +29,8 @@ class Place:
 
 
 @dataclass(slots=True)
-class Part:
-    """Files that were added up together; `number` counts up within a place."""
+class Increment:
+    """Files that were summed together; `number` counts up within a partition."""
 
     number: int
     files: list[str]
@@ -42,44 +41,44 @@ class Part:
 
 @dataclass(slots=True)
 class Work:
-    """A part to be computed now, in place of what it was before."""
+    """An increment to compute now, replacing its earlier version."""
 
-    place: Place
-    part: Part
+    partition: Partition
+    increment: Increment
 
 
 @dataclass(slots=True)
 class Manifest:
-    """What was processed so far."""
+    """What has been processed so far."""
 
-    parts: dict[Place, list[Part]] = field(default_factory=dict)
+    increments: dict[Partition, list[Increment]] = field(default_factory=dict)
     bad_files: dict[str, str] = field(default_factory=dict)  # with the reason
 
-    def plan(self, present: dict[Place, list[str]]) -> list[Work]:
-        """What there is to do, given the files that are there now; in the order of places."""
+    def plan(self, present: dict[Partition, list[str]]) -> list[Work]:
+        """Return the increments to compute, given the files present now; ordered by partition."""
         work: list[Work] = []
-        for place in sorted(present):
-            files = present[place]
-            parts = self.parts.get(place, [])
-            known = {name for part in parts for name in part.files}
+        for partition in sorted(present):
+            files = present[partition]
+            increments = self.increments.get(partition, [])
+            known = {name for increment in increments for name in increment.files}
             new = [name for name in files if name not in known and name not in self.bad_files]
             if not new:
                 continue
-            last = parts[-1] if parts else Part(1, [])
+            last = increments[-1] if increments else Increment(1, [])
             if set(last.files) <= set(files):
-                work.append(Work(place, Part(last.number, sorted([*last.files, *new]))))
+                work.append(Work(partition, Increment(last.number, sorted([*last.files, *new]))))
             else:
-                work.append(Work(place, Part(last.number + 1, sorted(new))))
+                work.append(Work(partition, Increment(last.number + 1, sorted(new))))
         return work
 
     def done(self, work: list[Work]) -> None:
-        """Take note of parts that have been computed."""
+        """Record increments that have been computed."""
         for one in work:
-            parts = self.parts.setdefault(one.place, [])
-            if parts and parts[-1].number == one.part.number:
-                parts[-1] = one.part
+            increments = self.increments.setdefault(one.partition, [])
+            if increments and increments[-1].number == one.increment.number:
+                increments[-1] = one.increment
             else:
-                parts.append(one.part)
+                increments.append(one.increment)
 
     def save(self, folder: Path) -> None:
         """Write it under a hidden name, then rename it into place."""
@@ -87,9 +86,14 @@ class Manifest:
             "version": VERSION,
             "bad_files": self.bad_files,
             "parts": [
-                {"date": place.date, "node": place.node, "number": part.number, "files": part.files}
-                for place in sorted(self.parts)
-                for part in self.parts[place]
+                {
+                    "date": partition.date,
+                    "node": partition.node,
+                    "number": increment.number,
+                    "files": increment.files,
+                }
+                for partition in sorted(self.increments)
+                for increment in self.increments[partition]
             ],
         }
         hidden = folder / f".{NAME}.tmp"
@@ -101,10 +105,10 @@ class Manifest:
 
 
 def load_manifest(folder: Path) -> Manifest:
-    """Read what earlier runs have done; nothing if there were none.
+    """Read the manifest of earlier runs; an empty one if there were none.
 
     Raises:
-        ConfigError: there is a manifest, and it cannot be read.
+        ConfigError: the manifest cannot be read.
     """
     path = folder / NAME
     if not path.exists():
@@ -113,12 +117,17 @@ def load_manifest(folder: Path) -> Manifest:
         value = json.loads(path.read_text(encoding="utf-8"))
         if value["version"] != VERSION:
             raise ConfigError(
-                f"manifest has version {value['version']}, not {VERSION}; give another --out", path=str(path)
+                f"manifest has version {value['version']}, not {VERSION}; choose another --out",
+                path=str(path),
             )
         manifest = Manifest(bad_files=dict(value["bad_files"]))
-        for part in value["parts"]:
-            place = Place(part["date"], part["node"])
-            manifest.parts.setdefault(place, []).append(Part(int(part["number"]), list(part["files"])))
+        for increment in value["parts"]:
+            partition = Partition(increment["date"], increment["node"])
+            manifest.increments.setdefault(partition, []).append(
+                Increment(int(increment["number"]), list(increment["files"]))
+            )
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"manifest cannot be read: {error}; give another --out", path=str(path)) from error
+        raise ConfigError(
+            f"manifest cannot be read: {error}; choose another --out", path=str(path)
+        ) from error
     return manifest

@@ -1,7 +1,7 @@
-"""Trace rows as Spark sees them: their columns from `records`, of this version and of older ones.
+"""The Spark schema of trace rows, of this version and of older ones.
 
-Files written before a field existed are read with nulls in it; `normalise` puts in what follows from
-the other fields, so that no job needs to know versions.
+Files written before a field existed are read with nulls in it; `normalise` fills in what follows from
+other fields, so that no job needs to know versions.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-# Where a row was written; folders of the trace, and columns of every row.
+# Folders of a trace, and columns of every row.
 PLACE: Final = ("date", "node")
-# All that a file of any version has; without one of them a row cannot be judged.
+# Fields of every version; a row without one of them cannot be checked.
 OLDEST_FIELDS: Final = tuple(name for name, _ in TRACE_FIELDS[: TRACE_FIELD_COUNTS[1]])
 COLUMNS: Final = (*(name for name, _ in TRACE_FIELDS), *PLACE)
 
 
 @cache
 def trace_schema() -> StructType:
-    """The Spark schema of trace rows, with date and node behind the fields of `records`."""
+    """Return the Spark schema of trace rows: the fields of `records`, then date and node."""
     from pyspark.sql import types
 
     kinds = {
@@ -40,10 +40,10 @@ def trace_schema() -> StructType:
 
 
 def normalise(rows: DataFrame) -> DataFrame:
-    """Give rows of older files the fields of today.
+    """Fill in the fields that rows of older files lack.
 
-    Before version 2 a row did not say when its message was sent. Delivered with QoS 0, that is when the
-    outcome was known; with more, it was some time before, and stays null.
+    Before version 2 a row did not tell when its message was sent. With QoS 0 that is the time of the
+    outcome; with QoS 1 and 2 it was some time before, and stays null.
     """
     from pyspark.sql import functions as F
 
@@ -63,7 +63,7 @@ def normalise(rows: DataFrame) -> DataFrame:
 
 
 def missing_columns(present: list[str]) -> str:
-    """What a file lacks, in words; empty if it has all that the oldest version has."""
+    """Describe the columns that a file lacks; empty if it has all of the oldest version."""
     missing = [name for name in OLDEST_FIELDS if name not in present]
     if not missing:
         return ""

@@ -1,11 +1,11 @@
-"""The jobs on the live stream: link models and alarms, published back to topics that brokers use.
+"""Jobs on the live stream: link models and alarms, published to topics that brokers use.
 
     $timebound/link/<client>          retained: mean and variance of the seconds per KB, as JSON
-    $timebound/alarm/<node>/<link>    a window in which too little came in time, or a promise was broken
+    $timebound/alarm/<node>/<link>    a window with too few deliveries in time, or with an exceeded bound
 
-Two queries read the brokers' trace journals. One adds up windows with a watermark; the other sums up
-the links of each micro-batch as the batch job does, keeps these sums by number of the batch, and takes
-the model from the latest ones together. So after a restart a batch that is done again replaces itself.
+Two queries read the brokers' trace journals. One sums windows with a watermark; the other sums the links
+of each micro-batch as the batch job does, keeps these sums by batch number, and computes the model from
+the latest ones together. So a batch that is repeated after a restart replaces itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LINK_TOPIC: Final = "$timebound/link/"
 ALARM_TOPIC: Final = "$timebound/alarm/"
-# Micro-batches whose samples count for the model of a link.
+# Number of latest micro-batches whose samples make the model of a link.
 BATCHES_KEPT: Final = 30
 TRIGGER: Final = "2 seconds"
 STARTS_MAX: Final = 4
@@ -39,7 +39,7 @@ Publish = Callable[["DataFrame"], None]
 
 
 def read_live(spark: SparkSession, options: dict[str, str]) -> DataFrame:
-    """The trace records of brokers as they come, in the columns of trace rows; gaps are left out."""
+    """Stream the trace records of brokers in the columns of trace rows, without gaps."""
     from pyspark.sql import functions as F
 
     read = spark.readStream.format("timebound").options(**options, kind="trace", gaps="row").load()
@@ -50,7 +50,7 @@ def read_live(spark: SparkSession, options: dict[str, str]) -> DataFrame:
 
 
 def publisher(options: dict[str, str]) -> Publish:
-    """Publish through the brokers' journal service."""
+    """Return a function that publishes through the brokers' journal service."""
 
     def publish(rows: DataFrame) -> None:
         rows.write.format("timebound").options(**options).mode("append").save()
@@ -59,7 +59,7 @@ def publisher(options: dict[str, str]) -> Publish:
 
 
 def start_alarms(rows: DataFrame, checkpoint: Path, publish: Publish, **trigger: Any) -> StreamingQuery:
-    """Add up windows as rows come, and publish the alarms among those that have changed."""
+    """Sum windows as rows arrive, and publish the alarms among those that changed."""
     timed = windows.with_time(quality.good(quality.with_faults(rows)))
     watched = windows.delivery_windows(timed.withWatermark("time", windows.LATENESS))
 
@@ -71,7 +71,7 @@ def start_alarms(rows: DataFrame, checkpoint: Path, publish: Publish, **trigger:
 
 
 def start_links(rows: DataFrame, checkpoint: Path, publish: Publish, **trigger: Any) -> StreamingQuery:
-    """Keep the models of links up to date, and publish those that were measured anew."""
+    """Keep the models of links up to date, and publish those with new measurements."""
     good = quality.good(quality.with_faults(rows))
     kept = SampleStore(checkpoint.with_name(checkpoint.name + "-samples"))
 
@@ -84,27 +84,27 @@ def start_links(rows: DataFrame, checkpoint: Path, publish: Publish, **trigger: 
 
 
 class Restarted:
-    """A query that is started again, a few times, where Spark gave up on its Python worker.
+    """A query that is restarted, a few times, after Spark gave up on its Python worker.
 
-    Spark gives such a worker 10 s to call back, which no option changes and a busy machine exceeds.
-    Nothing is lost: the query goes on from its checkpoint.
+    Spark allows such a worker 10 s to call back, which no option changes and a busy machine exceeds.
+    Nothing is lost: the query continues from its checkpoint.
     """
 
     def __init__(self, start: Callable[[], StreamingQuery]) -> None:
         """Start the query.
 
         Raises:
-            TimeboundError: it does not start.
+            TimeboundError: the query does not start.
         """
         self._start = start
         self._starts_left = STARTS_MAX
         self.query = self._begin()
 
     def check(self) -> None:
-        """Start the query again if it has failed for a reason that may have passed.
+        """Restart the query if it failed for a temporary reason.
 
         Raises:
-            TimeboundError: it has failed otherwise.
+            TimeboundError: it failed for another reason, or too often.
         """
         failure = self.query.exception()
         if failure is not None:
@@ -128,9 +128,9 @@ class Restarted:
 
 
 def _publish_some(messages: DataFrame, publish: Publish) -> None:
-    """Publish if there is anything: starting a writer takes seconds, and most batches have nothing to say.
+    """Publish messages if there are any: starting a writer takes seconds, and most batches are empty.
 
-    All is collected, since the state of a query is written only if the whole batch was used.
+    All are collected, since the state of a query is written only if the whole batch was used.
     """
     found = messages.collect()
     if found:
@@ -138,15 +138,15 @@ def _publish_some(messages: DataFrame, publish: Publish) -> None:
 
 
 class SampleStore:
-    """Samples of links of the latest micro-batches, one folder for each."""
+    """Link samples of the latest micro-batches, one folder each."""
 
     def __init__(self, folder: Path, batches_kept: int = BATCHES_KEPT) -> None:
         self._folder = folder
         self._batches_kept = batches_kept
-        self._schema: StructType | None = None  # asked of Spark once: each time takes hundreds of its calls
+        self._schema: StructType | None = None  # cached: asking Spark takes hundreds of calls
 
     def write(self, samples: DataFrame, number: int) -> None:
-        """Put the samples of a batch in the place of those that it had before; the oldest batches go."""
+        """Write the samples of a batch, replacing its earlier ones; remove the oldest batches."""
         self._schema = self._schema or samples.schema
         hidden = self._folder / f"_{number}"
         final = self._folder / f"batch={number}"
@@ -158,19 +158,19 @@ class SampleStore:
                 shutil.rmtree(path)
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """All samples that are kept."""
+        """Read all samples that are kept."""
         if self._schema is None:
             self._schema = links.samples(links.slots(spark.createDataFrame([], trace_schema()))).schema
         return spark.read.schema(self._schema).parquet(str(self._folder))
 
 
 def link_messages(measured: DataFrame) -> DataFrame:
-    """The model of each link from its latest window with enough samples, as messages to be published."""
+    """Return the model of each link, from its latest window with enough samples, as messages to publish."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     latest = Window.partitionBy("node", "link").orderBy(F.col("window").desc())
-    # A topic cannot have wildcards; a client that has one in its name goes without.
+    # A topic cannot have wildcards: no model for clients with one in their name.
     is_usable = (F.col("samples") >= links.SAMPLES_MIN) & ~F.col("link").rlike("[+#]|^$")
     trusted = measured.where(is_usable)
     newest = trusted.withColumn("_age", F.row_number().over(latest)).where(F.col("_age") == 1)
@@ -183,11 +183,11 @@ def link_messages(measured: DataFrame) -> DataFrame:
 
 
 def alarm_messages(found: DataFrame) -> DataFrame:
-    """Alarms as messages to be published."""
+    """Return alarms as messages to publish."""
     from pyspark.sql import functions as F
 
     fields = ["reason", "window", "matched", "in_time", "violations"]
-    # What a topic may not have in a level is replaced: servers and clients are named freely.
+    # Characters that a topic level cannot have are replaced: servers and clients have any name.
     place = F.concat_ws("/", *[F.regexp_replace(name, "[/+#]", "_") for name in ("node", "link")])
     return found.select(
         F.concat(F.lit(ALARM_TOPIC), place).alias("topic"),
@@ -197,7 +197,7 @@ def alarm_messages(found: DataFrame) -> DataFrame:
 
 
 def describe(query: StreamingQuery) -> dict[str, Any]:
-    """The latest progress of a query, in few words."""
+    """Return the latest progress of a query, in brief."""
     last = query.lastProgress
     if last is None:
         return {"batch": None, "rows": 0}

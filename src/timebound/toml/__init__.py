@@ -1,1 +1,1 @@
-"""TOML documents: typed values, each mistake with its line and key; no IO."""
+"""TOML documents as typed values, with line and key of every mistake; no IO."""

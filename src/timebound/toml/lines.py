@@ -1,8 +1,8 @@
-"""Where each key of a TOML document stands.
+"""The line of each key of a TOML document.
 
-`tomllib` gives values without their lines, and a mistake that names no line is hard to find.
-This scanner walks over a document that `tomllib` has accepted, so it need not judge anything:
-it only follows keys, tables and brackets, and counts lines.
+`tomllib` returns values without lines, and a mistake without its line is hard to find. This scanner
+reads a document that `tomllib` has accepted, so it checks nothing: it only follows keys, tables and
+brackets, and counts lines.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Final
 KeyPath = tuple[str | int, ...]
 
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
-# A multi-line string may end in up to two quotes of its own, right before the three that close it.
+# A multi-line string may have up to two quotes right before the three that close it.
 _STRING: Final = re.compile(
     r'''"""(?:\\.|[^\\])*?"""(?:"{0,2})|\'\'\'.*?\'\'\'(?:'{0,2})|"(?:\\.|[^"\\])*"|'[^']*\'''', re.DOTALL
 )
-# Numbers, booleans and dates; a date may have a space inside.
+# Numbers, booleans and dates; a date may contain a space.
 _SCALAR: Final = re.compile(r"[^,\]}#\n]+")
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 
@@ -36,7 +36,7 @@ def key_lines(text: str) -> dict[KeyPath, int]:
 
 
 class _Scanner:
-    """One walk over one document; `_at` only moves forward."""
+    """One pass over one document; `_at` only moves forward."""
 
     def __init__(self, text: str) -> None:
         self.lines: dict[KeyPath, int] = {}
@@ -44,7 +44,7 @@ class _Scanner:
         self._at = 0
         self._line = 1
         self._line_known_at = 0
-        # How many tables an array of tables, such as [[listeners]], has so far.
+        # Number of tables so far of an array of tables, such as [[listeners]].
         self._table_counts: dict[KeyPath, int] = {}
 
     def read_document(self) -> None:
@@ -77,7 +77,7 @@ class _Scanner:
         return table
 
     def _last_table(self, path: KeyPath) -> KeyPath:
-        # [listeners.tls] after [[listeners]] belongs to the listener begun last.
+        # [listeners.tls] after [[listeners]] belongs to the last listener.
         count = self._table_counts.get(path, 0)
         return (*path, count - 1) if count else path
 
@@ -92,7 +92,7 @@ class _Scanner:
         self._read_value(path)
 
     def _read_key(self) -> list[str]:
-        """Read `a."b c".d` and stop at what follows it."""
+        """Read a key like `a."b c".d`, and stop behind it."""
         keys: list[str] = []
         while True:
             self._skip_blank()
@@ -133,7 +133,7 @@ class _Scanner:
             self._read_pair(path)
 
     def _next_item(self, end: str) -> bool:
-        """Step over the bracket or comma to the next item; False once the closing bracket is passed."""
+        """Step over the bracket or comma to the next item; return False after the closing bracket."""
         self._skip_blank()
         if self._text[self._at] != end:
             self._at += 1
@@ -148,7 +148,7 @@ class _Scanner:
 
     def _pass(self, pattern: re.Pattern[str]) -> None:
         found = pattern.match(self._text, self._at)
-        assert found is not None, f"no valid TOML at character {self._at}"
+        assert found is not None, f"not valid TOML at character {self._at}"
         self._at = found.end()
 
     def _current_line(self) -> int:

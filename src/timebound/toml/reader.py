@@ -1,6 +1,6 @@
-"""Reading one configuration value: what each kind of setting accepts and refuses.
+"""Reads one configuration value: what each kind of key accepts and refuses.
 
-A refusal says what would be right; the reader adds the file, the line and the key.
+A refusal states what is allowed; the caller adds the file, the line and the key.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from timebound.units import SECOND, format_duration, parse_duration
 
 _SIZE: Final = re.compile(r"([0-9]{1,15})\s*(B|KiB|MiB|GiB)?")
 _SIZE_FACTORS: Final = {None: 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-# Plain decimals: an exponent is a slip of the pen in a configuration.
+# Plain decimals: an exponent is a typing error in a configuration.
 _DURATION: Final = re.compile(r"[0-9]*\.?[0-9]*\s*[a-zµ]*")
-# A value is shown in a mistake, but not all of a long one.
+# An error shows no more of a long value.
 _SHOWN_LENGTH_MAX: Final = 60
 
 
 class WrongValue(Exception):
-    """A value cannot be used; the text says why and what would be right."""
+    """A value cannot be used; the text states why, and what is allowed."""
 
 
 def read_value(raw: object, spec: KeySpec, folder: Path) -> object:
-    """Check a TOML value against its setting and return what the code uses.
+    """Check a TOML value against its description and return the value for the code.
 
-    Relative paths are taken from `folder`, where the configuration file lies.
+    Relative paths start at `folder`, where the configuration file is.
 
     Raises:
         WrongValue: the value is of the wrong type or out of range.
@@ -61,7 +61,7 @@ def read_value(raw: object, spec: KeySpec, folder: Path) -> object:
 
 
 def shown(raw: object) -> str:
-    """Write a value for a person, cut short if it is long."""
+    """Write a value for an error text, shortened if it is long."""
     if isinstance(raw, bool):
         return "true" if raw else "false"
     if isinstance(raw, dict):
@@ -69,7 +69,7 @@ def shown(raw: object) -> str:
     if isinstance(raw, list):
         return "a list"
     if isinstance(raw, int) and abs(raw) > UNLIMITED:
-        # Python refuses to write very long integers in decimal.
+        # Python refuses to format very long integers.
         return "a number beyond all limits"
     text = repr(raw) if isinstance(raw, str) else str(raw)
     return text if len(text) <= _SHOWN_LENGTH_MAX else text[:_SHOWN_LENGTH_MAX] + "..."
@@ -79,7 +79,7 @@ def _text(raw: object) -> str:
     if not isinstance(raw, str):
         raise WrongValue(f'must be a string in quotes like "a", not {shown(raw)}')
     if "\0" in raw:
-        raise WrongValue("has a null character, which no name or path may have")
+        raise WrongValue("contains a null character, which no name or path may have")
     return raw
 
 
@@ -89,7 +89,7 @@ def _path(name: str, folder: Path) -> Path:
     try:
         return folder / Path(name).expanduser()
     except RuntimeError as exc:
-        raise WrongValue(f"no home directory is known for {shown(name)}; write the path in full") from exc
+        raise WrongValue(f"no home directory is known for {shown(name)}; write the full path") from exc
 
 
 def _choice(raw: object, spec: KeySpec) -> object:
@@ -116,7 +116,7 @@ def _fraction(raw: object, spec: KeySpec) -> float:
     wanted = f"from {spec.least:g} to {spec.most:g}"
     if not isinstance(raw, int | float) or isinstance(raw, bool):
         raise WrongValue(f"must be a number {wanted}, not {shown(raw)}")
-    if not spec.least <= raw <= spec.most:  # which is also false of nan
+    if not spec.least <= raw <= spec.most:  # also refuses nan
         raise WrongValue(f"must be {wanted}, not {shown(raw)}")
     return float(raw)
 

@@ -1,7 +1,7 @@
-"""What is known of a key: the kind of its value, its range, and the reason for its default.
+"""Descriptions of keys: the kind of a value, its range, and the reason for its default.
 
-A table of a document is a dataclass whose fields are made by `setting`. A field that ends in `_s` is
-written without that ending, as a duration: `connect_timeout_s` is the key `connect_timeout = "10s"`.
+A table of a document is a dataclass whose fields are made by `setting`. A duration has a field that ends
+in `_s`, which its key does not have: `connect_timeout_s` is the key `connect_timeout = "10s"`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, Final, Literal
 
-# What a value is made of; `reader.py` has one function for each.
+# Kinds of values; `reader.py` has a function for each.
 Kind = Literal[
     "text", "path", "switch", "count", "size", "duration", "seconds", "choice", "texts", "fraction"
 ]
@@ -24,7 +24,7 @@ UNLIMITED: Final = 1 << 53
 
 @dataclass(frozen=True, slots=True)
 class KeySpec:
-    """What is known about one key besides its name and default."""
+    """The description of one key, besides its name and default."""
 
     kind: Kind
     reason: str
@@ -33,7 +33,7 @@ class KeySpec:
     choices: tuple[str, ...] = ()
     least: float = 0.0  # of a fraction
     most: float = 1.0
-    was_size: bool = False  # a count that was written as a size once, like "4KiB", and still may be
+    was_size: bool = False  # a count that may still be written as a size, like "4KiB", as it once was
 
 
 def setting(kind: Kind, default: object, reason: str, **more: Any) -> Any:
@@ -42,7 +42,7 @@ def setting(kind: Kind, default: object, reason: str, **more: Any) -> Any:
 
 
 def settings_of(table: type) -> dict[str, tuple[Field[Any], KeySpec]]:
-    """The TOML keys of one table, in order, with the field and the setting behind each."""
+    """Return the TOML keys of one table, in order, each with its field and description."""
     found: dict[str, tuple[Field[Any], KeySpec]] = {}
     for known in fields(table):
         described = known.metadata.get("setting")

@@ -1,8 +1,8 @@
-"""The codec as the rest of the package uses it: `Decoder` here, the encoders from `encode.py`.
+"""The public codec: `Decoder` here, the encoders from `encode.py`.
 
-A `Decoder` is fed the bytes of one connection in pieces of any size and returns whole
-packets. It never raises for what a peer sends: the first mistake is kept in `error`, with
-the reason code to answer with, and ends the decoding; the packets before it are returned.
+A `Decoder` gets the bytes of one connection in pieces of any size and returns whole packets. It
+never raises for what a peer sends: the first mistake is kept in `error`, with the reason code for
+the answer, and ends the decoding; the packets before it are returned.
 
 Measured from `feed`, 64 KiB pieces of PUBLISH packets with 64 bytes of payload, in µs a packet,
 uncompiled and compiled: QoS 0 1.1 and 0.19, QoS 1 3.1 and 0.37, with two user properties that
@@ -83,7 +83,7 @@ class Decoder:
 
     def __init__(self, version: int = 0, *, is_server: bool, packet_size_max: int = PACKET_SIZE_MAX) -> None:
         if version not in (0, 4, 5) or (version == 0 and not is_server):
-            raise ValueError(f"a decoder for version {version} cannot be (4 or 5, or 0 on a server)")
+            raise ValueError(f"decoder version {version} is invalid (4 or 5, or 0 on a server)")
         self.version = version
         self.is_server = is_server
         self.packet_size_max = packet_size_max
@@ -94,7 +94,7 @@ class Decoder:
         self._collected: bytearray | None = None  # takes over from `_rest` when more pieces are needed
 
     def feed(self, data: bytes) -> list[Packet]:
-        """Return the packets that are whole now; after a mistake of the peer see `error`."""
+        """Return the packets that are now complete; after a mistake of the peer see `error`."""
         packets: list[Packet] = []
         if self.error is not None:
             return packets
@@ -112,9 +112,9 @@ class Decoder:
         return packets
 
     def _join(self, data: bytes) -> bytes:
-        """Put a new piece behind the kept ones; return nothing while the packet is not whole.
+        """Append a piece to the kept ones; return nothing while the packet is incomplete.
 
-        A bytearray grows in place, so a long packet in many small pieces costs linear time.
+        A bytearray grows in place, so a long packet in many small pieces takes linear time.
         """
         if self._missing > len(data):
             if self._collected is None:
@@ -134,7 +134,7 @@ class Decoder:
         return whole
 
     def _decode_all(self, data: bytes, packets: list[Packet]) -> int:
-        """Decode whole packets from the start of `data`; return how many bytes they took."""
+        """Decode whole packets from the start of `data`; return their number of bytes."""
         position = 0
         end = len(data)
         while position < end:
@@ -151,10 +151,10 @@ class Decoder:
     def _decode_plain_run(self, data: bytes, position: int, end: int, packets: list[Packet]) -> int:
         """Decode QoS 0 PUBLISH packets without flags and properties, on topics seen before.
 
-        Stops, without judging, at the first packet that is anything else.
+        Stops at the first other packet, without checking it.
         """
         is_v5 = self.version == 5
-        # The length of a plain packet is one byte or two: longer ones lose nothing elsewhere.
+        # Only lengths of one or two bytes: for longer packets this path saves nothing.
         size_max = self.packet_size_max
         while position + 4 < end and data[position] == 0x30:
             length = data[position + 1]
@@ -198,7 +198,7 @@ class Decoder:
         return position
 
     def _decode_next(self, data: bytes, position: int, end: int, packets: list[Packet]) -> int:
-        """Decode one packet and return where it ends, or note what is missing of it."""
+        """Decode one packet and return its end, or note how many bytes are missing."""
         packet_type = data[position] >> 4
         self._check_first_byte(data[position])
         length = 0
@@ -226,7 +226,7 @@ class Decoder:
             self._missing = stop - end
             return _INCOMPLETE
         packet = self._decode_packet(packet_type, data, position, start, stop)
-        # Only MQTT 5 demands the shortest form [MQTT-1.5.5-1]; a CONNECT tells the version first.
+        # Only MQTT 5 requires the shortest form [MQTT-1.5.5-1]; a CONNECT sets the version first.
         if shift and data[start - 1] == 0 and self.version == 5:
             raise MalformedPacket(f"remaining length is not in its shortest form (value {length})")
         packets.append(packet)
@@ -244,7 +244,7 @@ class Decoder:
         return decode_body(packet_type, reader, self.version, self.is_server)
 
     def _check_first_byte(self, first: int) -> None:
-        """Refuse a packet for its type and flags, before the rest of it has come."""
+        """Refuse a packet by its type and flags, before the rest has arrived."""
         packet_type = first >> 4
         if not self._allowed >> packet_type & 1:
             raise self._misplaced(packet_type)
@@ -266,7 +266,7 @@ class Decoder:
 
 
 def _allowed_types(version: int, is_server: bool) -> int:
-    """Return the packet types, as a bit mask, that may come in now."""
+    """Return the packet types that may arrive now, as a bit mask."""
     if version == 0:
         return 1 << types.CONNECT
     allowed = _TO_SERVER & ~(1 << types.CONNECT) if is_server else _TO_CLIENT

@@ -1,9 +1,8 @@
 """From the bytes of one whole packet to the packet; framing is in `codec.py`.
 
-PUBLISH has its own module. Each function gets the body of a packet whose type and flags are
-already known to be allowed, and raises `MalformedPacket` or `ProtocolError` with the reason code that MQTT 5
-names. Topic filters are only checked to be there: whether one makes sense is the broker's
-answer to give, filter by filter.
+PUBLISH has its own module. Each function gets the body of a packet whose type and flags are allowed, and
+raises `MalformedPacket` or `ProtocolError` with the reason code of MQTT 5. Topic filters must only be
+present: the broker answers for each whether it is valid.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def decode_protocol(reader: PacketReader) -> int:
     # MQTT 3.1 differs only in its name and in limits that 3.1.1 lifted.
     if name == b"MQIsdp" and level == 3:
         return 3
-    raise ProtocolError(0x84, f"protocol {shown(name)} level {level} is not spoken here (MQTT 3.1.1 and 5)")
+    raise ProtocolError(0x84, f"protocol {shown(name)} level {level} is not supported (MQTT 3.1.1 and 5 are)")
 
 
 def decode_connect(reader: PacketReader, version: int) -> Connect:
@@ -196,7 +195,7 @@ def decode_connack(reader: PacketReader, version: int) -> Connack:
     code = reader.u8("connect reason code")
     packet = Connack(flags == 1, code)
     if version == 5 and code == 1 and reader.position == reader.end:
-        # A server that knows only MQTT 3.1.1 refuses MQTT 5 in its own words [MQTT-3.1.2-2 of 3.1.1].
+        # A server of MQTT 3.1.1 alone refuses MQTT 5 in the form of 3.1.1 [MQTT-3.1.2-2 of 3.1.1].
         packet.reason_code = reasons.reason_of_return_code(code)
     elif version == 5:
         _check_reason(code, reasons.CONNACK_CODES, types.CONNACK)
@@ -206,7 +205,7 @@ def decode_connack(reader: PacketReader, version: int) -> Connack:
         if packet.reason_code < 0:
             raise ProtocolError(0x82, f"connect return code {code} does not exist (0 to 5)")
     if packet.session_present and packet.reason_code:
-        raise ProtocolError(0x82, f"CONNACK refuses with 0x{code:02x} and says a session is present")
+        raise ProtocolError(0x82, f"CONNACK refuses with 0x{code:02x} and has session present set")
     reader.expect_end("CONNACK")
     return packet
 

@@ -1,8 +1,8 @@
 """From packets to bytes, for MQTT 5 (version 5) and MQTT 3.1.1 (version 4).
 
-`encode` writes any packet; the functions above it are the fast ways for what a broker sends
-all day: PUBLISH packets, alone or many times over, and acknowledgements. What MQTT 3.1.1
-does not know is left out. Values that no packet can carry raise ValueError.
+`encode` writes any packet; the functions above it are faster, for what a broker sends most:
+PUBLISH packets, to one or many receivers, and acknowledgements. What MQTT 3.1.1 does not have is
+left out. Values that no packet can carry raise ValueError.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from timebound.wire.properties import (
 )
 from timebound.wire.reasons import connack_return_code
 
-# Topic names with their length in front, as they stand in a PUBLISH; bounded like the decoder's.
+# Topic names encoded as in a PUBLISH, with their length; bounded like the decoder's.
 _TOPICS: Final[dict[str, bytes]] = {}
 _TOPICS_MAX: Final = 8_192
 _TOPIC_CACHED_LENGTH_MAX: Final = 128
 
-# The first byte of each packet with the flags that the standard fixes for its type.
+# The first byte of each packet, with the flags that the standard sets for its type.
 _FIRST: Final[list[bytes]] = [
     BYTE[(kind << 4) | (2 if kind in (types.PUBREL, types.SUBSCRIBE, types.UNSUBSCRIBE) else 0)]
     for kind in range(16)
@@ -85,7 +85,7 @@ def encode_publish(
     properties: bytes,
     version: int,
 ) -> bytes:
-    """Encode a PUBLISH around an encoded property block (no length in front; ignored for version 4).
+    """Encode a PUBLISH with an encoded property block (without its length; ignored for version 4).
 
     The topic may be empty when the properties hold an alias.
     """
@@ -106,7 +106,7 @@ def encode_publish(
 
 
 class PublishTemplate:
-    """One message for many receivers: what is the same for all of them is encoded once."""
+    """One message for many receivers: what all share is encoded once."""
 
     __slots__ = ("_length", "_length_with_id", "_name", "_plain", "_tail")
 
@@ -148,7 +148,7 @@ def encode_property_prefix(
     topic_alias: int = 0,
     subscription_identifiers: tuple[int, ...] = NO_IDENTIFIERS,
 ) -> bytes:
-    """Encode what stands before the passed-on properties and differs from hop to hop."""
+    """Encode the properties that precede the passed-on ones and differ from hop to hop."""
     block = b""
     if message_expiry_interval >= 0:
         block = with_message_expiry_interval(block, message_expiry_interval)
@@ -212,7 +212,7 @@ def _property_block(properties: Properties, packet_type: int) -> bytes:
 
 
 def encode(packet: Packet, version: int) -> bytes:
-    """Encode any packet for MQTT 5 (5) or 3.1.1 (4); a CONNECT goes by its own version."""
+    """Encode any packet for MQTT 5 (5) or 3.1.1 (4); a CONNECT has its own version."""
     if isinstance(packet, Publish):
         prefix = encode_property_prefix(
             packet.message_expiry_interval, packet.topic_alias, packet.subscription_identifiers
@@ -248,7 +248,7 @@ def encode(packet: Packet, version: int) -> bytes:
 
 
 def _encode_session_packet(packet: Packet, version: int) -> bytes:
-    """Encode what opens, keeps and ends a connection."""
+    """Encode a packet that opens, keeps or ends a connection."""
     if isinstance(packet, Pingreq):
         return b"\xc0\x00"
     if isinstance(packet, Pingresp):
@@ -349,7 +349,7 @@ def _encode_suback(packet: Suback, version: int) -> bytes:
     if version == 5:
         parts += [_property_block(packet.properties, types.SUBACK), bytes(packet.reason_codes)]
     else:
-        # MQTT 3.1.1 knows one failure (3.9.3).
+        # MQTT 3.1.1 has one failure code (3.9.3).
         parts.append(bytes([min(code, _FAILURE_FROM) for code in packet.reason_codes]))
     return _framed(types.SUBACK, parts)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-WILL: Final = 0  # no packet: the number is reserved, so it stands for the will inside a CONNECT
+WILL: Final = 0  # not a packet: a reserved number, used for the will inside a CONNECT
 CONNECT: Final = 1
 CONNACK: Final = 2
 PUBLISH: Final = 3

@@ -1,8 +1,7 @@
-"""The control packets of MQTT as values; how they look in bytes is in `decode.py` and `encode.py`.
+"""The control packets of MQTT as values; `decode.py` and `encode.py` convert them from and to bytes.
 
-One class serves MQTT 5 and 3.1.1: what 3.1.1 does not have is empty there. A `Publish` on
-its way through a broker keeps its properties encoded, because a server passes them on
-unaltered and most of them are never looked at.
+One class serves MQTT 5 and 3.1.1: what 3.1.1 does not have is empty there. A `Publish` keeps its
+properties encoded, because a server passes them on unaltered and reads few of them.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ NO_IDENTIFIERS: Final[tuple[int, ...]] = ()
 
 
 class Packet:
-    """Base of all packets: equal when of one class with equal fields."""
+    """Base of all packets: equal if of the same class with equal fields."""
 
     __slots__ = ()
 
@@ -39,9 +38,9 @@ class Publish(Packet):
 
     `passed_on` holds the encoded properties that a server must pass on unaltered and in order
     (payload format, content type, response topic, correlation data, user properties), without
-    a length in front; `user_properties` is a view of it and is not encoded again. `frame` is
-    the whole packet as received when it can be forwarded as it is to a QoS 0 subscriber of the
-    same protocol version, otherwise empty; it is no field of the value and not compared.
+    their length; `user_properties` is a view of it and is not encoded again. `frame` is the
+    whole received packet if it can be forwarded unchanged to a QoS 0 subscriber of the same
+    protocol version, otherwise empty; it is not part of the value and not compared.
     """
 
     __slots__ = (
@@ -74,7 +73,7 @@ class Publish(Packet):
         passed_on: bytes = b"",
         frame: bytes = b"",
     ) -> None:
-        self.topic = topic  # empty where only the alias is given
+        self.topic = topic  # empty if only the alias is given
         self.payload = payload
         self.qos = qos
         self.retain = retain
@@ -88,7 +87,7 @@ class Publish(Packet):
         self.frame = frame
 
     def properties(self) -> Properties:
-        """Decode all properties; meant for clients, which read them once or never."""
+        """Decode all properties; for clients, which read them once or never."""
         block = encode_varint(len(self.passed_on)) + self.passed_on
         properties = decode_properties(PacketReader(block, 0, len(block)), types.PUBLISH)
         if self.topic_alias:
@@ -122,7 +121,7 @@ def make_publish(
     packet_id: int = 0,
     properties: Properties | None = None,
 ) -> Publish:
-    """Make a PUBLISH from decoded properties, as a client does."""
+    """Return a PUBLISH with properties as values, as clients have them."""
     if properties is None:
         return Publish(topic, payload, qos, retain, False, packet_id)
     expiry = properties.message_expiry_interval
@@ -234,7 +233,7 @@ class Connect(Packet):
         self.properties = Properties() if properties is None else properties
 
     def fields(self) -> dict[str, object]:
-        # The password is compared but must not reach a log.
+        # The password is compared, but must not appear in a log.
         return {
             "client_id": self.client_id,
             "protocol_version": self.protocol_version,
@@ -248,7 +247,7 @@ class Connect(Packet):
 
 
 class Secret:
-    """Bytes that compare but do not show themselves."""
+    """Bytes that can be compared, but are not shown."""
 
     __slots__ = ("_value",)
 

@@ -1,8 +1,8 @@
 """The data types of MQTT 5, section 1.5: integers, strings and binary data.
 
-A `PacketReader` walks over the bytes of one packet and refuses to leave them; every method
-names what it was reading, so that an error says which field is wrong. Encoders return
-bytes and raise ValueError for values that MQTT cannot carry: that is our caller's mistake.
+A `PacketReader` reads the bytes of one packet and never beyond them; every method is told what it
+reads, so that an error names the field. Encoders return bytes and raise ValueError for values that
+MQTT cannot carry: that is the caller's mistake.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from timebound.errors import MalformedPacket, ProtocolError
 
 VARINT_MAX: Final = 268_435_455  # four bytes of seven bits
 LENGTH_MAX: Final = 65_535  # strings and binary data have a two-byte length
-_SHOWN_BYTES_MAX: Final = 40  # enough of a bad value to recognise it in a log
+_SHOWN_BYTES_MAX: Final = 40  # enough to recognise a bad value in a log
 
 # Making a bytes object from one number costs 90 ns, looking it up 20 ns.
 BYTE: Final[list[bytes]] = [bytes((value,)) for value in range(256)]
@@ -61,12 +61,12 @@ class PacketReader:
         if position + 4 > self.end:
             raise MalformedPacket(f"{what} is cut short (needs 4 bytes, has {self.left()})")
         self.position = position + 4
-        # Written out: int.from_bytes costs four times as much where this is compiled.
+        # Spelled out: int.from_bytes costs four times as much when compiled.
         high = (data[position] << 8) | data[position + 1]
         return (high << 16) | (data[position + 2] << 8) | data[position + 3]
 
     def varint(self, what: str) -> int:
-        """Read a variable byte integer, which must be as short as possible [MQTT-1.5.5-1]."""
+        """Read a variable byte integer, which must have its shortest form [MQTT-1.5.5-1]."""
         value = 0
         for shift in (0, 7, 14, 21):
             byte = self.u8(what)
@@ -113,7 +113,7 @@ def decode_utf8(raw: bytes, what: str) -> str:
 
 
 def shown(raw: bytes) -> str:
-    """Return a value for an error text, shortened where it is long."""
+    """Return a value for an error text, shortened if it is long."""
     return repr(raw) if len(raw) <= _SHOWN_BYTES_MAX else f"{raw[:_SHOWN_BYTES_MAX]!r}..."
 
 

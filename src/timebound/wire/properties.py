@@ -1,8 +1,8 @@
 """The properties of MQTT 5 (section 2.2.2): one table, one class, decode and encode.
 
-The table says for each property its type, its range and which packets may carry it; the
-code below only walks over it. PUBLISH packets on their way through a broker do not come
-here: `decode.py` reads their property block without making an object.
+The table has the type, range and carrying packets of each property; the code below follows it.
+PUBLISH packets in a broker do not come here: `publish.py` reads their property block without
+making a `Properties`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _WITH_PROPERTIES: Final = 0xFFFF & ~((1 << types.PINGREQ) | (1 << types.PINGRESP
 
 
 class PropertySpec:
-    """One row of the table: what a property is called, holds and is carried by."""
+    """One row of the table: name, type and carriers of a property."""
 
     __slots__ = ("carriers", "identifier", "kind", "minimum", "name", "title")
 
@@ -63,7 +63,7 @@ class PropertySpec:
         self.minimum = minimum
 
 
-# MQTT 5, table 2-4. User Property and Subscription Identifier may repeat and stand apart below.
+# MQTT 5, table 2-4. User Property and Subscription Identifier may repeat and are handled separately.
 SPECS: Final[dict[int, PropertySpec]] = {
     spec.identifier: spec
     for spec in (
@@ -99,7 +99,7 @@ _PASSED_ON: Final = (PAYLOAD_FORMAT_INDICATOR, CONTENT_TYPE, RESPONSE_TOPIC, COR
 
 
 class Properties:
-    """The properties of one packet under their standard names; None where absent."""
+    """The properties of one packet by their standard names; None if absent."""
 
     __slots__ = (
         "assigned_client_identifier",
@@ -161,7 +161,7 @@ class Properties:
         self.shared_subscription_available: bool | None = None
 
     def present(self) -> dict[str, object]:
-        """Return what is set, by name, in the order of the identifiers."""
+        """Return the properties that are set, by name, in the order of their identifiers."""
         found: dict[str, object] = {}
         for spec in SPECS.values():
             value: object = getattr(self, spec.name)
@@ -180,10 +180,10 @@ class Properties:
         return f"Properties({', '.join(f'{name}={value!r}' for name, value in self.present().items())})"
 
     def encode(self, packet_type: int) -> bytes:
-        """Encode everything that is set, without the length in front.
+        """Encode the properties that are set, without their length.
 
         Raises:
-            ValueError: a property that this packet cannot carry, or a value out of range.
+            ValueError: this packet cannot carry a property, or a value is out of range.
         """
         parts: list[bytes] = []
         for spec in SPECS.values():
@@ -201,9 +201,9 @@ class Properties:
         return b"".join(parts)
 
     def encode_passed_on(self) -> bytes:
-        """Encode what a server passes on unaltered with a message, without the length in front.
+        """Encode the properties that a server passes on unaltered, without their length.
 
-        This is the block that `Publish.passed_on` holds; the user properties keep their order.
+        This is the block of `Publish.passed_on`; user properties keep their order.
         """
         parts: list[bytes] = []
         for identifier in _PASSED_ON:
@@ -244,11 +244,11 @@ def _encode_value(spec: PropertySpec, value: object) -> bytes:
 
 
 def decode_properties(reader: PacketReader, packet_type: int) -> Properties:
-    """Read a property block with its length in front, as the packet (or WILL) may carry it.
+    """Read a property block after its length, as the packet (or WILL) may carry it.
 
     Raises:
-        MalformedPacket: an identifier that is unknown or not for this packet, or bytes cut short.
-        ProtocolError: a property twice, or a value out of its range.
+        MalformedPacket: an identifier is unknown or not allowed here, or bytes are missing.
+        ProtocolError: a property is repeated, or a value is out of range.
     """
     properties = Properties()
     length = reader.varint("property length")
@@ -287,7 +287,7 @@ def _decode_one(properties: Properties, block: PacketReader, packet_type: int) -
 
 
 def _misplaced(title: str, packet_type: int) -> MalformedPacket:
-    return MalformedPacket(f"{title} has no place in {types.NAMES[packet_type]} properties")
+    return MalformedPacket(f"{title} is not allowed in {types.NAMES[packet_type]} properties")
 
 
 def _decode_subscription_identifier(properties: Properties, block: PacketReader, packet_type: int) -> None:
@@ -329,6 +329,6 @@ def decode_value(spec: PropertySpec, block: PacketReader) -> object:
 
 
 def check_response_topic(topic: str) -> None:
-    """Refuse a response topic that is no topic name [MQTT-3.3.2-14]."""
+    """Refuse a response topic that is not a topic name [MQTT-3.3.2-14]."""
     if not topic or "+" in topic or "#" in topic:
         raise ProtocolError(0x82, f"response topic {topic!r} is not a topic name without wildcards")

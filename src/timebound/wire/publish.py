@@ -1,9 +1,8 @@
-"""From bytes to a PUBLISH, the packet a broker reads all day.
+"""From bytes to a PUBLISH, the packet that a broker reads most.
 
-Publishers repeat themselves: the same topics, often the same properties. Both are checked
-once and then found by their bytes in caches that all connections share. The caches hold
-only what is valid and start anew when full, so a hostile publisher can slow others down to
-uncached speed, and no further.
+Publishers repeat topics, and often properties. Both are checked once and then found by their
+bytes in caches that all connections share. The caches hold only valid entries and are emptied
+when full, so a hostile publisher can slow others down to uncached speed, and no further.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _BLOCKS_MAX: Final = 1_024  # with the longest blocks about 1 MB
 
 
 class PublishBlock:
-    """The property block of a PUBLISH, read; never changed once it is made."""
+    """The decoded property block of a PUBLISH; never changed once made."""
 
     __slots__ = (
         "message_expiry_interval",
@@ -52,7 +51,7 @@ class PublishBlock:
         self.passed_on = b""
 
     def is_plain(self) -> bool:
-        """Tell whether everything in it is passed on, and nothing is for this hop alone."""
+        """Whether all of it is passed on, and nothing is for this hop alone."""
         return (
             self.topic_alias == 0 and self.message_expiry_interval < 0 and not self.subscription_identifiers
         )
@@ -62,7 +61,7 @@ _BLOCKS: Final[dict[bytes, PublishBlock]] = {}
 
 
 def decode_topic_name(raw: bytes) -> str:
-    """Return a valid topic name; the empty one is for the caller to judge.
+    """Return a valid topic name; the caller decides about an empty one.
 
     Raises:
         MalformedPacket: not UTF-8, U+0000, or a wildcard [MQTT-3.3.2-1], [MQTT-3.3.2-2].
@@ -83,7 +82,7 @@ def decode_topic_name(raw: bytes) -> str:
 def decode_publish(
     data: bytes, position: int, start: int, stop: int, version: int, is_server: bool
 ) -> Publish:
-    """Read the PUBLISH whose packet is `data[position:stop]` and whose body begins at `start`."""
+    """Read the PUBLISH in `data[position:stop]`, whose body begins at `start`."""
     first = data[position]
     qos = (first >> 1) & 3
     if qos == 3:
@@ -134,7 +133,7 @@ def _find_block(raw: bytes) -> PublishBlock:
 
 
 def _decode_block(raw: bytes) -> PublishBlock:
-    """Read a property block by the rules of `decode_properties`; what is passed on stays encoded."""
+    """Read a property block by the rules of `decode_properties`; passed-on properties stay encoded."""
     block = PublishBlock()
     reader = PacketReader(raw, 0, len(raw))
     passed_on: list[bytes] = []
@@ -168,7 +167,7 @@ def _decode_block(raw: bytes) -> PublishBlock:
 
 
 def _decode_hop_property(block: PublishBlock, reader: PacketReader, identifier: int) -> bool:
-    """Read a property meant for this hop only; return False if the identifier is another."""
+    """Read a property that is for this hop only; return False for any other."""
     if identifier == MESSAGE_EXPIRY_INTERVAL:
         block.message_expiry_interval = reader.u32("message expiry interval")
     elif identifier == TOPIC_ALIAS:
@@ -198,4 +197,4 @@ def _skip_passed_on(reader: PacketReader, identifier: int) -> None:
     elif identifier == CORRELATION_DATA:
         reader.binary("correlation data")
     else:
-        raise MalformedPacket(f"property 0x{identifier:02x} has no place in PUBLISH properties")
+        raise MalformedPacket(f"property 0x{identifier:02x} is not allowed in PUBLISH properties")

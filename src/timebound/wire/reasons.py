@@ -1,7 +1,7 @@
-"""The reason codes of MQTT 5, their words, and what is left of them in MQTT 3.1.1.
+"""The reason codes of MQTT 5, their names, and their counterparts in MQTT 3.1.1.
 
-Which packet may carry which code stands here too, because a receiver has to refuse a
-code that its packet does not know (MQTT 5, 2.4 and the tables of each packet).
+The codes that each packet may carry are here too, because a receiver must refuse others (MQTT 5,
+2.4 and the tables of each packet).
 """
 
 from __future__ import annotations
@@ -83,23 +83,23 @@ DISCONNECT_CODES_OF_SERVER: Final = frozenset(
 AUTH_CODES_OF_CLIENT: Final = frozenset({0x18, 0x19})
 AUTH_CODES_OF_SERVER: Final = frozenset({0x00, 0x18})
 
-# MQTT 3.1.1, table 3.1, knows six return codes; what has no counterpart is "server unavailable".
+# MQTT 3.1.1, table 3.1, has six return codes; reasons without one become "server unavailable".
 _RETURN_CODES: Final[dict[int, int]] = {0x00: 0, 0x84: 1, 0x85: 2, 0x86: 4, 0x87: 5, 0x8A: 5, 0x8C: 5}
 _RETURN_CODE_UNAVAILABLE: Final = 3
 _REASONS_OF_RETURN_CODES: Final = (0x00, 0x84, 0x85, 0x88, 0x86, 0x87)
 
 
 def describe(code: int) -> str:
-    """Return the standard's words for a reason code, for logs and messages."""
+    """Return the standard's name of a reason code, for logs and messages."""
     description = _DESCRIPTIONS.get(code)
     return description if description is not None else f"unknown reason code 0x{code:02x}"
 
 
 def connack_return_code(code: int) -> int:
-    """Return the 3.1.1 CONNACK return code (0..5) that says best what a v5 reason code says."""
+    """Return the 3.1.1 CONNACK return code (0..5) nearest to a v5 reason code."""
     return _RETURN_CODES.get(code, _RETURN_CODE_UNAVAILABLE)
 
 
 def reason_of_return_code(return_code: int) -> int:
-    """Return the v5 reason code for a 3.1.1 return code, or -1 for one the standard does not know."""
+    """Return the v5 reason code for a 3.1.1 return code, or -1 for an unknown one."""
     return _REASONS_OF_RETURN_CODES[return_code] if 0 <= return_code <= 5 else -1

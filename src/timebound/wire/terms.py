@@ -1,7 +1,7 @@
-"""What Timebound reads from User Properties: the terms of a message and of a subscription.
+"""The terms of a message and of a subscription, which Timebound reads from User Properties.
 
-The names and their meaning stand in `docs/wire.md`. All other user properties are the
-application's: they are passed on and filters can test them.
+`docs/wire.md` lists them. All other user properties are the application's: they are passed on, and
+filters can test them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from timebound.errors import ProtocolError, UnitError
 from timebound.units import MILLISECOND, parse_duration, parse_number
 
 PRIORITY_MAX: Final = 9
-# Of a price or penalty: in millionths, the sums of an account and of Spark stay inside 64 bits.
+# Largest price or penalty: in millionths, sums of an account and of Spark stay within 64 bits.
 WORTH_MAX: Final = 1_000_000_000
-# A shorter beat would be the broker's only work.
+# A shorter tick would keep the broker busy with nothing else.
 TIMER_NS_MIN: Final = 10 * MILLISECOND
 _SUBSCRIBE_TERMS: Final = frozenset(
     (
@@ -32,15 +32,15 @@ _SUBSCRIBE_TERMS: Final = frozenset(
     )
 )
 _PUBLISH_TERMS: Final = frozenset(("timeout", "priority"))
-# Terms of a SUBSCRIBE that promise a path with guarantees, which cannot be had yet.
+# Terms of a SUBSCRIBE for paths with guarantees, which are not supported yet.
 RESERVED_TERMS: Final = frozenset(("latency", "bandwidth", "period", "reserve"))
-# Names of an application's own are not compared beyond these.
+# Limits of the search for misspelt names.
 _NAME_LENGTH_MAX: Final = 16
 _HINTS_MAX: Final = 4
 _REASON: Final = 0x83  # implementation specific error: the rule is ours, not MQTT's
 _SHOWN_VALUE_MAX: Final = 60
 
-# Publishers repeat a few timeouts; reading one afresh costs 1 µs compiled, looking it up 0.05.
+# Publishers repeat a few timeouts; parsing one costs 1 µs compiled, looking it up 0.05.
 _DURATIONS: Final[dict[str, int]] = {}
 _DURATIONS_MAX: Final = 1_024
 _DURATION_CACHED_LENGTH_MAX: Final = 16
@@ -49,7 +49,7 @@ UserProperties = tuple[tuple[str, str], ...] | list[tuple[str, str]]
 
 
 class PublishTerms:
-    """How long a message stays valid (0 = for ever) and its priority (0..9)."""
+    """The time that a message stays valid (0 = no limit) and its priority (0..9)."""
 
     __slots__ = ("priority", "timeout_ns")
 
@@ -59,10 +59,10 @@ class PublishTerms:
 
 
 class SubscribeTerms:
-    """A subscription's content filter, its own limit (0 = none), what a delivery is worth, and how to queue.
+    """A subscription's content filter, deadline (0 = none), price and penalty, and queueing.
 
-    `keep_last` keeps only the newest message of a topic waiting, `is_ordered` forbids any
-    reordering, `notify_missed` asks for a notice about what was not delivered.
+    `keep_last` queues only the newest message of a topic, `is_ordered` forbids reordering,
+    `notify_missed` asks for notices of undelivered messages.
     """
 
     __slots__ = (
@@ -102,7 +102,7 @@ class SubscribeTerms:
         self.every_ns = 0
 
 
-# Shared by all packets without terms: nobody changes terms after they are read.
+# Shared by all packets without terms: terms are never changed after parsing.
 DEFAULT_PUBLISH_TERMS: Final = PublishTerms()
 DEFAULT_SUBSCRIBE_TERMS: Final = SubscribeTerms()
 
@@ -167,7 +167,7 @@ def parse_subscribe_terms(user_properties: UserProperties) -> SubscribeTerms:
 
 
 def refuse_reserved_terms(user_properties: UserProperties) -> None:
-    """Refuse what a SUBSCRIBE must not ask for yet, rather than grant it and do nothing.
+    """Refuse terms that are not supported yet, rather than grant them and do nothing.
 
     Raises:
         ProtocolError: 0x83, with the property and its value.
@@ -180,7 +180,7 @@ def refuse_reserved_terms(user_properties: UserProperties) -> None:
 
 
 def subscribe_hints(user_properties: UserProperties) -> list[str]:
-    """What in the names of a SUBSCRIBE's properties looks like a mistake; others may be the application's."""
+    """Return hints about property names of a SUBSCRIBE that look like mistakes."""
     hints: list[str] = []
     for name, _ in user_properties:
         if name in _PUBLISH_TERMS:
@@ -195,7 +195,7 @@ def subscribe_hints(user_properties: UserProperties) -> list[str]:
 
 
 def publish_hint(name: str) -> str:
-    """Whether the name of a PUBLISH's property looks like a mistake; empty if it does not."""
+    """Return a hint if a property name of a PUBLISH looks like a mistake; else empty."""
     return "" if name in _PUBLISH_TERMS else _near_miss(name, _PUBLISH_TERMS)
 
 
@@ -210,7 +210,7 @@ def _near_miss(name: str, terms: frozenset[str]) -> str:
 
 
 def _is_one_edit(word: str, term: str) -> bool:
-    """Whether at most one letter is wrong, missing or too many, or two are exchanged."""
+    """Whether at most one letter is wrong, missing or extra, or two are swapped."""
     start = 0
     shorter = min(len(word), len(term))
     while start < shorter and word[start] == term[start]:
@@ -226,7 +226,7 @@ def _is_one_edit(word: str, term: str) -> bool:
 
 
 def _timer(name: str, value: str) -> int:
-    """A duration that the broker keeps a timer for: not shorter than it can keep."""
+    """Read the duration of a timer, which has a minimum."""
     duration_ns = _duration(name, value)
     if duration_ns < TIMER_NS_MIN:
         raise ProtocolError(_REASON, f"property {name!r} is {_shown(value)}; the shortest is 10ms")

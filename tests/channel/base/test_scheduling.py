@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from timebound.channel import ChannelBuilder, ChannelError, Event, Kind, NotSchedulable, Report, Scheduler
+from timebound.channel import ChannelBuilder, ChannelError, Event, Kind, NotSchedulable, Report
+from timebound.channel.base.scheduling import Scheduler
 
 
 def nothing(event: Event) -> None:
@@ -58,7 +59,7 @@ def test_operation_names_are_unique() -> None:
     scheduler = Scheduler()
     scheduler.admit(scheduler.operation("x", period="10ms", cost="1ms"))
 
-    with pytest.raises(ChannelError, match="connected already"):
+    with pytest.raises(ChannelError, match="already connected"):
         scheduler.admit(scheduler.operation("x", period="20ms", cost="1ms"))
 
 
@@ -107,3 +108,20 @@ def test_report_lists_the_most_urgent_first() -> None:
         scheduler.admit(scheduler.operation(name, period=period, cost="1ms"))
 
     assert [(r.name, r.priority) for r in scheduler.report()] == [("fast", 0), ("middle", 1), ("slow", 2)]
+
+
+def test_replacing_operations_judges_them_together_or_changes_nothing() -> None:
+    scheduler = Scheduler()
+    small = scheduler.operation("a", period="10ms", cost="1ms")
+    large = scheduler.operation("b", period="10ms", cost="8ms")
+    scheduler.admit(small)
+    scheduler.admit(large)
+    grown = scheduler.operation("a", period="10ms", cost="8ms")
+
+    with pytest.raises(NotSchedulable):
+        scheduler.replace([small], [grown])
+    assert [(r.name, r.cost_ns_stated) for r in scheduler.report()] == [("a", 1_000_000), ("b", 8_000_000)]
+
+    shrunk = scheduler.operation("b", period="10ms", cost="1ms")
+    meters = scheduler.replace([small, large], [grown, shrunk])
+    assert [meter.operation for meter in meters] == [grown, shrunk]

@@ -93,7 +93,7 @@ HELP = (
         ("{ type = 3 }", ":7: operations[0].depends_on.type: must be text in quotes, not 3"),
         (
             '{ any = ["a"], all = ["b"] }',
-            ":7: operations[0].depends_on: has 'any' and 'all'; a table states one of them",
+            ":7: operations[0].depends_on: has 'any' and 'all'; a table may state only one of them",
         ),
         (
             '{ any = ["a"], within = "1s" }',

@@ -11,7 +11,6 @@ import pytest
 from timebound.channel import ChannelError, ChannelFileError
 from timebound.channel.base.consumer import BEST_EFFORT
 from timebound.channel.config.reader import load
-from timebound.channel.config.tables import FILE_BYTES_MAX
 from timebound.channel.config.values import ChannelConfig, GatewayConfig, ModuleConfig, OperationConfig
 from timebound.errors import ConfigError
 from timebound.units import MILLISECOND
@@ -182,7 +181,7 @@ def test_error_has_a_line_for_each_mistake_and_the_place_of_the_first(tmp_path: 
         ),
         (
             "[dispatching]\nmodule = 'reactive'\nthreads = 2",
-            ":3: dispatching.threads: unknown key; it is not for module = 'reactive'",
+            ":3: dispatching.threads: unknown key for module = 'reactive'",
         ),
         (
             "[dispatching]\nthreads = 9\nthreads_max = 4",
@@ -203,11 +202,11 @@ def test_error_has_a_line_for_each_mistake_and_the_place_of_the_first(tmp_path: 
         ("[[lanes]]\nthreads = 1", ":1: lanes[0]: is for lanes; write module = 'lanes' under [dispatching]"),
         (
             "[dispatching]\n[[lanes]]\nperiod = '1ms'",
-            ":2: lanes[0].threads: is required: how many threads the lane has",
+            ":2: lanes[0].threads: is required: the number of threads of the lane",
         ),
         (
             "[dispatching]\n[[lanes]]\nthreads = 1\n[[lanes]]\nthreads = 2",
-            ":4: lanes[1].period: the lane without a period is stated above already",
+            ":4: lanes[1].period: the lane without a period is already stated above",
         ),
         (
             "[dispatching]\nthreads_max = 2\n[[lanes]]\nthreads = 3",
@@ -220,11 +219,11 @@ def test_error_has_a_line_for_each_mistake_and_the_place_of_the_first(tmp_path: 
         ),
         (
             "[timers]\nmodule = 'manual'\npriority = 3",
-            ":3: timers.priority: unknown key; it is not for module = 'manual'",
+            ":3: timers.priority: unknown key for module = 'manual'",
         ),
         (
             "[[gateways]]\naddress = 'a:1'",
-            ":1: gateways[0].kind: is required: 'listen' lets others join, 'dial' joins them",
+            ":1: gateways[0].kind: is required: 'listen' accepts other channels, 'dial' connects to one",
         ),
         (
             "[[gateways]]\nkind = 'listen'",
@@ -248,36 +247,36 @@ def test_error_has_a_line_for_each_mistake_and_the_place_of_the_first(tmp_path: 
         ),
         (
             "[[gateways]]\nkind='dial'\naddress='h:7'\n[[gateways]]\nkind='listen'\naddress='h:7'",
-            ":6: gateways[1].address: ('h', 7) has a gateway above already",
+            ":6: gateways[1].address: ('h', 7) is already used by a gateway above",
         ),
-        ("[[operations]]", ":1: operations[0].name: is required: operations are told apart by it"),
+        ("[[operations]]", ":1: operations[0].name: is required: it identifies the operation"),
         (
             "[[operations]]\nname = 'a'\n[[operations]]\nname = 'a'",
-            ":4: operations[1].name: an operation above is called 'a' already",
+            ":4: operations[1].name: 'a' is already the name of an operation above",
         ),
         (
             "[[operations]]\nname = 'a'\nperiod = '1ms'",
-            ":3: operations[0].period: needs `cost`, too",
+            ":3: operations[0].period: needs `cost` as well",
         ),
         (
             "[[operations]]\nname = 'a'\ncriticality = 1",
-            ":3: operations[0].criticality: needs `period`, too",
+            ":3: operations[0].criticality: needs `period` as well",
         ),
         (
             "[[operations]]\nname = 'a'\nperiod = '1ms'\ncost = '2ms'",
-            ":4: operations[0].cost: is longer than the period of 1ms; nobody could keep it",
+            ":4: operations[0].cost: must not exceed the period of 1ms",
         ),
         (
             "[[operations]]\nname = 'a'\nperiod = '0'\ncost = '0'",
-            ':3: operations[0].period: must be longer than nothing; write it like "20ms"',
+            ':3: operations[0].period: must be positive, such as "20ms"',
         ),
         (
             "[[operations]]\nname = 'a'\ndepends_on = 'x'",
-            ":3: operations[0].depends_on: needs filtering; write [filtering] above it",
+            ":3: operations[0].depends_on: needs filtering; add a [filtering] section",
         ),
         (
             "[filtering]\n[[operations]]\nname = 'a'\ndepends_on = { every = '1s' }",
-            ":4: operations[0].depends_on: has a timer; write [timers] above it",
+            ":4: operations[0].depends_on: has a timer; add a [timers] section",
         ),
         (
             "[[operations]]\nname = 'a'\nsupplies = 'x'",
@@ -285,7 +284,7 @@ def test_error_has_a_line_for_each_mistake_and_the_place_of_the_first(tmp_path: 
         ),
         (
             "[[operations]]\nname = 'a'\nsource = 'x'",
-            ":3: operations[0].source: is for an operation that `supplies` events",
+            ":3: operations[0].source: needs `supplies` as well",
         ),
         (
             "[[operations]]\nname = 'a'\nqueue_max = 0",
@@ -304,32 +303,6 @@ def test_mistake_is_told_with_its_line_and_what_would_be_right(
     text: str, expected: str, tmp_path: Path
 ) -> None:
     assert expected in mistakes(tmp_path, text)
-
-
-def test_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ChannelFileError, match=r"missing.toml: cannot be read: no such file"):
-        load(tmp_path / "missing.toml")
-
-    path = tmp_path / "channel.toml"
-    path.write_bytes(b"a = 1\nb = '\xff'\n")
-    with pytest.raises(ChannelFileError, match=r"channel.toml:2: is not UTF-8 text: byte 0xff"):
-        load(path)
-
-    path.write_bytes(b"#" * (FILE_BYTES_MAX + 1))
-    with pytest.raises(ChannelFileError, match="is it the right file"):
-        load(path)
-
-    path.write_text("a = " + "[" * 10_000, encoding="utf-8")
-    with pytest.raises(ChannelFileError):
-        load(path)
-
-
-def test_lines_are_counted_alike_with_windows_line_ends(tmp_path: Path) -> None:
-    path = tmp_path / "channel.toml"
-    path.write_bytes(b"\xef\xbb\xbf# a comment\r\n\r\nname = 7\r\n")
-
-    with pytest.raises(ChannelFileError, match=r"channel.toml:3: name"):
-        load(path)
 
 
 def test_file_in_the_docs_is_right_and_its_keys_are_those_of_the_reader(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ from timebound.channel import (
     EventChannel,
     Lanes,
     NotSchedulable,
-    Reactive,
 )
+from timebound.channel.config.reader import SECTIONS, load
+from timebound.channel.config.running import Configuration
 from timebound.channel.federation.gateway import hub_of
 
 MODULES = """
@@ -57,20 +58,6 @@ def built(tmp_path: Path, text: str) -> EventChannel:
     return ChannelBuilder.from_file(path).on_report(lambda report: None).build()
 
 
-def test_channel_has_the_modules_of_its_file(tmp_path: Path) -> None:
-    with built(tmp_path, MODULES) as channel:
-        assert isinstance(channel.dispatcher, Lanes)
-        assert (channel.name, channel.timers_max) == ("plant", 3)
-        channel.connect(lambda e: None, "a")
-
-
-def test_empty_file_builds_the_smallest_channel(tmp_path: Path) -> None:
-    with built(tmp_path, "") as channel:
-        assert isinstance(channel.dispatcher, Reactive)
-        with pytest.raises(ChannelError, match="no filtering"):
-            channel.connect(lambda e: None, "a")
-
-
 def test_operations_are_connected_as_their_file_states_them(tmp_path: Path) -> None:
     got: list[Event] = []
     with built(tmp_path, MODULES + OPERATIONS) as channel:
@@ -87,13 +74,32 @@ def test_operations_are_connected_as_their_file_states_them(tmp_path: Path) -> N
         assert (report.name, report.period_ns, report.cost_ns_stated) == ("fuse", 20_000_000, 3_000_000)
 
 
+def test_configuration_knows_who_is_connected_and_which_modules_are_the_programs(tmp_path: Path) -> None:
+    path = tmp_path / "channel.toml"
+    path.write_text(OPERATIONS.replace('depends_on = { all = ["a", "b"] }\n', ""), encoding="utf-8")
+    configuration = Configuration(load(path))
+    channel = ChannelBuilder("c").build()
+    consumer = configuration.connect(channel, "show", lambda e: None, None)
+    supplier = configuration.supplier(channel, "gps")
+    with channel:
+        assert configuration.connected() == {"show": consumer}
+        assert configuration.supplying() == {"gps": supplier}
+        consumer.disconnect()
+        supplier.disconnect()
+        assert (configuration.connected(), configuration.supplying()) == ({}, {})
+
+    configuration.note_override(["timers"])
+    configuration.note_override(list(SECTIONS))
+    assert configuration.overridden == set(SECTIONS)
+
+
 def test_operation_is_connected_once_at_a_time(tmp_path: Path) -> None:
     with built(tmp_path, MODULES + OPERATIONS) as channel:
         consumer = channel.connect_operation("show", lambda e: None)
         supplier = channel.operation_supplier("gps")
-        with pytest.raises(ChannelError, match="'show' is connected already"):
+        with pytest.raises(ChannelError, match="'show' is already connected"):
             channel.connect_operation("show", lambda e: None)
-        with pytest.raises(ChannelError, match="'gps' has its supplier already"):
+        with pytest.raises(ChannelError, match="'gps' already has a supplier"):
             channel.operation_supplier("gps")
         consumer.disconnect()
         supplier.disconnect()
@@ -110,10 +116,6 @@ def test_operation_that_is_not_in_the_file_is_refused(tmp_path: Path) -> None:
             channel.connect_operation("fused", lambda e: None)
         with pytest.raises(ChannelError, match="'show' supplies nothing"):
             channel.operation_supplier("show")
-    with ChannelBuilder("c").build() as plain:
-        with pytest.raises(ChannelError, match="built without a file"):
-            plain.connect_operation("fuse", lambda e: None)
-        assert plain.gateways() == []
 
 
 def test_operation_that_does_not_fit_is_refused_when_it_is_connected(tmp_path: Path) -> None:

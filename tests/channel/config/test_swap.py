@@ -14,7 +14,6 @@ from tests.channel.doubles import LIMIT_S, push_all, wait_until
 
 from timebound.channel import (
     AsyncioDispatch,
-    Broadcast,
     ChannelBuilder,
     ChannelError,
     ChannelFileError,
@@ -27,6 +26,7 @@ from timebound.channel import (
     every,
 )
 from timebound.channel.base.consumer import BEST_EFFORT
+from timebound.channel.config.swap import reconfigure_from
 from timebound.units import MILLISECOND
 
 REACTIVE = '[dispatching]\nmodule = "reactive"\n'
@@ -101,6 +101,18 @@ def test_only_modules_whose_section_changed_are_swapped(
     assert tuple(old is not new for old, new in zip(before, after, strict=True)) == swapped
 
 
+def test_configuration_is_made_once_and_then_follows_its_file(files: Files) -> None:
+    with ChannelBuilder("channel").build() as channel:
+        made = reconfigure_from(channel, None, files.write(REACTIVE))
+        followed = reconfigure_from(channel, made, files.write(LANES))
+
+        assert followed is made
+        assert made.file.config.dispatching.module == "lanes"
+        with pytest.raises(ChannelFileError):
+            reconfigure_from(channel, made, files.write("name = 7"))
+        assert made.file.config.dispatching.module == "lanes"
+
+
 def test_file_may_be_given_to_a_channel_that_was_built_without_one(files: Files) -> None:
     with ChannelBuilder("channel").build() as channel:
         channel.reconfigure(str(files.write(FILTERING + LANES + TIMERS + operation(depends_on='"a"'))))
@@ -120,20 +132,6 @@ def test_module_that_the_program_put_in_place_gives_way_to_the_next_file(files: 
         reactive = channel.dispatcher
         channel.reconfigure(files.path)
         assert channel.dispatcher is reactive
-
-
-def test_module_given_to_the_builder_gives_way_to_the_next_file(files: Files) -> None:
-    builder = ChannelBuilder.from_file(files.write(FILTERING)).filtering(Broadcast())
-    with builder.build() as channel:
-        with pytest.raises(ChannelError, match="no filtering"):
-            channel.connect(lambda e: None, "a")
-        channel.reconfigure(files.path)
-        channel.connect(lambda e: None, "a")
-
-
-def test_file_and_modules_are_not_given_together(files: Files) -> None:
-    with files.build("") as channel, pytest.raises(ChannelError, match=r"not both \(got dispatching\)"):
-        channel.reconfigure(files.path, dispatching=Reactive())
 
 
 def test_channel_that_does_not_run_follows_no_file(files: Files) -> None:
@@ -353,7 +351,7 @@ def test_timers_of_a_changed_dependency_start_anew(files: Files) -> None:
         now_ns = 30 * MILLISECOND
         assert channel.wake(now_ns) == 1
         with pytest.raises(
-            ChannelFileError, match=r"cannot be followed: 1 timers are missing \(timers_max=2\)"
+            ChannelFileError, match=r"cannot be applied: 1 more timer is needed than there are"
         ):
             channel.reconfigure(
                 files.write(
@@ -397,9 +395,12 @@ def test_supplier_of_an_operation_changes_what_it_declares(files: Files) -> None
         ("name = 3\nnam = 4\n", r":1: name: must be text.*\n.*:2: nam: unknown key"),
         (
             'name = "other"\n' + FILTERING + TIMERS,
-            r":1: name: is 'channel' while the channel runs, not 'other'",
+            r":1: name: cannot change from 'channel' to 'other' while the channel runs",
         ),
-        (FILTERING + TIMERS + "timers_max = 9\n" + operation(), r":4: timers.timers_max: is 1024 while"),
+        (
+            FILTERING + TIMERS + "timers_max = 9\n" + operation(),
+            r":4: timers.timers_max: cannot change from 1024 to 9 while",
+        ),
         (FILTERING + TIMERS, r"operations: 'o' is missing but has a connected consumer; disconnect it first"),
         (
             FILTERING + TIMERS + operation(),
@@ -407,15 +408,15 @@ def test_supplier_of_an_operation_changes_what_it_declares(files: Files) -> None
         ),
         (
             FILTERING + '[dispatching]\nmodule = "asyncio"\n' + TIMERS + operation(supplies='["x"]'),
-            r"cannot be followed: asyncio dispatching needs a running event loop",
+            r"cannot be applied: asyncio dispatching needs a running event loop",
         ),
         (
             FILTERING + LANES + '[timers]\nmodule = "asyncio"\n' + operation(supplies='["x"]'),
-            r"cannot be followed: asyncio timers need a running event loop",
+            r"cannot be applied: asyncio timers need a running event loop",
         ),
         (
             FILTERING + LANES + operation(supplies='["x"]'),
-            r"cannot be followed: consumers ask for timers, so the channel needs a timer module",
+            r"cannot be applied: consumers have timers, so the channel needs a timer module",
         ),
     ],
 )

@@ -12,7 +12,6 @@ from tests.channel.doubles import LIMIT_S
 
 from timebound.channel import (
     TIMEOUT,
-    AsyncioDispatch,
     AsyncioTiming,
     ChannelBuilder,
     ChannelError,
@@ -24,7 +23,7 @@ from timebound.channel import (
     every,
 )
 from timebound.channel.base.consumer import STALL_NS
-from timebound.channel.base.steps import Steps
+from timebound.channel.dispatch.aio import AsyncioDispatch
 from timebound.units import MILLISECOND
 
 
@@ -238,7 +237,7 @@ async def test_consumer_that_keeps_the_loop_to_itself_is_reported_and_may_be_evi
         await wait_until_has(reports, 2)
 
     assert [r.kind for r in reports] == [Kind.STALLED, Kind.EVICTED]
-    assert reports[0].message.startswith("has kept a thread that others need for ")
+    assert reports[0].message.startswith("has blocked a shared thread for ")
 
 
 async def test_cost_of_a_coroutine_is_that_of_its_steps_alone() -> None:
@@ -265,30 +264,3 @@ async def test_cost_of_a_coroutine_is_that_of_its_steps_alone() -> None:
 
     assert overrun.consumer == "waits"
     assert MILLISECOND < report.cost_ns_max < 15 * MILLISECOND
-
-
-async def test_cancelled_coroutine_can_tidy_up_and_what_it_awaits_comes_back_to_it() -> None:
-    seen: list[object] = []
-
-    async def inner() -> str:
-        await asyncio.sleep(0)
-        return "value"
-
-    async def outer() -> None:
-        seen.append(await inner())
-        try:
-            await asyncio.sleep(3600)
-        except asyncio.CancelledError:
-            seen.append("tidied up")
-            raise
-
-    async def timed() -> None:
-        await Steps(outer())
-
-    task = asyncio.create_task(timed())
-    await wait_until_has(seen, 1)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-    assert seen == ["value", "tidied up"]

@@ -164,7 +164,7 @@ def test_closed_gateway_carries_nothing_and_can_be_made_again() -> None:
     supplier = left.supplier("s", "x")
     with Gateway(left, right):
         supplier.push("x", 1)
-        with pytest.raises(ChannelError, match="joined to 'r' already"):
+        with pytest.raises(ChannelError, match="already joined to 'r'"):
             Gateway(left, right)
     supplier.push("x", 2)
     with Gateway(left, right):

@@ -147,7 +147,7 @@ def test_namesake_is_turned_away(tmp_path: Path) -> None:
     first, second = channel("same", reports), channel("same")
     address = str(tmp_path / "gateway")
     with first, second, ListeningGateway(first, address), DiallingGateway(second, address):
-        wait_until(lambda: any("namesake" in report.message for report in reports))
+        wait_until(lambda: any("another of that name" in report.message for report in reports))
 
 
 def test_payload_that_cannot_cross_is_reported_and_local_consumers_get_it(tmp_path: Path) -> None:

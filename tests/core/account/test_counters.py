@@ -31,7 +31,7 @@ def test_a_full_queue_is_told_once_until_it_was_served() -> None:
 
     for _ in range(5):
         broker.route(Message("t", b"x", 0, False, 0), 0)
-    assert [alert[:27] for alert in broker.counters.alerts] == ["the queue of 'slow' is full"]
+    assert [alert[:30] for alert in broker.counters.alerts] == ["queue of client 'slow' is full"]
     broker.take_deliveries(session, 1_000_000, 0)
     for _ in range(5):
         broker.route(Message("t", b"x", 0, False, 0), 0)
@@ -46,7 +46,7 @@ def test_a_message_that_cannot_be_retained_is_told_by_its_topic() -> None:
     broker.route(Message("one", b"x", 0, True, 0), 0)
     broker.route(Message("two", b"x", 0, True, 0), 0)
 
-    assert [alert[:21] for alert in broker.counters.alerts] == ["'two' is not retained"]
+    assert [alert[:32] for alert in broker.counters.alerts] == ["message on 'two' is not retained"]
 
 
 def test_new_rules_end_the_subscriptions_they_forbid() -> None:

@@ -13,7 +13,7 @@ from timebound.core.input.cells import ORDERS, cell_order
 from timebound.core.input.contract import Contract, Decision
 from timebound.core.input.plan import PAPER_STEP
 from timebound.core.input.scheduler import ClientInput, InputScheduler
-from timebound.sim.input.server import Arrival, Change, relay
+from timebound.sim.input.server import Arrival, SchedulerChange, relay
 
 from .admission_doubles import QUANTUM, admission, altered, contract, terms
 from .live_history import (
@@ -198,10 +198,10 @@ def test_flow_admitted_right_after_another_left_could_break_a_promise_and_is_ref
             scheduler.push(queue, Arrival(0, queue), 1)
 
     # The first cell is x's at 1/4, the second v's at 1/2, the third x's at 3/4.
-    events: list[Arrival | Change] = [Arrival(0, queues["x"]), Arrival(0, queues["x"])]
+    events: list[Arrival | SchedulerChange] = [Arrival(0, queues["x"]), Arrival(0, queues["x"])]
     events += [Arrival(0, queues["v2"]) for _ in range(5)]
     victim = Arrival(QUANTUM + 1, queues["v1"])
-    relayed = relay(scheduler, [*events, victim, Change(3 * QUANTUM, exchange)], QUANTUM)
+    relayed = relay(scheduler, [*events, victim, SchedulerChange(3 * QUANTUM, exchange)], QUANTUM)
 
     [delay] = [message.delay_ns for message in relayed if message.arrival is victim]
     assert delay == 7 * QUANTUM - 1 > promised

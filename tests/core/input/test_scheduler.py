@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from timebound.core.input.cells import (
@@ -14,15 +14,7 @@ from timebound.core.input.cells import (
     ORDERS,
     PAPER,
     PAPER_CYCLE,
-    SLOT_BITS,
     cell_order,
-    even_key,
-    even_switch_turn,
-    even_turn_after,
-    paper_key,
-    paper_switch_turn,
-    paper_turn_after,
-    spread,
 )
 from timebound.core.input.scheduler import ClientInput, InputQueue, InputScheduler, InputTopic
 
@@ -52,62 +44,6 @@ def topics_served(scheduler: InputScheduler[str], cells: int) -> str:
         scheduler._check()
         served.append(queue.topic.name)
     return "".join(served)
-
-
-class TestCellOrder:
-    def test_paper_order_for_weights_4_3_2_is_the_published_one(self) -> None:
-        assert cell_order([4, 3, 2], PAPER) == [0, 0, 1, 0, 1, 2, 0, 1, 2]
-
-    def test_even_order_for_weights_4_3_2_has_no_clump(self) -> None:
-        assert cell_order([4, 3, 2], EVEN) == [0, 1, 2, 0, 1, 0, 2, 1, 0]
-
-    def test_heavy_topic_is_not_served_in_clumps_by_even(self) -> None:
-        order = "".join("AB"[k] for k in cell_order([10, 12], EVEN))
-
-        assert "AAA" not in order
-        assert "BBB" not in order
-
-    @given(weight_lists)
-    def test_paper_order_is_the_published_loop(self, weights: list[int]) -> None:
-        weights.sort(reverse=True)
-
-        assert cell_order(weights, PAPER) == published_loop(weights)
-
-    @given(weight_lists, st.sampled_from(ORDERS), st.integers(2, 5))
-    def test_order_depends_on_the_ratio_of_the_weights_alone(
-        self, weights: list[int], order: str, factor: int
-    ) -> None:
-        scaled = [weight * factor for weight in weights]
-
-        assert cell_order(scaled, order) == cell_order(weights, order)
-
-    @pytest.mark.parametrize("weight", [0, -1, 1024])
-    def test_weight_out_of_range_is_refused(self, weight: int) -> None:
-        with pytest.raises(ValueError, match=r"out of range \(1 to 1023\)"):
-            cell_order([3, weight], EVEN)
-
-    def test_unknown_order_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="cell order 'odd' is unknown; use paper or even"):
-            cell_order([1], "odd")
-
-
-def published_loop(weights: list[int]) -> list[int]:
-    """Figure 3's pseudo-code, word by word, for one cycle."""
-    step = weights[0]
-    for weight in weights:
-        while weight:
-            step, weight = weight, step % weight
-    served: list[int] = []
-    k, current = -1, 0
-    while len(served) < sum(weights) // step:
-        k = (k + 1) % len(weights)
-        if k == 0:
-            current -= step
-            if current <= 0:
-                current = max(weights)
-        if weights[k] >= current:
-            served.append(k)
-    return served
 
 
 class TestRotation:
@@ -307,67 +243,6 @@ def test_topics_may_come_go_and_change_weight_without_losing_a_message(
     for name in scheduler.topics:
         numbers = [number for topic_name, number in popped if topic_name == name]
         assert numbers == sorted(numbers)
-
-
-weights_up = st.integers(1, 24)
-slots_up = st.integers(0, 9)
-
-
-@given(weights_up, slots_up, weights_up, slots_up, st.integers(-1, 3 * EVEN_CYCLE))
-def test_weight_changes_where_neither_its_topic_nor_others_lose(
-    dense: int, dense_slot: int, sparse: int, sparse_slot: int, pointer: int
-) -> None:
-    """In either direction: counted from any place, both ways, the denser layout is never behind."""
-    assume(dense > sparse)
-    places = {dense: spread(dense_slot), sparse: spread(sparse_slot)}
-
-    turn = even_switch_turn(dense, places[dense], sparse, places[sparse], pointer)
-
-    assert even_key(dense, places[dense], turn + 1) > pointer
-    assert turn <= even_turn_after(dense, places[dense], pointer) + dense
-    turns = range(turn - 2 * dense, turn + 2 * dense)
-    # Exact places, in a common measure; keys of equal ones put the denser layout first.
-    cells = [((number << SLOT_BITS) + places[dense]) * sparse for number in turns]
-    others = sorted(
-        ((number << SLOT_BITS) + places[sparse]) * dense
-        for number in range(turn * sparse // dense - 3 * sparse, turn * sparse // dense + 3 * sparse)
-    )
-    here = ((turn << SLOT_BITS) + places[dense]) * sparse
-    behind = [cell for cell in cells if cell <= here][::-1]
-    ahead = [cell for cell in cells if cell > here]
-    others_behind = [cell for cell in others if cell <= here][::-1]
-    others_ahead = [cell for cell in others if cell > here]
-    assert all(mine > other for mine, other in zip(behind, others_behind, strict=False))
-    assert all(mine <= other for mine, other in zip(ahead, others_ahead, strict=False))
-
-
-@given(weights_up, slots_up, weights_up, slots_up, st.integers(-1, 3 * PAPER_CYCLE), st.integers(1, 3))
-def test_weight_changes_under_paper_where_neither_its_topic_nor_others_lose(
-    dense: int, dense_slot: int, sparse: int, sparse_slot: int, pointer: int, step: int
-) -> None:
-    """The same as above; here the keys themselves are the places, and no two cells have the same."""
-    assume(dense > sparse)
-    dense, sparse = dense * step, sparse * step
-
-    turn = paper_switch_turn(dense, dense_slot, sparse, pointer, step)
-
-    assert paper_key(dense, dense_slot, turn + 1, step) > pointer
-    assert turn <= paper_turn_after(dense, dense_slot, pointer, step) + dense // step
-    cycle = turn // (dense // step)
-    cells, others = (
-        [
-            paper_key(weight, slot, number, step) - 2 * PAPER_CYCLE
-            for number in range(cycle * (weight // step), (cycle + 5) * (weight // step))
-        ]
-        for weight, slot in ((dense, dense_slot), (sparse, sparse_slot))
-    )
-    here = paper_key(dense, dense_slot, turn, step)
-    behind = [cell for cell in cells if cell <= here][::-1]
-    ahead = [cell for cell in cells if cell > here]
-    others_behind = [cell for cell in others if cell <= here][::-1]
-    others_ahead = [cell for cell in others if cell > here]
-    assert all(mine > other for mine, other in zip(behind, others_behind, strict=False))
-    assert all(mine < other for mine, other in zip(ahead, others_ahead, strict=False))
 
 
 class TestChangeOfWeight:

@@ -130,10 +130,10 @@ def test_what_is_in_no_class_and_has_no_limit_has_a_lane_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("alarm", "is no topic filter and percent"),
-        ("alarm=0", "is no topic filter and percent"),
-        ("alarm=91", "is no topic filter and percent"),
-        ("alarm=x", "is no topic filter and percent"),
+        ("alarm", "is not a topic filter with a percentage"),
+        ("alarm=0", "is not a topic filter with a percentage"),
+        ("alarm=91", "is not a topic filter with a percentage"),
+        ("alarm=x", "is not a topic filter with a percentage"),
         ("a/#/b=5", "'#'"),
     ],
 )

@@ -40,8 +40,11 @@ class Diamond:
         message = Message(topic, b"", 0, False, published_ns, "p", sequence=self._sequence)
         return MeshMessage(message, "a", size_bytes)
 
+    def _make_broker(self, name: str) -> Forwarder:
+        return Forwarder(name, self.link_state, self.table, self.options, self.account)
+
     def _broker(self, name: str) -> Forwarder:
-        broker = Forwarder(name, self.link_state, self.table, self.options, self.account)
+        broker = self._make_broker(name)
         for neighbour in self.link_state.neighbours(name):
             delay = self.link_state.delay(name, neighbour)
             assert delay is not None

@@ -88,7 +88,7 @@ def test_a_snapshot_brings_a_newcomer_up_to_date() -> None:
     assert state(newcomer) == state(home)
 
 
-def test_a_broker_announces_only_its_own() -> None:
+def test_a_broker_advertises_only_its_own() -> None:
     with pytest.raises(AssertionError, match="its own"):
         replica("a").subscribe(MeshSubscription("s", "b", "t"))
 
@@ -126,7 +126,7 @@ def test_all_brokers_agree_in_the_end(wanted: list[tuple[str, str, int]], seed: 
     assert state(replicas["a"]) == state(replicas["b"]) == state(replicas["c"])
 
 
-def test_a_broker_that_started_again_owns_only_what_it_announced_since() -> None:
+def test_a_broker_that_started_again_owns_only_what_it_advertised_since() -> None:
     before, after, other = replica("a", 1), replica("a", 2), replica("b")
     old = before.subscribe(MeshSubscription("s", "a", "old"))
     other.receive(old)
@@ -148,7 +148,7 @@ def test_what_others_remember_of_an_earlier_run_is_not_believed_by_its_owner() -
     assert after.link_state.neighbours("a") == []
 
 
-def test_a_broker_whose_clock_went_back_announces_itself_anew() -> None:
+def test_a_broker_whose_clock_went_back_advertises_itself_anew() -> None:
     before, after, other = replica("a", 9), replica("a", 3), replica("b")
     old = before.subscribe(MeshSubscription("s", "a", "old"))
     other.receive(old)

@@ -10,10 +10,15 @@ from tests.core.mesh.doubles import SECOND, Diamond
 from timebound.core.link.scheduling import Scheduling
 from timebound.core.link.strategy.fifo import Fifo
 from timebound.core.link.strategy.registry import strategy_named
-from timebound.core.mesh.message import Copy
-from timebound.core.mesh.options import LATE, MATCH, TREE, MeshOptions
-from timebound.core.mesh.table import MeshSubscription
+from timebound.core.mesh.account import MeshAccount
+from timebound.core.mesh.forwarding import Forwarder
+from timebound.core.mesh.message import Copy, MeshMessage
+from timebound.core.mesh.options import LATE, TREE, MeshOptions
+from timebound.core.mesh.overlay import LinkState
+from timebound.core.mesh.pressure import EXHAUSTED, FULL
+from timebound.core.mesh.table import MeshSubscription, SubscriptionTable
 from timebound.core.values.delay import LinkDelay
+from timebound.core.values.message import Message
 
 
 def test_tree_sends_each_home_over_its_one_best_way() -> None:
@@ -267,19 +272,6 @@ def test_a_crash_loses_everything_that_waits() -> None:
         link.queue._check()
 
 
-def test_matching_again_sends_to_all_next_hops_and_knows_second_copies() -> None:
-    mesh = Diamond(MATCH)
-    what = mesh.message()
-    broker = mesh.brokers["d"]
-    broker.receive(Copy(what, ("b",), 2, None), SECOND)
-    assert len(broker.take_deliveries()) == 1
-
-    broker.receive(Copy(what, ("c",), 2, None), SECOND)
-
-    assert broker.take_deliveries() == []
-    assert mesh.account.duplicates == 1
-
-
 def test_messages_that_match_nothing_go_nowhere() -> None:
     mesh = Diamond(LATE)
 
@@ -288,41 +280,6 @@ def test_messages_that_match_nothing_go_nowhere() -> None:
     assert mesh.brokers["a"].take_sends() == []
     assert mesh.account.matched == 0
     assert mesh.account.published == 1
-
-
-def test_a_replaced_subscription_counts_with_its_new_terms() -> None:
-    mesh = Diamond(TREE)
-    mesh.table.insert(MeshSubscription("s0", "d", "t", price=7.0))
-
-    groups = mesh.message().groups(mesh.table)
-
-    assert len(mesh.table) == 3
-    assert sorted(one.price for group in groups for one in group.subscriptions) == [1.0, 1.0, 7.0]
-
-
-def test_equal_deadlines_of_a_home_are_merged() -> None:
-    mesh = Diamond(TREE)
-
-    [_, at_d] = mesh.message().groups(mesh.table)
-
-    assert at_d.home == "d"
-    assert [(term.count, term.price, term.penalty) for term in at_d.terms] == [(2, 2.0, 1.0)]
-
-
-def test_equal_sets_of_subscriptions_share_their_group() -> None:
-    mesh = Diamond(TREE)
-
-    first = mesh.message().groups(mesh.table)
-    second = mesh.message().groups(mesh.table)
-
-    assert [group.number for group in first] == [group.number for group in second]
-
-
-def test_options_out_of_range_are_refused() -> None:
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        MeshOptions(Fifo(), preference=1.5)
-    with pytest.raises(ValueError, match="thrift=-1"):
-        MeshOptions(Fifo(), thrift=-1.0)
 
 
 def test_a_copy_never_returns_to_a_broker_it_has_passed() -> None:
@@ -363,3 +320,101 @@ def test_what_was_sent_over_a_link_that_failed_goes_another_way() -> None:
     assert again.neighbour != sent.neighbour
     assert again.copy.targets == {"d"}
     assert mesh.account.dropped_total() == 0
+
+
+def lossless(messages_max: int = 1, grace_ns: int = 0) -> tuple[Forwarder, SubscriptionTable, MeshAccount]:
+    """A forwarder of one link, a -> b, as the node sets it up; s at b has no deadline."""
+    link_state, table, account = LinkState(), SubscriptionTable(), MeshAccount()
+    delay = LinkDelay(0.05, 0.0001)
+    link_state.set_link("a", "b", delay)
+    table.insert(MeshSubscription("s", "b", "t"))
+    options = MeshOptions(
+        Fifo(), messages_max=messages_max, bytes_max=1 << 20, is_lossless=True, grace_ns=grace_ns
+    )
+    forwarder = Forwarder("a", link_state, table, options, account)
+    forwarder.add_neighbour("b", delay)
+    return forwarder, table, account
+
+
+def message_of(number: int, qos: int) -> MeshMessage:
+    return MeshMessage(Message("t", b"", qos, False, 0, "p", sequence=number), "a", 10)
+
+
+def test_a_full_queue_keeps_what_has_no_time_limit_and_levels_say_so() -> None:
+    forwarder, _, account = lossless()
+    forwarder.publish(message_of(1, 1), 0)  # found the link idle
+    assert forwarder.levels() == {}
+
+    levels = []
+    for number in range(2, 11):
+        forwarder.publish(message_of(number, 1), 0)
+        levels.append(forwarder.levels().get("b", 0))
+
+    assert levels == [FULL] * 7 + [EXHAUSTED] * 2
+    assert account.dropped_total() == 0
+    assert forwarder.waiting_messages() == 9
+
+
+def test_an_exhausted_queue_drops_qos_0_alone() -> None:
+    forwarder, _, account = lossless()
+    for number in range(1, 10):
+        forwarder.publish(message_of(number, 1), 0)
+
+    forwarder.publish(message_of(10, 0), 0)
+    forwarder.publish(message_of(11, 1), 0)
+
+    assert account.dropped["queue_full"] == 1
+    assert forwarder.waiting_messages() == 9
+
+
+def test_qos_1_waits_for_a_home_that_cannot_be_reached_and_goes_on_when_it_can() -> None:
+    forwarder, _, account = lossless(grace_ns=10 * SECOND)
+    forwarder.link_state.remove_link("a", "b")
+    forwarder.link_down("b", 0)
+    forwarder.publish(message_of(1, 1), 0)
+    forwarder.publish(message_of(2, 0), 0)
+    assert (len(forwarder.parking), account.unreachable) == (1, 1)
+
+    forwarder.link_state.set_link("a", "b", LinkDelay(0.05, 0.0001))
+    forwarder.link_up("b")
+    forwarder.revive(SECOND)
+
+    assert [send.copy.what.number for send in forwarder.take_sends()] == [1]
+    assert len(forwarder.parking) == 0
+
+
+def test_what_waits_for_a_home_that_stays_away_is_dropped_after_the_grace() -> None:
+    forwarder, _, account = lossless(grace_ns=10 * SECOND)
+    forwarder.link_state.remove_link("a", "b")
+    forwarder.link_down("b", 0)
+    forwarder.publish(message_of(1, 1), 0)
+
+    forwarder.wake(10 * SECOND - 1)
+    assert account.dropped_total() == 0
+    forwarder.wake(10 * SECOND)
+
+    assert (account.dropped["disconnected"], account.unreachable) == (1, 1)
+    assert account.open_pairs() == 0
+
+
+def test_a_message_published_while_its_broker_is_down_is_counted_as_dropped() -> None:
+    forwarder, _, account = lossless()
+
+    forwarder.refuse(message_of(1, 1), 0)
+
+    assert (account.published, account.matched, account.dropped["disconnected"]) == (1, 1, 1)
+    assert forwarder.take_sends() == []
+
+
+def test_a_new_delay_of_a_link_is_used_at_once() -> None:
+    forwarder, table, _ = lossless()
+    table.insert(MeshSubscription("hurried", "b", "t", deadline_ns=SECOND))
+    group = table.match(message_of(1, 1).message)[0]
+    link = forwarder.links["b"]
+    before = forwarder.router.reach(link, "b").worth(group, message_of(1, 1).message, 10_240.0, 0.0)
+
+    forwarder.set_link("b", LinkDelay(5.0, 0.0001), 0)
+
+    after = forwarder.router.reach(link, "b").worth(group, message_of(1, 1).message, 10_240.0, 0.0)
+    assert forwarder.delay_of("b").mean_s_per_kb == 5.0
+    assert after < before

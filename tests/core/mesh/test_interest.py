@@ -13,7 +13,7 @@ def told(interest: Interest) -> Told:
     return [(one.subscriber, one.topic_filter, one.price, is_on) for one, is_on in interest.take()]
 
 
-def test_terms_are_announced_with_the_home() -> None:
+def test_terms_are_advertised_with_the_home() -> None:
     index = WatchedIndex()
     interest = Interest(index, "b1")
     index.insert(
@@ -52,7 +52,7 @@ def test_topics_of_the_broker_itself_are_not_advertised() -> None:
     assert told(interest) == []
 
 
-def test_members_of_a_shared_group_are_announced_as_one() -> None:
+def test_members_of_a_shared_group_are_advertised_as_one() -> None:
     index = WatchedIndex()
     interest = Interest(index, "b1")
     one = Subscription("c1", "$share/g/t", price=1.0)

@@ -195,7 +195,7 @@ def test_a_broker_that_comes_back_learns_and_tells_everything_again() -> None:
     assert mesh.arrived == [("a", 1)]
 
 
-def test_a_measured_delay_is_announced_at_most_once_a_second() -> None:
+def test_a_measured_delay_is_advertised_at_most_once_a_second() -> None:
     mesh = Mesh(("a", "b"))
     a, b = mesh.members["a"], mesh.members["b"]
     a.measured("b", SLOW, ADVERTISE_NS)

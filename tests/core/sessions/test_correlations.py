@@ -182,10 +182,10 @@ def test_every_beats_regularly_beside_the_messages() -> None:
     scene = Scene()
     scene.subscribe("pump/+", ("every", "1s"))
 
-    beats = scene.wait(3.5)
+    ticks = scene.wait(3.5)
 
-    assert topics(beats) == [EVERY_TOPIC] * 3
-    assert [json.loads(beat.message.payload)["count"] for beat in beats] == [1, 2, 3]
+    assert topics(ticks) == [EVERY_TOPIC] * 3
+    assert [json.loads(tick.message.payload)["count"] for tick in ticks] == [1, 2, 3]
     assert topics(scene.publish("pump/1")) == ["pump/1"]
 
 

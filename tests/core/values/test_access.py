@@ -293,19 +293,19 @@ def test_parse_reads_all_forms_of_a_rule() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("permit anyone all #", "a rule begins with 'allow' or 'deny', not 'permit'"),
-        ("allow", "'user NAME', 'anyone' or 'anonymous' is expected, not ''"),
-        ("allow bob all #", "'user NAME', 'anyone' or 'anonymous' is expected, not 'bob'"),
-        ("allow user bob read a", "an action is 'publish', 'subscribe' or 'all', not 'read'"),
-        ("allow user bob", "an action is 'publish', 'subscribe' or 'all', not ''"),
-        ("allow user * all #", "'user *' is no user name; write 'anyone' for every client"),
+        ("permit anyone all #", "expected 'allow' or 'deny', found 'permit'"),
+        ("allow", "expected 'user NAME', 'anyone' or 'anonymous', found ''"),
+        ("allow bob all #", "expected 'user NAME', 'anyone' or 'anonymous', found 'bob'"),
+        ("allow user bob read a", "expected 'publish', 'subscribe' or 'all', found 'read'"),
+        ("allow user bob", "expected 'publish', 'subscribe' or 'all', found ''"),
+        ("allow user * all #", "'user *' is not a user name; write 'anyone' for every client"),
         ("allow anyone all", "topic filter is empty; '#' stands for every topic"),
         ("allow anyone all a/#/b", "topic filter 'a/#/b' has '#' before its end"),
         ("allow anyone all a/b#", "topic filter 'a/b#' has '#' before its end"),
         ("allow anyone all a/b+", "topic filter 'a/b+' has '+' beside other characters of a level"),
         (
             "allow anyone all $share/g/a",
-            "topic filter '$share/g/a' names a share; write the filter after the group alone",
+            "topic filter '$share/g/a' begins with '$share/'; write only the filter after the group name",
         ),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from tests.node.doubles import Build
 
-from timebound.config.values import ListenerConfig
+from timebound.config.listeners import ListenerConfig
 from timebound.node.clients.adapter import READ_BYTES_MAX, Adapter
 from timebound.node.clients.connection import Connection
 from timebound.node.clients.tls import TlsAdapter

@@ -9,7 +9,7 @@ import pytest
 from tests.node.doubles import Build, RecordingTransport
 from tests.peer import props
 
-from timebound.config.values import Limits
+from timebound.config.limits import Limits
 from timebound.core.values.message import Message
 from timebound.node.clients.connection import NAMES_SEEN_MAX, READ_BYTES_MAX, SHARED_READ_BYTES, Connection
 from timebound.node.clients.output import CLOSED, OPEN, UNREAD_REPLIES_MAX

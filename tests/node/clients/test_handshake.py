@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 from tests.peer import props
 
-from timebound.config.values import Config, Limits, ListenerConfig, TlsConfig
+from timebound.config.limits import Limits
+from timebound.config.listeners import ListenerConfig
+from timebound.config.tls import TlsConfig
+from timebound.config.values import Config
 from timebound.node.clients.handshake import Accepted, Door, Refused, _certificate_user
 from timebound.wire.codec import Decoder
 from timebound.wire.packets import Connack, Connect

@@ -7,7 +7,7 @@ from tests.conftest import BrokerProcess
 from tests.node.doubles import Build, House, RecordingTransport
 from tests.peer import join
 
-from timebound.config.values import Limits
+from timebound.config.limits import Limits
 from timebound.core.values.message import Message
 from timebound.node.clients.connection import Connection
 from timebound.node.clients.output import CLOSED

@@ -161,7 +161,7 @@ def test_handshake_that_is_not_completed_ends_in_time(guarded: BrokerProcess) ->
         raw.sendall(b"\x16\x03\x01")
 
         assert raw.recv(100) == b""
-    guarded.wait_logged(f"TLS handshake with {address} on guarded failed: it was not complete in time")
+    guarded.wait_logged(f"TLS handshake with {address} on guarded failed: not complete in time")
 
 
 def test_client_that_leaves_during_the_handshake_is_counted(guarded: BrokerProcess) -> None:

@@ -23,7 +23,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin, Subprotocol
 
-from timebound.config.values import ListenerConfig
+from timebound.config.listeners import ListenerConfig
 from timebound.node.clients.connection import Connection
 from timebound.node.clients.websocket import Unframing, WebSocketAdapter
 from timebound.wire.codec import Decoder, encode

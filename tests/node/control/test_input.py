@@ -95,7 +95,7 @@ def test_flow_is_admitted_with_a_bound(running: BrokerProcess) -> None:
         (
             {"rate": "100", "delay": "3ms"},
             0x97,
-            "longer than its 3.000 ms: reading, writing, stops of the machine alone take 18.000 ms; "
+            "longer than its 3.000 ms: reading, writing, stalls alone take 18.000 ms; "
             "no other period or weight would fit",
         ),
         ({"rate": "50", "delay": "18500us"}, 0x97, "longer than its 18.500 ms; a weight of"),
@@ -137,7 +137,7 @@ def test_capacity_is_given_back_by_unadvertise_and_disconnect(fixed: BrokerProce
     assert ask(first, ADVERTISE + "a", weight="100", **heavy)[0] == 0
     code, words = ask(second, ADVERTISE + "b", weight="100", **heavy)
     assert code == 0x97
-    assert "10.0% of the 50% for advertised flows are left" in words
+    assert "10.0% of the 50% reserved for flows is left" in words
 
     assert ask(first, ADVERTISE + "a") == (0, "done")
     assert ask(first, ADVERTISE + "a") == (0, "done")  # twice does no harm
@@ -252,10 +252,10 @@ def test_commands_set_remove_and_list_weights_and_print_bounds(fixed: BrokerProc
     assert command(fixed.port, "weight", "remove", "noise/#").stdout == "noise/#: removed\n"
     again = command(fixed.port, "weight", "remove", "noise/#")
     assert again.returncode == 1
-    assert "there is none for 'noise/#'; there are 'alarm/#', '#'" in again.stderr
+    assert "no weight is set for 'noise/#'; weights exist for 'alarm/#', '#'" in again.stderr
     refused = command(fixed.port, "weight", "remove", "#")
     assert refused.returncode == 1
-    assert "give it another weight" in refused.stderr
+    assert "cannot be removed; set another one" in refused.stderr
     refused = command(fixed.port, "weight", "set", "a/#/b", "2")
     assert refused.returncode == 1
     assert "'#' before its last level" in refused.stderr
@@ -264,7 +264,7 @@ def test_commands_set_remove_and_list_weights_and_print_bounds(fixed: BrokerProc
         table = command(fixed.port, "bounds").stdout
     assert "quantum 100.0 us" in table
     assert "alarm/1" in table
-    assert "reading, writing, stops" in table
+    assert "reading, writing, stalls" in table
 
 
 def test_bounds_of_a_few_options_and_of_a_file(tmp_path: Path) -> None:
@@ -325,11 +325,11 @@ def test_one_client_cannot_take_all_flows_nor_ask_all_the_time(start_broker: Sta
             assert code == 0
         code, reason = ask(greedy, "$timebound/advertise/g/3", period="1s")
         assert code == 0x97
-        assert reason.endswith("is one too many (flows_per_client_max=3)")
+        assert reason.endswith("exceeds the limit of flows (flows_per_client_max=3)")
 
         # Four were allowed at once; a second brings another one, so of ten more one or a few at most.
         answers = [ask(greedy, "$timebound/advertise/g/0", period="1s") for _ in range(10)]
-        assert answers[-1] == (0x97, "quota: advertisements_per_second_max is reached; ask again later")
+        assert answers[-1] == (0x97, "quota: advertisements_per_second_max is reached; try again later")
 
         assert ask(greedy, "$timebound/advertise/g/0")[0] == 0  # giving back is always allowed
         assert ask(other, "$timebound/advertise/o", period="1s")[0] == 0
@@ -352,7 +352,7 @@ async def test_requests_of_all_clients_have_a_share_of_the_time(build: Build) ->
     [first, second, third] = [packet for packet in transport.packets() if isinstance(packet, Ack)]
     assert first.reason_code == 0
     assert second.reason_code == 0x97
-    assert second.reason_string == "quota: advertising_percent_max is reached; ask again later"
+    assert second.reason_string == "quota: advertising_percent_max is reached; try again later"
     assert third.reason_code == 0
     assert house.driver.input.flows.admission.flow_count() == 0
 

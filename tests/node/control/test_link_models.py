@@ -13,7 +13,7 @@ from timebound.core.values.access import AccessList, AccessRule
 from timebound.core.values.delay import LinkDelay
 from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import Message
-from timebound.node.control.link_models import LINK_PREFIX, read_model, told_delay
+from timebound.node.control.link_models import LINK_PREFIX, announced_delay, read_model
 from timebound.wire.packets import Ack, Connect, Publish
 
 
@@ -57,24 +57,24 @@ def test_what_is_no_model_is_none(payload: bytes) -> None:
 def test_only_a_link_that_nobody_measured_starts_from_what_was_told() -> None:
     broker = Broker(BrokerLimits(), AccessList([]), False)
     session = new_session("slow")
-    assert told_delay(broker, session) is None
+    assert announced_delay(broker, session) is None
 
     broker.route(Message(LINK_PREFIX + "slow", model(), 0, True, 1), 1)
-    found = told_delay(broker, session)
+    found = announced_delay(broker, session)
     assert found is not None
     assert found.mean_s_per_kb == 0.5
-    assert told_delay(broker, new_session("other")) is None
+    assert announced_delay(broker, new_session("other")) is None
 
     session.delay = LinkDelay(0.1, 0.0)
-    assert told_delay(broker, session) is None
+    assert announced_delay(broker, session) is None
 
 
 def test_a_wrong_model_is_logged_and_left_alone(caplog: pytest.LogCaptureFixture) -> None:
     broker = Broker(BrokerLimits(), AccessList([]), False)
     broker.route(Message(LINK_PREFIX + "slow", b"fast", 0, True, 1), 1)
 
-    assert told_delay(broker, new_session("slow")) is None
-    assert "the link model of client 'slow' cannot be used" in caplog.text
+    assert announced_delay(broker, new_session("slow")) is None
+    assert "link model of client 'slow' cannot be used" in caplog.text
 
 
 async def test_a_client_tells_what_a_link_is_like_and_takes_it_back(build: Build) -> None:
@@ -83,14 +83,14 @@ async def test_a_client_tells_what_a_link_is_like_and_takes_it_back(build: Build
         Connect("meter"), Publish(LINK_PREFIX + "slow", model(), 1, packet_id=1)
     )
     house.driver.turn()
-    told = told_delay(house.broker, new_session("slow"))
+    told = announced_delay(house.broker, new_session("slow"))
 
     house.send(connection, Publish(LINK_PREFIX + "slow", b"", 1, packet_id=2))
     house.driver.turn()
 
     assert told is not None
     assert told.mean_s_per_kb == 0.5
-    assert told_delay(house.broker, new_session("slow")) is None
+    assert announced_delay(house.broker, new_session("slow")) is None
     answers = [packet for packet in transport.packets() if isinstance(packet, Ack)]
     assert [(answer.packet_id, answer.reason_code) for answer in answers] == [(1, 0), (2, 0)]
 

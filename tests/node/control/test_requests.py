@@ -226,7 +226,7 @@ async def test_a_request_that_has_nothing_to_tell_is_answered_with_a_word(build:
 
     assert ask_directly(house, STRATEGY_TOPIC, b"ebpc 70") == [DONE]
 
-    assert (house.door.scheduling.name, house.door.scheduling.weight) == ("ebpc", 0.7)
+    assert (house.door.scheduling.name, house.door.scheduling.mix) == ("ebpc", 0.7)
 
 
 async def test_a_new_strategy_keeps_what_else_the_listener_has(build: Build) -> None:

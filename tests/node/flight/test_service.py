@@ -19,7 +19,10 @@ from tests.conftest import BrokerProcess, Certificates, StartBroker
 from tests.node.doubles import Build
 from tests.peer import Peer, join
 
-from timebound.config.values import Config, FlightConfig, JournalConfig, Limits, TlsConfig
+from timebound.config.limits import Limits
+from timebound.config.storage import FlightConfig, JournalConfig
+from timebound.config.tls import TlsConfig
+from timebound.config.values import Config
 from timebound.core.values.access import AccessList
 from timebound.core.values.message import Message
 from timebound.errors import ConfigError
@@ -165,16 +168,16 @@ def test_rows_are_chosen_at_the_broker(service: Client) -> None:
 @pytest.mark.parametrize(
     ("request_", "expected"),
     [
-        ({"journal": "x"}, "there is no journal 'x'; there are: all"),
+        ({"journal": "x"}, "unknown journal 'x'; journals: all"),
         ({"end": 99_999}, "offsets 0 to 99999 are not in journal 'all', which ends at [0-9]+"),
         ({"start": 1}, "offsets 1 to 0 are not in journal"),
         ({"start": "zero"}, "'start' must be a whole number, not 'zero'"),
-        ({"identity": "other"}, "was begun anew"),
+        ({"identity": "other"}, "was recreated"),
         ({"where": "v >"}, "expected a value at character 4"),
         ({"topic": "a/#/b"}, "has '#' before its last level"),
-        ({"columns": ["colour"]}, "there is no column 'colour'"),
+        ({"columns": ["colour"]}, "unknown column 'colour'"),
         ({"comparisons": [["qos", "=", "x"]]}, "cannot be compared with 'x'"),
-        ({"comparisons": ["qos"]}, "'qos' is no comparison"),
+        ({"comparisons": ["qos"]}, "'qos' is not a comparison"),
     ],
 )
 def test_a_wrong_request_is_explained(service: Client, request_: dict[str, object], expected: str) -> None:
@@ -187,14 +190,18 @@ def test_a_wrong_request_is_explained(service: Client, request_: dict[str, objec
 @pytest.mark.parametrize(
     ("kind", "request_", "expected"),
     [
-        ("dance", {}, "there is no action 'dance'"),
-        ("find", {"topic": "$SYS/#"}, "no journal keeps all of '\\$SYS/#'; there are: all \\(#\\)"),
-        ("find", {"kind": "trace"}, "no journal keeps all of the trace; there are: none"),
-        ("find", {"journal": "all", "kind": "trace"}, "journal 'all' keeps messages"),
-        ("publish", {"query": "q", "batch": 0, "staged": ["../x"]}, "is no name to stage under"),
-        ("publish", {"query": "q", "batch": 0, "staged": ["0" * 32]}, "is not staged here"),
+        ("dance", {}, "unknown action 'dance'"),
+        ("find", {"topic": "$SYS/#"}, "no journal has all of '\\$SYS/#'; journals: all \\(#\\)"),
+        ("find", {"kind": "trace"}, "no journal has all of the trace; journals: none"),
+        ("find", {"journal": "all", "kind": "trace"}, "journal 'all' has messages"),
+        ("publish", {"query": "q", "batch": 0, "staged": ["../x"]}, "is not a valid name"),
+        (
+            "publish",
+            {"query": "q", "batch": 0, "staged": ["0" * 32]},
+            "is not staged, or was removed after 6 h",
+        ),
         ("publish", {"query": "", "batch": 0}, "'query' must be a text"),
-        ("publish", {"query": "q" * 300, "batch": 0}, "at most 256 characters"),
+        ("publish", {"query": "q" * 300, "batch": 0}, "longer than 256 characters"),
     ],
 )
 def test_a_wrong_action_is_explained(
@@ -321,7 +328,7 @@ def test_many_rows_are_published_in_order(service: Client) -> None:
         ([{"topic": "t", "payload": b"", "qos": 3}], "qos 3 is not 0, 1 or 2"),
         ([{"topic": "t", "payload": b"", "timeout": "soon"}], "property 'timeout'"),
         ([{"topic": "t", "payload": b"x" * 2_000_000}], "packet_size_max is 1048576"),
-        ([{"topic": "t", "payload": 5}], "a column has the wrong type"),
+        ([{"topic": "t", "payload": 5}], "column has a wrong type"),
         ([{"topic": "$timebound/control/strategy", "payload": b""}], "is a topic of the broker's own"),
         ([{"topic": "$timebound/drops/a", "payload": b""}], "row 0: '\\$timebound/drops/a' is a topic of"),
         ([{"topic": "$timebound/missed/a", "payload": b""}], "expected one of \\$timebound/link/"),
@@ -370,7 +377,7 @@ def test_journals_in_memory_are_refused(tmp_path: Path) -> None:
     )
 
     assert ended.returncode == 2
-    assert "journals: journals need a data directory; leave out --memory" in ended.stderr
+    assert "journals: journals require a data directory; omit --memory" in ended.stderr
 
 
 def test_without_a_journal_the_broker_imports_no_arrow() -> None:
@@ -407,7 +414,7 @@ async def test_a_port_that_is_taken_is_named(build: Build, tmp_path: Path) -> No
         taken = FlightConfig(port=service.port)
         with (
             pytest.raises(
-                OSError, match=rf"cannot listen on .*:{service.port}: .*flight\.port chooses another"
+                OSError, match=rf"cannot listen on .*:{service.port}: .*choose another flight\.port"
             ),
             in_process(build, tmp_path / "second", taken),
         ):

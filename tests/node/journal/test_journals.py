@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from timebound.config.values import JournalConfig
+from timebound.config.storage import JournalConfig
 from timebound.core.account.trace_log import TraceLog
 from timebound.core.values.message import Delivery, Message
 from timebound.errors import ConfigError

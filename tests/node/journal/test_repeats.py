@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from timebound.config.values import JournalConfig
+from timebound.config.storage import JournalConfig
 from timebound.core.values.message import Message
 from timebound.core.values.store_orders import PutOffset
 from timebound.node.journal.journals import Journals

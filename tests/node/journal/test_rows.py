@@ -115,8 +115,8 @@ def test_a_field_that_was_not_stored_yet_is_null() -> None:
 @pytest.mark.parametrize(
     ("comparison", "expected"),
     [
-        (("colour", "=", 1), "there is no column 'colour'"),
-        (("qos", "~", 1), "'~' is no comparison"),
+        (("colour", "=", 1), "unknown column 'colour'"),
+        (("qos", "~", 1), "unknown comparison '~'"),
         (("qos", "=", "one"), "column 'qos' cannot be compared with 'one'"),
         (("qos", "=", 1000), "column 'qos' cannot be compared with 1000"),
     ],

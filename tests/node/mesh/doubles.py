@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from timebound.config.values import NeighbourConfig
+from timebound.config.mesh import NeighbourConfig
 from timebound.core.broker import Broker
 from timebound.core.mesh.account import MeshAccount
 from timebound.core.mesh.interest import WatchedIndex

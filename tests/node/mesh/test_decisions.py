@@ -23,7 +23,7 @@ from timebound.core.mesh.table import MeshSubscription
 from timebound.core.predicate.predicate import parse
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
-from timebound.sim.mesh.cluster import Cluster, Enter, Sent
+from timebound.sim.mesh.cluster import Cluster, EnterEvent, SentEvent
 from timebound.sim.mesh.network import SimLink
 from timebound.wire.properties import encode_user_property
 
@@ -140,7 +140,7 @@ def simulate(publications: list[Publication], routing: int, strategy: str) -> Ou
         )
     for publication in publications:
         what = MeshMessage(publication.message(), publication.origin, publication.size_bytes)
-        cluster.kernel.schedule(publication.time_ns, Enter(cluster, what))
+        cluster.kernel.schedule(publication.time_ns, EnterEvent(cluster, what))
     outcome = Outcome()
     _run_and_note_sends(cluster, outcome)
     for broker in cluster.brokers.values():
@@ -159,7 +159,7 @@ def _run_and_note_sends(cluster: Cluster, outcome: Outcome) -> None:
     while heap:
         cluster.kernel.run(heap[0][0])
         for time_ns, _, sequence, event in heap:
-            if isinstance(event, Sent) and sequence not in seen:
+            if isinstance(event, SentEvent) and sequence not in seen:
                 seen.add(sequence)
                 copy, link = event.copy, event.link
                 published_ns = copy.what.message.published_ns

@@ -62,7 +62,7 @@ def test_a_message_as_large_as_packets_may_be_passes_a_link(pair: Mesh) -> None:
         assert ups(pair) == 2
 
 
-def test_a_subscription_that_can_never_be_announced_is_refused(pair: Mesh) -> None:
+def test_a_subscription_that_can_never_be_advertised_is_refused(pair: Mesh) -> None:
     with pair.join("b", 1_000 * "\N{MATHEMATICAL BOLD SMALL X}") as subscriber:
         codes = subscriber.subscribe(62_000 * '"')  # twice as long in JSON, as the client id is
 

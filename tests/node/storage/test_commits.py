@@ -207,7 +207,7 @@ def test_a_power_cut_may_take_commits_only_without_fsync(
             open_storage(left, fsync=fsync)
     else:
         open_storage(left, fsync=fsync).close()
-        assert "or the power failed, which data.fsync = false allows for" in caplog.text
+        assert "or there was a power cut, which data.fsync = false allows for" in caplog.text
 
 
 @pytest.mark.parametrize("damaged", [0, 1])
@@ -231,7 +231,7 @@ def test_both_counts_damaged_are_not_believed(left: Path, caplog: pytest.LogCapt
     (left / COMMITS_NAME).write_bytes(content)
 
     assert read_known(left) is None
-    assert "a loss before this start would go unnoticed" in caplog.text
+    assert "a loss of commits before this start would not be detected" in caplog.text
 
 
 def test_broker_refuses_a_damaged_log_until_told_to_go_on(start_broker: StartBroker, tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_broker_refuses_a_damaged_log_until_told_to_go_on(start_broker: StartBro
         try:
             while not (line := accepted.stdout.readline()).startswith("data in"):
                 assert line
-            assert "going on with what is left" in accepted.stderr.readline()
+            assert "continuing with what is left" in accepted.stderr.readline()
         finally:
             accepted.send_signal(signal.SIGTERM)
             accepted.communicate(timeout=10)

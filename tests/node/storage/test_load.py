@@ -104,8 +104,8 @@ def test_subscription_with_terms_nobody_understands_is_left_out_and_kept(
     (session,) = load(tmp_path).sessions
 
     assert [subscription.topic_filter for subscription in session.subscriptions] == ["good/1", "good/2"]
-    assert "subscription of 'a' to 'bad/filter' is left out: content filter ends too early" in caplog.text
-    assert "subscription of 'a' to 'bad/terms' is left out: deadline '3 parsecs'" in caplog.text
+    assert "subscription of 'a' to 'bad/filter' is skipped: content filter ends too early" in caplog.text
+    assert "subscription of 'a' to 'bad/terms' is skipped: deadline '3 parsecs'" in caplog.text
     connection = sqlite3.connect(tmp_path / "timebound.db")
     assert connection.execute("SELECT count(*) FROM subscription").fetchone() == (4,)
     connection.close()

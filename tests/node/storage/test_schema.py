@@ -208,7 +208,7 @@ def test_log_without_its_database_is_refused(tmp_path: Path) -> None:
     run_child(WITH_LOG, tmp_path)
     (tmp_path / "timebound.db").unlink()
 
-    assert "'timebound.db' is not: restore the database" in refusal(tmp_path)
+    assert "'timebound.db' does not: restore the database" in refusal(tmp_path)
 
 
 def test_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:

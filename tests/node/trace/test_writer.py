@@ -134,7 +134,7 @@ def test_a_process_that_ends_by_itself_costs_what_is_not_in_a_complete_file(
     ids = [row["message_id"] for row in read(tmp_path)]
     assert ids == [*range(1, 1_001), *range(4_000, 4_007)]
     assert (writer.rows_written, writer.rows_lost) == (1_007, 8)
-    assert "trace lost 8 records: the process that writes it ended with code -9" in caplog.text
+    assert "trace lost 8 records: its process ended with code -9" in caplog.text
     assert not list(tmp_path.rglob(".*"))
 
 
@@ -155,7 +155,7 @@ def test_a_process_that_cannot_be_started_is_tried_again(
 
     assert (writer.rows_written, writer.rows_lost) == (7, 8)
     assert len(read(tmp_path)) == 7
-    assert "trace lost 5 records: the process that writes it cannot be started" in caplog.text
+    assert "trace lost 5 records: its process cannot be started" in caplog.text
 
 
 def test_a_process_that_is_killed_at_the_end_costs_what_it_had(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.pipeline.brokers import JournalBroker, free_port
 
 from timebound.errors import JournalError, JournalGap
-from timebound.pipeline.datasource.flight import BrokerClient, Range, check_gaps, plain_text
+from timebound.pipeline.datasource.flight import FlightClient, Range, check_gaps, plain_text
 from timebound.pipeline.datasource.options import Options
 
 COLUMNS = ["offset", "topic", "gap"]
@@ -23,7 +23,7 @@ def broker(tmp_path: Path) -> Iterator[JournalBroker]:
     process.kill()
 
 
-def whole(client: BrokerClient) -> Range:
+def whole(client: FlightClient) -> Range:
     state = client.find()
     return Range(state.server, state.journal, state.identity, state.first, state.next)
 
@@ -31,7 +31,7 @@ def whole(client: BrokerClient) -> Range:
 def test_a_range_goes_on_over_a_kill_of_the_broker(broker: JournalBroker) -> None:
     broker.publish(f"t/{number}" for number in range(20_000))
     topics: list[str] = []
-    with BrokerClient(broker.server, Options((broker.server,))) as client:
+    with FlightClient(broker.server, Options((broker.server,))) as client:
         wanted = whole(client)
         batches = client.read(wanted, COLUMNS)
         topics += next(batches).column("topic").to_pylist()
@@ -49,7 +49,7 @@ def test_a_broker_that_cannot_be_reached_is_named_when_the_time_is_over() -> Non
     server = f"127.0.0.1:{free_port()}"
 
     with (
-        BrokerClient(server, Options((server,), retry_timeout_s=0.3)) as client,
+        FlightClient(server, Options((server,), retry_timeout_s=0.3)) as client,
         pytest.raises(JournalError, match=f"broker {server} for 0.3 s: "),
     ):
         client.find()
@@ -59,9 +59,9 @@ def test_a_refusal_is_an_error_at_once(broker: JournalBroker) -> None:
     options = Options((broker.server,), journal="other", retry_timeout_s=3600.0)
 
     with (
-        BrokerClient(broker.server, options) as client,
+        FlightClient(broker.server, options) as client,
         pytest.raises(
-            JournalError, match=f"^broker {broker.server}: there is no journal 'other'; there are: all$"
+            JournalError, match=f"^broker {broker.server}: unknown journal 'other'; journals: all$"
         ),
     ):
         client.find()
@@ -69,7 +69,7 @@ def test_a_refusal_is_an_error_at_once(broker: JournalBroker) -> None:
 
 def test_rows_are_staged_published_and_discarded(broker: JournalBroker) -> None:
     batch = pa.record_batch({"topic": ["a", "b"], "payload": [b"1", b"2"]})
-    with BrokerClient(broker.server, Options((broker.server,))) as client:
+    with FlightClient(broker.server, Options((broker.server,))) as client:
         first, second = client.stage([batch], batch.schema), client.stage([batch], batch.schema)
         published = client.publish("query", 0, [first])
         client.discard([second])

@@ -20,7 +20,7 @@ from tests.pipeline.stream_job import start_job
 
 from timebound.errors import ConfigError, JournalError
 from timebound.node.flight.publish import CHUNK_ROWS
-from timebound.pipeline.datasource.flight import BrokerClient, Range
+from timebound.pipeline.datasource.flight import FlightClient, Range
 from timebound.pipeline.datasource.options import Options
 from timebound.pipeline.datasource.sink import Staged, StreamWriter, Writer
 
@@ -53,7 +53,7 @@ def broker(tmp_path: Path) -> Iterator[JournalBroker]:
 
 def published(broker: JournalBroker, topic: str) -> list[str]:
     """Topics that the journal has, in order."""
-    with BrokerClient(broker.server, Options((broker.server,), topic=topic)) as client:
+    with FlightClient(broker.server, Options((broker.server,), topic=topic)) as client:
         state = client.find()
         wanted = Range(state.server, state.journal, state.identity, state.first, state.next)
         return [
@@ -67,8 +67,8 @@ def published(broker: JournalBroker, topic: str) -> list[str]:
 @pytest.mark.parametrize(
     ("schema", "servers", "expected"),
     [
-        (["topic"], "a:1", "column 'payload' is missing; there are topic"),
-        (["topic", "payload", "colour"], "a:1", "there is no use for column 'colour'"),
+        (["topic"], "a:1", "column 'payload' is missing; present are topic"),
+        (["topic", "payload", "colour"], "a:1", "unknown column 'colour'"),
         (["topic", "payload"], "a:1,b:1", "rows are published through one server"),
     ],
 )
@@ -161,7 +161,7 @@ def wait_published(broker: JournalBroker, count: int) -> None:
     """Wait for so many rows; they are read only when there is something new, which is cheap to ask."""
     end_s = time.monotonic() + WAIT_S
     seen = 0
-    with BrokerClient(broker.server, Options((broker.server,))) as client:
+    with FlightClient(broker.server, Options((broker.server,))) as client:
         while True:
             held = client.find().next
             if held != seen and len(published(broker, "out/#")) >= count:

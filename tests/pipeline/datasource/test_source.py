@@ -130,8 +130,8 @@ def test_only_the_columns_of_the_schema_are_read(broker: JournalBroker) -> None:
 @pytest.mark.parametrize(
     ("names", "options", "expected"),
     [
-        ("colour", {}, "there is no column 'colour'; there are server, journal, offset, topic"),
-        ("topic", {"gaps": "row"}, 'gaps as rows need the column "gap"'),
+        ("colour", {}, "unknown column 'colour'; expected server, journal, offset, topic"),
+        ("topic", {"gaps": "row"}, 'gaps as rows require the column "gap"'),
     ],
 )
 def test_a_schema_that_cannot_be_served_is_explained(

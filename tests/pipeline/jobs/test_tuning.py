@@ -1,4 +1,4 @@
-"""Tuning on a real Spark: which stretch is replayed, what of it, and which strategy comes out best."""
+"""Tuning on a real Spark: which interval is replayed, what of it, and which strategy comes out best."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from timebound.pipeline.jobs.tuning import (
+    Interval,
     Replay,
-    Stretch,
     arrivals_per_second,
     busiest,
     link_rates,
@@ -54,7 +54,7 @@ def frame(spark: SparkSession, rows: list[dict[str, Any]], schema: str = TRACE) 
     return spark.createDataFrame(rows, schema)
 
 
-def test_the_stretch_in_which_messages_wait_longest_is_taken(spark: SparkSession) -> None:
+def test_the_interval_in_which_messages_wait_longest_is_taken(spark: SparkSession) -> None:
     rows = [
         pair(published_ns=(START_S + second) * SECOND, queued_ns=wait * MILLISECOND)
         for second, wait in enumerate([900, 100, 300, 400, 500, 2])
@@ -62,11 +62,11 @@ def test_the_stretch_in_which_messages_wait_longest_is_taken(spark: SparkSession
     per_second = arrivals_per_second(frame(spark, [*rows, pair(node="n2")])).cache()
 
     assert busiest(per_second, rows_max=1) == [
-        Stretch("n1", START_S, START_S + 1),
-        Stretch("n2", START_S, START_S + 1),
+        Interval("n1", START_S, START_S + 1),
+        Interval("n2", START_S, START_S + 1),
     ]
-    assert busiest(per_second, rows_max=3)[0] == Stretch("n1", START_S, START_S + 3)
-    assert busiest(per_second, rows_max=100)[0] == Stretch("n1", START_S, START_S + 6)
+    assert busiest(per_second, rows_max=3)[0] == Interval("n1", START_S, START_S + 3)
+    assert busiest(per_second, rows_max=100)[0] == Interval("n1", START_S, START_S + 6)
 
 
 def test_pairs_arrive_when_they_were_queued_with_what_time_was_left(spark: SparkSession) -> None:
@@ -96,7 +96,7 @@ def test_pairs_arrive_when_they_were_queued_with_what_time_was_left(spark: Spark
     )
     rows = [waited, left, replaced, pair(published_ns=published_ns + 5 * SECOND), pair(node="n2")]
 
-    found, gone, old = observed(frame(spark, rows), Stretch("n1", START_S, START_S + 1)).collect()
+    found, gone, old = observed(frame(spark, rows), Interval("n1", START_S, START_S + 1)).collect()
 
     assert (gone["arrival_ns"], gone["allowed_ns"]) == (400 * MILLISECOND, 400 * MILLISECOND)
     assert (old["arrival_ns"], old["allowed_ns"]) == (500 * MILLISECOND, 200 * MILLISECOND)

@@ -46,5 +46,5 @@ def test_the_command_writes_the_page_beside_the_results(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there are no results here"):
+    with pytest.raises(ConfigError, match="folder has no results"):
         render_report(tmp_path)

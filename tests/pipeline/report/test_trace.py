@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 from tests.pipeline.report.made_results import bill, choice, read, trace_tables, write_tables
 
 from timebound.pipeline.report.page import render
-from timebound.pipeline.report.trace import GAIN_MIN, Tables, money, trace_page
+from timebound.pipeline.report.trace import GAIN_MIN, ReportTables, money, trace_page
 
 
 def test_a_trace_page_has_every_part_with_its_numbers(tmp_path: Path) -> None:
@@ -20,13 +20,13 @@ def test_a_trace_page_has_every_part_with_its_numbers(tmp_path: Path) -> None:
         "Deliveries of 2026-03-01",
         "Of 110 deliveries that subscribers asked for, 81.8 % arrived in time.",
         "They earned 165.50; penalties cost 10.00, which leaves 155.50.",
-        "In the busiest stretch of n1 the strategy ebpc, weight 0.75 could have earned 25 % more.",
+        "In the busiest interval of n1 the strategy ebpc, weight 0.75 could have earned 25 % more.",
         "The least punctual is a/b with 80.0 % in time.",
-        "20 deliveries were given up",
+        "20 deliveries were dropped",
         "<bert>",
-        "radio changed pace",
-        "1 of 1 promised flows waited longer than they were told.",
-        "110 trace records were used; 3 were set aside.",
+        "radio changed rate",
+        "1 of 1 flows exceeded their delay bound.",
+        "110 trace records were used; 3 were quarantined.",
         "qos is not 0, 1 or 2",
     ]
     assert [one for one in expected if one not in text] == []
@@ -58,7 +58,7 @@ def test_a_gain_that_is_too_small_is_not_advised(tmp_path: Path) -> None:
     text = read(render(trace_page(tmp_path)))
 
     assert "could have earned" not in text
-    assert "No other would have done clearly better" in text
+    assert "No other strategy would have done clearly better" in text
 
 
 def test_bounds_that_were_all_kept_are_told_in_a_sentence(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_bills_of_several_days_are_named_from_first_to_last(tmp_path: Path) -> N
 
 def test_a_table_that_is_not_there_is_empty(tmp_path: Path) -> None:
     write_tables(tmp_path, {"traffic": [{"node": "n1", "published": 75}]})
-    tables = Tables(tmp_path)
+    tables = ReportTables(tmp_path)
 
     assert tables.rows("traffic") == [{"node": "n1", "published": 75}]
     assert tables.rows("bills") == []

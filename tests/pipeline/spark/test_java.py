@@ -51,7 +51,7 @@ def test_an_old_java_is_refused_with_advice(tmp_path: Path, monkeypatch: pytest.
 def test_a_java_home_without_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
-    with pytest.raises(ConfigError, match="where no bin/java is"):
+    with pytest.raises(ConfigError, match="which has no bin/java"):
         find_java_home(tmp_path)
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from timebound.errors import ConfigError, TimeboundError
-from timebound.pipeline.sweep.sweep import Plan, check_plan, resolve, run_here, run_sweep
+from timebound.pipeline.sweep.sweep import SweepPlan, check_plan, resolve, run_here, run_sweep
 
 # On a busy machine Spark alone takes a minute to start.
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(240)]
@@ -24,10 +24,10 @@ def _made_runs_are_found(spark: SparkSession) -> None:
     spark.sparkContext.addPyFile(str(HERE / "made_runs.py"))
 
 
-def rectangles(count: int, height: float = 2.5) -> Plan:
+def rectangles(count: int, height: float = 2.5) -> SweepPlan:
     rows = [{"width": width, "height": height} for width in range(count)]
     results = (("area", "float64"), ("name", "string"), ("process", "int64"))
-    return Plan(rows, "made_runs:open_rectangles", b"km2", results)
+    return SweepPlan(rows, "made_runs:open_rectangles", b"km2", results)
 
 
 def test_every_run_is_a_row_in_order_and_a_failed_one_says_why(spark: SparkSession) -> None:
@@ -60,7 +60,7 @@ def test_runs_are_dealt_out_over_all_tasks(spark: SparkSession) -> None:
 
 
 def test_a_function_that_cannot_be_opened_stops_the_sweep(spark: SparkSession) -> None:
-    plan = Plan([{"width": 1}], "made_runs:open_rectangles", b"\xff\xff", (("area", "float64"),))
+    plan = SweepPlan([{"width": 1}], "made_runs:open_rectangles", b"\xff\xff", (("area", "float64"),))
 
     with pytest.raises(TimeboundError, match=r"could not carry out the sweep: .*codec can't decode"):
         run_sweep(spark, plan)
@@ -69,21 +69,21 @@ def test_a_function_that_cannot_be_opened_stops_the_sweep(spark: SparkSession) -
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        (Plan([], "made_runs:open_rectangles", b"", ()), "nothing to run"),
-        (Plan([{"a": 1}], "made_runs:nothing", b"", ()), "'made_runs:nothing' cannot be found"),
-        (Plan([{"a": 1}], "no_such_module:f", b"", ()), "'no_such_module:f' cannot be found"),
-        (Plan([{"a": 1}], "made_runs", b"", ()), "'made_runs' cannot be found"),
-        (Plan([{"a": 1}], "made_runs:open_rectangles", b"", (("a", "int64"),)), "columns a stand for two"),
-        (Plan([{"a": 1}, {"a": "x"}], "made_runs:open_rectangles", b"", ()), "both texts and numbers"),
+        (SweepPlan([], "made_runs:open_rectangles", b"", ()), "has no runs"),
+        (SweepPlan([{"a": 1}], "made_runs:nothing", b"", ()), "'made_runs:nothing' cannot be found"),
+        (SweepPlan([{"a": 1}], "no_such_module:f", b"", ()), "'no_such_module:f' cannot be found"),
+        (SweepPlan([{"a": 1}], "made_runs", b"", ()), "'made_runs' cannot be found"),
+        (SweepPlan([{"a": 1}], "made_runs:open_rectangles", b"", (("a", "int64"),)), "columns a exist twice"),
+        (SweepPlan([{"a": 1}, {"a": "x"}], "made_runs:open_rectangles", b"", ()), "both texts and numbers"),
     ],
 )
-def test_what_cannot_run_is_refused_before_spark_starts(plan: Plan, message: str) -> None:
+def test_what_cannot_run_is_refused_before_spark_starts(plan: SweepPlan, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check_plan(plan)
 
 
 def test_columns_take_the_type_of_all_their_values() -> None:
-    plan = Plan([{"a": 1, "b": "x", "c": 1}, {"a": 2, "b": "y", "c": 2.5}], "made_runs:f", b"", ())
+    plan = SweepPlan([{"a": 1, "b": "x", "c": 1}, {"a": 2, "b": "y", "c": 2.5}], "made_runs:f", b"", ())
 
     assert plan.parameter_columns() == (("a", "int64"), ("b", "string"), ("c", "float64"))
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timebound.core.input.scheduler import ClientInput, InputScheduler
-from timebound.sim.input.server import Arrival, Change, Relayed, relay
+from timebound.sim.input.server import Arrival, Relayed, SchedulerChange, relay
 
 QUANTUM = 100  # ns
 QUANTUM_BYTES = 10
@@ -76,7 +76,7 @@ def test_a_change_applies_at_its_time() -> None:
     scheduler, clients = server({"t": 1})
     queue = clients["t"].queues["t"]
     seen: list[int] = []
-    change = Change(150, lambda: seen.append(scheduler.quanta_served))
+    change = SchedulerChange(150, lambda: seen.append(scheduler.quanta_served))
 
     relay(scheduler, [Arrival(0, queue), Arrival(0, queue), Arrival(0, queue), change], QUANTUM)
 
@@ -95,7 +95,7 @@ def test_a_message_that_the_queue_refuses_ends_the_run() -> None:
     scheduler, clients = server({"t": 1}, client_quanta_max=2)
     queue = clients["t"].queues["t"]
 
-    with pytest.raises(ValueError, match="client 't' has too much waiting"):
+    with pytest.raises(ValueError, match="client 't' exceeds client_quanta_max=2"):
         relay(scheduler, [Arrival(0, queue)] * 3, QUANTUM)
 
 

@@ -18,7 +18,7 @@ from timebound.core.mesh.table import MeshSubscription
 from timebound.core.values.delay import phi
 from timebound.sim.kernel.streams import Streams
 from timebound.sim.mesh.experiment import build, make_topology
-from timebound.sim.mesh.setting import Setting
+from timebound.sim.mesh.setting import MeshSetting
 from timebound.sim.mesh.topology import Topology
 from timebound.sim.mesh.workload import make_sources
 
@@ -40,7 +40,7 @@ class NaiveLink:
 class NaiveMesh:
     """EB, PC or FIFO over the path tree of each message's origin, with the ε-drop."""
 
-    def __init__(self, setting: Setting, seed: int) -> None:
+    def __init__(self, setting: MeshSetting, seed: int) -> None:
         self.setting = setting
         self.real = build(setting, seed)  # for its topology, link streams and subscriptions only
         self.subscriptions = self.real.table.subscriptions()
@@ -158,6 +158,6 @@ class NaiveMesh:
         return first - sum(price * chance for price, chance, _ in self._chances(later, link, what))
 
 
-def _topology(setting: Setting, seed: int) -> Topology:
+def _topology(setting: MeshSetting, seed: int) -> Topology:
 
     return make_topology(setting.topology, Streams(seed))

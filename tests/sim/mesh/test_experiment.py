@@ -11,12 +11,12 @@ from tests.sim.mesh.naive_mesh import NaiveMesh
 
 from timebound.core.link.strategy.registry import STRATEGY_NAMES
 from timebound.sim.mesh.experiment import run
-from timebound.sim.mesh.setting import FaultSetting, Setting, TopologySetting
+from timebound.sim.mesh.setting import FaultSetting, MeshSetting, TopologySetting
 from timebound.sim.papers.settings import paper_001, paper_002, product
 from timebound.units import MINUTE, SECOND
 
 
-def small(setting: Setting, minutes: int = 4) -> Setting:
+def small(setting: MeshSetting, minutes: int = 4) -> MeshSetting:
     """A paper's setting on fewer brokers and for a short time."""
     return replace(setting, topology=TopologySetting(layers=(2, 2, 4, 4)), duration_ns=minutes * MINUTE)
 

@@ -17,20 +17,20 @@ from timebound.sim.mesh.setting import (
     SAMPLINGS,
     TRUNCATIONS,
     LinkSetting,
+    MeshSetting,
     PublisherSetting,
     Reading,
-    Setting,
     SubscriptionSetting,
-    Terms,
+    TermsSetting,
     TopologySetting,
 )
 from timebound.units import MINUTE, SECOND
 
-PLAIN = Setting(
+PLAIN = MeshSetting(
     topology=TopologySetting(kind="ring", brokers=4),
     links=LinkSetting(fixed(20), 5.0),
     publishers=(PublisherSetting(60.0, fixed(2_048), brokers=("b1",)),),
-    subscriptions=(SubscriptionSetting(brokers=("b3",), terms=(Terms(2 * SECOND, 2.0, 1.0),)),),
+    subscriptions=(SubscriptionSetting(brokers=("b3",), terms=(TermsSetting(2 * SECOND, 2.0, 1.0),)),),
     strategy="fifo",
     duration_ns=MINUTE,
 )

@@ -9,7 +9,7 @@ import pytest
 
 from timebound.sim.kernel.draws import choice, fixed, uniform
 from timebound.sim.kernel.streams import Streams
-from timebound.sim.mesh.setting import PublisherSetting, SubscriptionSetting, Terms
+from timebound.sim.mesh.setting import PublisherSetting, SubscriptionSetting, TermsSetting
 from timebound.sim.mesh.topology import ring, tree
 from timebound.sim.mesh.workload import Source, make_sources, make_subscriptions
 from timebound.sim.papers.settings import paper_002
@@ -104,7 +104,7 @@ def test_every_publisher_has_a_stream_of_its_own() -> None:
 
 
 def test_subscriptions_get_numbers_for_the_names_in_their_filter_and_one_of_the_terms() -> None:
-    terms = (Terms(SECOND, 3.0, 1.0), Terms(2 * SECOND, 1.0))
+    terms = (TermsSetting(SECOND, 3.0, 1.0), TermsSetting(2 * SECOND, 1.0))
     setting = SubscriptionSetting(
         topic_filter="t/#",
         count=10,

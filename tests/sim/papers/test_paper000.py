@@ -20,7 +20,7 @@ from timebound.sim.papers.paper000 import (
     SCHEDULER,
     WEIGHTS,
     Result,
-    Row,
+    SecondRow,
     measured_burst,
     memberships,
     plot,
@@ -33,7 +33,7 @@ def result() -> Result:
     return run(seed=1)
 
 
-def rows_of(result: Result, layer: str, broker: str) -> list[Row]:
+def rows_of(result: Result, layer: str, broker: str) -> list[SecondRow]:
     return [row for row in result.rows() if (row.layer, row.broker) == (layer, broker)]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from timebound.sim.papers.grid import Row
+from timebound.sim.papers.grid import GridRow
 from timebound.sim.papers.plots import plot
 from timebound.sim.papers.published import summarise
 
@@ -15,8 +15,10 @@ pytest.importorskip("matplotlib")
 PNG = b"\x89PNG\r\n"
 
 
-def row(strategy: str, seed: int, earning: float, traffic: int = 100) -> Row:
-    return Row("002", 5, "ssd", 15.0, strategy, -1.0, seed, "literal", 0.5, earning, traffic, 10, 5, 1, 0.1)
+def row(strategy: str, seed: int, earning: float, traffic: int = 100) -> GridRow:
+    return GridRow(
+        "002", 5, "ssd", 15.0, strategy, -1.0, seed, "literal", 0.5, earning, traffic, 10, 5, 1, 0.1
+    )
 
 
 def size_of(path: Path) -> tuple[int, int]:

@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timebound.sim.papers.grid import FIGURES, MEASURES_OF_FIGURE, STRATEGIES, Row
+from timebound.sim.papers.grid import FIGURES, MEASURES_OF_FIGURE, STRATEGIES, GridRow
 from timebound.sim.papers.published import PUBLISHED, RANGES, compare, deviation, mean, summarise
 
 
-def row(strategy: str, seed: int, earning: float, traffic: int = 100) -> Row:
-    return Row("002", 5, "ssd", 15.0, strategy, -1.0, seed, "literal", 0.5, earning, traffic, 10, 5, 1, 0.1)
+def row(strategy: str, seed: int, earning: float, traffic: int = 100) -> GridRow:
+    return GridRow(
+        "002", 5, "ssd", 15.0, strategy, -1.0, seed, "literal", 0.5, earning, traffic, 10, 5, 1, 0.1
+    )
 
 
 def test_summaries_hold_mean_and_deviation() -> None:

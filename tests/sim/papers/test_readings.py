@@ -7,13 +7,13 @@ from dataclasses import fields, replace
 import pytest
 
 from timebound.sim.mesh.experiment import run
-from timebound.sim.mesh.setting import Setting, TopologySetting
+from timebound.sim.mesh.setting import MeshSetting, TopologySetting
 from timebound.sim.papers.readings import READINGS, read_as
 from timebound.sim.papers.settings import paper_001, paper_002
 from timebound.units import MINUTE
 
 
-def small(setting: Setting, minutes: int) -> Setting:
+def small(setting: MeshSetting, minutes: int) -> MeshSetting:
     """A paper's setting on fewer brokers and for a short time."""
     return replace(setting, topology=TopologySetting(layers=(2, 2, 4, 4)), duration_ns=minutes * MINUTE)
 
@@ -77,7 +77,9 @@ def test_a_reading_changes_its_part_of_the_setting_only(name: str, changed: list
     read = read_as(literal, name)
 
     found = [
-        field.name for field in fields(Setting) if getattr(read, field.name) != getattr(literal, field.name)
+        field.name
+        for field in fields(MeshSetting)
+        if getattr(read, field.name) != getattr(literal, field.name)
     ]
     assert found == changed
     assert len(READINGS) == 14

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from timebound.core.mesh.options import MESH_EPSILON, PREFERENCE, WAITING_SHARE
-from timebound.sim.mesh.setting import Setting
+from timebound.sim.mesh.setting import MeshSetting
 from timebound.sim.papers.settings import PAPER_THRIFT, SIZE_BYTES, paper_001, paper_002, product
 from timebound.units import HOUR, MILLISECOND, SECOND
 
@@ -33,7 +33,7 @@ def test_paper_001_has_128_brokers_40_publishers_and_640_subscribers() -> None:
     assert setting.publishers[0].count * layers[0] == 40
     assert setting.subscriptions[0].count * layers[-1] == 640
     assert (setting.links.mean_ms.numbers, setting.links.deviation_ms) == ((40, 80), 20.0)
-    assert (setting.epsilon, setting.strategy, setting.weight) == (0.04, "mtep", 0.4)
+    assert (setting.epsilon, setting.strategy, setting.mix) == (0.04, "mtep", 0.4)
     assert [
         (one.deadline_ns // SECOND, one.price, one.penalty) for one in setting.subscriptions[0].terms
     ] == [
@@ -61,7 +61,7 @@ def test_publishers_specify_delays_in_psd_and_subscribers_in_ssd() -> None:
 
 
 @pytest.mark.parametrize("setting", [paper_002("ssd", 15.0, "fifo"), paper_001(5.0, "fifo")])
-def test_the_product_changes_how_brokers_decide_and_nothing_else(setting: Setting) -> None:
+def test_the_product_changes_how_brokers_decide_and_nothing_else(setting: MeshSetting) -> None:
     own = product(setting)
 
     assert (own.strategy, own.epsilon, own.preference) == ("worth", MESH_EPSILON, PREFERENCE)

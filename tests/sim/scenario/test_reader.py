@@ -11,19 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timebound.errors import ConfigError
-from timebound.sim.scenario.reader import Table, read_document
+from timebound.sim.scenario.reader import ScenarioTable, read_document
 from timebound.units import SECOND
 
 
-def read(folder: Path, text: str) -> Table:
+def read(folder: Path, text: str) -> ScenarioTable:
     path = folder / "scenario.toml"
     path.write_text(text, encoding="utf-8")
     return read_document(path)
 
 
-def table(**values: Any) -> Table:
+def table(**values: Any) -> ScenarioTable:
     """A table of these values at line 1 of a file."""
-    return Table(values, Path("scenario.toml"), {}, ())
+    return ScenarioTable(values, Path("scenario.toml"), {}, ())
 
 
 def test_values_are_read_by_kind(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_what_is_missing_has_its_default() -> None:
     assert not empty.has("a")
 
 
-WRONG: list[tuple[Any, Callable[[Table], object], str]] = [
+WRONG: list[tuple[Any, Callable[[ScenarioTable], object], str]] = [
     (1, lambda one: one.text("key"), "1"),
     (
         "blue",
@@ -90,7 +90,7 @@ WRONG: list[tuple[Any, Callable[[Table], object], str]] = [
 
 @pytest.mark.parametrize(("value", "take", "message"), WRONG)
 def test_a_wrong_value_is_named_with_its_key(
-    value: Any, take: Callable[[Table], object], message: str
+    value: Any, take: Callable[[ScenarioTable], object], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         take(table(key=value))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from timebound.errors import ConfigError
 from timebound.sim.kernel.draws import fixed
 from timebound.sim.mesh.experiment import run
-from timebound.sim.mesh.setting import Setting
+from timebound.sim.mesh.setting import MeshSetting
 from timebound.sim.scenario.scenario import load_scenario
 from timebound.sim.scenario.variation import KEYS, RESULTS, VALUES_MAX, open_runs, pack, parse_variation, vary
 from timebound.units import MINUTE, SECOND
@@ -21,7 +21,7 @@ QUICK = Path(__file__).parents[3] / "scenarios" / "quick.toml"
 
 
 @pytest.fixture(scope="module")
-def setting() -> Setting:
+def setting() -> MeshSetting:
     return replace(load_scenario(QUICK).setting, duration_ns=MINUTE)
 
 
@@ -80,7 +80,7 @@ def test_a_range_has_its_ends_and_even_steps(first: int, count: int, tenths: int
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_every_key_changes_the_setting(name: str, setting: Setting) -> None:
+def test_every_key_changes_the_setting(name: str, setting: MeshSetting) -> None:
     key = KEYS[name]
     values = key.words or (int(max(key.least, 1)) + 1 if key.is_whole else max(key.least, 0.125),)
 
@@ -89,7 +89,7 @@ def test_every_key_changes_the_setting(name: str, setting: Setting) -> None:
     assert any(pack(one) != pack(setting) for one in changed)
 
 
-def test_keys_mean_what_they_say(setting: Setting) -> None:
+def test_keys_mean_what_they_say(setting: MeshSetting) -> None:
     changed = vary(
         setting, {"load": 2.0, "size_kb": 3.0, "deadline_s": 1.5, "timeout_s": 4.0, "seed": 7, "minutes": 2.0}
     )
@@ -104,7 +104,7 @@ def test_keys_mean_what_they_say(setting: Setting) -> None:
     assert changed.duration_ns == 2 * MINUTE
 
 
-def test_a_row_gives_what_the_simulator_gives(setting: Setting) -> None:
+def test_a_row_gives_what_the_simulator_gives(setting: MeshSetting) -> None:
     run_row = open_runs(pack(setting))
 
     found = run_row({"rate": 60.0, "strategy": "fifo", "seed": 3})

@@ -1,4 +1,4 @@
-"""One connected consumer: its callback, what it waits for, its account, and its place in line.
+"""One connected consumer: its callback, what it waits for, its counters, and its priority.
 
 A consumer belongs to no module of the channel, so it lives on unchanged while filtering, dispatching or
 timers are swapped around it. While dispatching is swapped its deliveries are held back here, in order.
@@ -15,6 +15,7 @@ from typing import Final, cast
 
 from mypy_extensions import mypyc_attr
 
+from timebound.channel.base.errors import QueueFull
 from timebound.channel.base.event import TIMEOUT, TOGETHER, Event
 from timebound.channel.base.measure import Meter
 from timebound.channel.base.reports import Kind, Report
@@ -29,7 +30,7 @@ HITS: Final = (1 << SIGNALS_MAX) - 1
 # The lane of consumers without an operation: behind every period there is.
 BEST_EFFORT: Final = 1 << 62
 # What a consumer may take beyond its stated cost (or beyond nothing) before others no longer wait for it.
-# Less would take a thread for each stop of the machine; a switch of threads costs some 20 µs.
+# With less, each stall of the machine would cost a thread; a switch of threads costs some 20 µs.
 PATIENCE_NS: Final = 1 * MILLISECOND
 # After this long at one event a consumer is reported. With an operation, after a second or its period: its
 # late runs are counted anyway, and a look at it costs a quarter of a millisecond.
@@ -51,19 +52,19 @@ class Owner:
 
     @abstractmethod
     def report(self, report: Report) -> None:
-        """Tell the program what became of a consumer."""
+        """Report to the program what became of a consumer."""
 
     @abstractmethod
     def evict(self, consumer: Consumer, message: str) -> None:
-        """Disconnect a consumer; with a message, report it as thrown out."""
+        """Disconnect a consumer; with a message, report it as evicted."""
 
     @abstractmethod
     def now_ns(self) -> int:
-        """The time by the channel's clock."""
+        """Return the time by the channel's clock."""
 
     @abstractmethod
     def mask_of(self, consumer: Consumer, event: Event) -> int:
-        """Work out what an event means to a consumer now, as a route would say."""
+        """Return the mask that a route would now have for this consumer and event."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -84,7 +85,7 @@ Parked = tuple[Queue, int, Event, int]
 
 
 class Consumer:
-    """A connection; `disconnect()` ends it. The counters may be read at any time."""
+    """A connected consumer; `disconnect()` ends it. The counters may be read at any time."""
 
     def __init__(
         self,
@@ -111,7 +112,7 @@ class Consumer:
         self.is_async = is_async
         self.is_gateway = is_gateway
         self.is_closed = False
-        # Its place in line, by its operation.
+        # Its priority, by its operation.
         self.meter: Meter | None = None
         self.lane_key = BEST_EFFORT
         self.sub_priority = 0
@@ -144,7 +145,7 @@ class Consumer:
         self.cpu_begin_ns = NOT_BEGUN
 
     def restate(self, meter: Meter | None) -> None:
-        """Take the place of an operation in line; the dispatcher must not know the consumer meanwhile."""
+        """Take the priority of an operation; the consumer must not be attached to a dispatcher meanwhile."""
         self.meter = meter
         if meter is None:
             self.lane_key = BEST_EFFORT
@@ -161,7 +162,7 @@ class Consumer:
         self.stall_ns = max(OPERATION_STALL_NS, operation.period_ns)
 
     def evaluate(self, event: Event, mask: int) -> Event | None:
-        """Apply the filter and the correlation; answer what is to be delivered, if anything."""
+        """Apply the filter and the correlation; return what is to be delivered, if anything."""
         where = self.where
         if where is not None and not self._passes(where, event):
             return None
@@ -201,9 +202,9 @@ class Consumer:
         return Event(TOGETHER, self.name, None, now_ns, "", 0, tuple(events))
 
     def run(self, event: Event) -> None:
-        """Call the consumer. Whatever it raises stays here, is counted and reported.
+        """Call the consumer; count and report whatever it raises.
 
-        `SystemExit` is no exception: it would end the thread of somebody else. Ctrl-C is the program's.
+        That includes `SystemExit`, which would end another's thread. Ctrl-C is left to the program.
         """
         if self.is_closed:
             return
@@ -238,13 +239,13 @@ class Consumer:
             self._owner.report(Report(Kind.OVERRUN, self.name, message))
 
     def run_in_shared_thread(self, event: Event) -> None:
-        """The same in a thread that others need, a supplier's or an event loop's: too long is reported."""
+        """Run it in a thread that others need, a supplier's or a loop's; report it if it takes too long."""
         begin_ns = time.monotonic_ns()
         self.run(event)
         self._check_thread(time.monotonic_ns() - begin_ns)
 
     async def run_coroutine(self, event: Event) -> None:
-        """The same for a coroutine function, whose steps are timed one by one."""
+        """Run a coroutine function, timing its steps one by one."""
         steps = Steps(cast(Awaitable[object], self.callback(event)))
         try:
             await steps
@@ -259,10 +260,16 @@ class Consumer:
 
     def _check_thread(self, taken_ns: int) -> None:
         if taken_ns > STALL_NS:
-            self.stall(f"has kept a thread that others need for {taken_ns // MILLISECOND} ms")
+            self.stall(f"has blocked a shared thread for {taken_ns // MILLISECOND} ms")
 
     def fail(self, event: Event, error: BaseException) -> None:
-        """Count and report a failure, and evict the consumer if it fails too often in a row."""
+        """Count and report a failure, and evict the consumer if it fails too often in a row.
+
+        A callback that only had no room for the event did not fail: the event is dropped.
+        """
+        if isinstance(error, QueueFull):
+            self.drop(event, error.limit)
+            return
         self.failures += 1
         self.failures_in_row += 1
         message = f"raised {type(error).__name__} on event {event.type!r}: {error}"
@@ -271,22 +278,22 @@ class Consumer:
             self._owner.evict(self, f"evicted after {self.failures_in_row} failures in a row")
 
     def drop(self, event: Event, limit: int) -> None:
-        """Count a delivery that found no room, and report the first of a row of them."""
+        """Count a delivery that found no room, and report the 1st, 2nd, 4th and so on."""
         self.dropped += 1
-        if self.dropped & (self.dropped - 1) == 0:  # 1st, 2nd, 4th, ...: a flood of drops stays readable
+        if self.dropped & (self.dropped - 1) == 0:  # a flood of drops stays readable
             message = f"queue is full (queue_max={limit}); {self.dropped} events dropped so far"
             self._owner.report(Report(Kind.QUEUE_FULL, self.name, message))
         if self.evict_slow:
             self._owner.evict(self, f"evicted because its queue was full (queue_max={limit})")
 
     def stall(self, message: str) -> None:
-        """Report that it has not come back from an event for too long."""
+        """Report that it has taken too long for one event."""
         self._owner.report(Report(Kind.STALLED, self.name, message))
         if self.evict_slow:
             self._owner.evict(self, f"evicted because it {message}")
 
     def begin(self, queue: Queue, arrival: int, event: Event, mask: int) -> bool:
-        """Claim the consumer for one step; False parks the delivery until its turn has come."""
+        """Claim the consumer for one step; return False when the delivery was parked to wait for its turn."""
         with self.lock:
             parked = self._parked
             if self._called_back and arrival in self._called_back:
@@ -306,8 +313,8 @@ class Consumer:
     def finish(self, queue: Queue) -> Queue | None:
         """End a step, calling the first parked delivery back to `queue`; the caller holds that queue's lock.
 
-        The others stay, and are called back one by one: taking all would cost their number at each step.
-        Otherwise answer the queue that must be asked instead: nobody may begin before all is back in order.
+        The others stay, and are called back one by one: taking all at each step would cost quadratic time.
+        If it was parked from another queue, return that queue, which must do this instead.
         """
         with self.lock:
             if self._parked and self._parked[0][0] is not queue:
@@ -325,9 +332,9 @@ class Consumer:
             self._called_back.append(arrival)
 
     def next_parked(self, queue: Queue) -> tuple[int, Event, int] | None:
-        """Go on with the next parked delivery of this queue, the consumer staying claimed.
+        """Return the next parked delivery of this queue; the consumer stays claimed.
 
-        None when there is none, or when an older one waits in the queue.
+        Return None when there is none, or when an older one waits in the queue.
         """
         with self.lock:
             if not self._parked or self._parked[0][0] is not queue or self._called_back:
@@ -336,12 +343,12 @@ class Consumer:
             return (arrival, event, mask)
 
     def park_first(self, queue: Queue, arrival: int, event: Event, mask: int) -> None:
-        """Let a delivery be the next one that `next_parked` gives."""
+        """Park a delivery before all others."""
         with self.lock:
             self._parked.appendleft((queue, arrival, event, mask))
 
     def take_parked(self, queue: Queue) -> list[tuple[int, Event, int]]:
-        """Take out what one queue parked here, with its numbers, because that queue is closing."""
+        """Remove and return what a queue parked here, with its numbers, because that queue is closing."""
         with self.lock:
             taken = [(entry[1], entry[2], entry[3]) for entry in self._parked if entry[0] is queue]
             self._called_back.clear()
@@ -351,7 +358,7 @@ class Consumer:
         return taken
 
     def hold(self) -> None:
-        """From now on keep deliveries here, until `take_held` has given out the last."""
+        """Keep deliveries here from now on, until `take_held` has returned the last."""
         with self.lock:
             self.is_held = True
 
@@ -367,7 +374,7 @@ class Consumer:
             self._held.extendleft(reversed(pending))
 
     def take_held(self) -> tuple[Event, int] | None:
-        """The next delivery held back; at the last one the hold ends."""
+        """Return the next delivery held back; after the last one the hold ends."""
         with self.lock:
             if self._held:
                 return self._held.popleft()
@@ -375,5 +382,5 @@ class Consumer:
             return None
 
     def disconnect(self) -> None:
-        """End the connection: nothing is delivered any more, its timers and its operation are given back."""
+        """End the connection: stop deliveries, and release its timers and its operation."""
         self._owner.evict(self, "")

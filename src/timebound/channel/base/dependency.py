@@ -1,11 +1,11 @@
-"""How a consumer says what it waits for.
+"""Dependencies: what a consumer waits for.
 
     any_of("temperature", "pressure")
     all_of("position", event("speed", source="gps"), within="50ms")
     watchdog(source("engine"), "200ms")
     any_of("alarm", every("1s"))
 
-A plain string is an event type. Durations are written `250ms`, or given as integer nanoseconds.
+A plain string is an event type. Durations are texts such as `250ms`, or integer nanoseconds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Duration = int | str
 # Type and source of the wanted events; the empty string stands for any.
 Key = tuple[str, str]
 ANYTHING: Final[Key] = ("", "")
-# A type that no supplier can be expected to declare: what a gateway wants as long as nobody behind it does.
+# A type that no supplier declares: what a gateway wants as long as no channel behind it wants anything.
 NOTHING: Final[Key] = ("$nothing", "$nothing")
 
 
@@ -29,12 +29,12 @@ def nanoseconds(duration: Duration) -> int:
 
 
 def event(type: str = "", *, source: str = "") -> Dependency:
-    """Events of one type, of one source, or of both; without either, every event."""
+    """Deliver events of one type, of one source, or of both; without either, every event."""
     return Leaf((type, source))
 
 
 def source(name: str) -> Dependency:
-    """Every event of one source."""
+    """Deliver every event of one source."""
     return Leaf(("", name))
 
 
@@ -54,7 +54,7 @@ def every(period: Duration) -> Dependency:
 
 
 def watchdog(part: Part, timeout: Duration) -> Dependency:
-    """Deliver what the part delivers, and a timeout event whenever it was silent for so long."""
+    """Deliver what the part delivers, and a timeout event whenever it was silent for `timeout`."""
     return Watchdog(as_dependency(part), nanoseconds(timeout))
 
 
@@ -63,11 +63,11 @@ def as_dependency(part: Part) -> Dependency:
 
 
 def key_of(leaf: Leaf) -> Key:
-    """A leaf's type and source, checked: leaves can also be made by hand."""
+    """Return a leaf's type and source, checked: leaves can also be made by hand."""
     key = leaf.key
     if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) and isinstance(key[1], str):
         return (key[0], key[1])
-    raise TypeError(f"leaf key {key!r} is no (type, source) pair; make leaves with event() or source()")
+    raise TypeError(f"leaf key {key!r} is not a (type, source) pair; make leaves with event() or source()")
 
 
 def fits(key: Key, event_type: str, event_source: str) -> bool:

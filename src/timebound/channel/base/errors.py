@@ -3,6 +3,7 @@
 ChannelError             (a TimeboundError)
 ├── ChannelFileError     a channel's file has mistakes (also a ConfigError); carries all of them
 ├── NotSchedulable       an operation would break a deadline; carries what would fit
+├── QueueFull            a callback has no room for an event, which is dropped; never reaches the program
 └── UndeclaredEvent      a supplier pushed a type it did not declare when it connected
 """
 
@@ -35,11 +36,14 @@ class ChannelFileError(ConfigError, ChannelError):
 
 
 class NotSchedulable(ChannelError):
-    """A consumer's operation cannot be added without somebody missing a deadline."""
+    """A consumer's operation cannot be added without a missed deadline, its own or another's."""
 
     def __init__(self, operation: Operation, verdict: Verdict, available: Available) -> None:
         assert verdict.late is not None
-        takes = format_duration(verdict.response_ns) if verdict.response_ns else "for ever"
+        end = "never finish"
+        if verdict.response_ns:
+            taken, period = format_duration(verdict.response_ns), format_duration(verdict.late.period_ns)
+            end = f"finish after {taken}, but its period is {period}"
         offers = []
         if available.cost_ns_max:
             offers.append(f"cost up to {format_duration(available.cost_ns_max)}")
@@ -47,13 +51,20 @@ class NotSchedulable(ChannelError):
             offers.append(f"period from {format_duration(available.period_ns_min)}")
         asked = f"period={format_duration(operation.period_ns)}, cost={format_duration(operation.cost_ns)}"
         super().__init__(
-            f"operation {operation.name!r} is not schedulable ({asked}): {verdict.late.name!r} would take "
-            f"{takes} of its {format_duration(verdict.late.period_ns)} at {verdict.utilisation:.1%} "
-            f"utilisation; available: {' or '.join(offers) or 'nothing'}"
+            f"operation {operation.name!r} is not schedulable ({asked}): {verdict.late.name!r} would {end} "
+            f"(utilisation {verdict.utilisation:.1%}); available: {' or '.join(offers) or 'nothing'}"
         )
         self.operation = operation
         self.verdict = verdict
         self.available = available
+
+
+class QueueFull(ChannelError):
+    """Raised by a callback that queues events: the event found no room, and counts as dropped."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"queue is full (queue_max={limit})")
+        self.limit = limit
 
 
 class UndeclaredEvent(ChannelError):

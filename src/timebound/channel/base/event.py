@@ -1,4 +1,4 @@
-"""An event, and how one is delivered: alone, several together, or as a timeout.
+"""Events, as they are delivered: alone, several together, or as a timeout.
 
 Consumers always receive one `Event`. What a conjunction delivers is an event of type `$together` whose
 `parts` are the events that satisfied it; a timer's is of type `$timeout` with a `Timeout` as payload.

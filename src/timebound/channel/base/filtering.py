@@ -1,8 +1,8 @@
 """The filtering module: which consumers an event reaches.
 
-A route is worked out once for each event type and source, and again only when somebody connects or
+A route is computed once for each event type and source, and again only when a consumer connects or
 disconnects, so a push is one look-up. `Subscriptions` reads the consumers' dependencies; `Broadcast`
-leaves filtering and correlation out and repeats every event to everybody.
+leaves filtering and correlation out and delivers every event to every consumer.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ Route = list[Link]
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Filtering:
-    """Decides, for one consumer, what an event of a type and source means to it."""
+    """Decides whether a consumer receives an event of a type and source."""
 
-    # Whether consumers may state dependencies and predicates. A module of your own says so in `__init__`: the
-    # compiled class does not see what a class derived from it states outside of that.
+    # Whether consumers may state dependencies and predicates. A module of your own sets it in `__init__`:
+    # the compiled class does not see class attributes of a class derived from it.
     has_dependencies = False
 
     @abstractmethod
     def mask(self, consumer: Consumer, event_type: str, source: str) -> int:
-        """0 when the consumer does not want the event, else PLAIN or the leaves it fits."""
+        """Return 0 when the consumer does not want the event, else PLAIN or the leaves it fits."""
 
     def route(self, consumers: list[Consumer], event_type: str, source: str) -> Route:
-        """The consumers of an event, in the order given."""
+        """Return the consumers of an event, in the order of `consumers`."""
         links: Route = []
         for consumer in consumers:
             mask = self.mask(consumer, event_type, source)
@@ -72,7 +72,7 @@ class Subscriptions(Filtering):
 class Broadcast(Filtering):
     """Delivers every event to every consumer, except to those that only asked for timers.
 
-    A gateway keeps its filter: far channels say themselves what they want.
+    A gateway keeps its filter, which is what the far channels want.
     """
 
     def mask(self, consumer: Consumer, event_type: str, source: str) -> int:

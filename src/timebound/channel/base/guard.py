@@ -1,8 +1,8 @@
-"""A lock whose holders owe a last step: tidying up what others left to them.
+"""A lock whose holder does a last step after releasing it: work that others left to it.
 
-Who may not wait for the lock, because its holder perhaps waits for that very thread, notes what is to be done
-and tries to take it. If that fails, whoever has it does what was noted when letting go: also a holder that
-only reads, and knows nothing of it. Not compiled: connecting and leaving are rare.
+A thread that must not wait for the lock, because its holder may be waiting for that very thread, notes the
+work and tries to take the lock. If that fails, the holder does the work after releasing it, even one that
+only reads. Not compiled: connecting and leaving are rare.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from threading import RLock
 
 
 class Guard:
-    """Enter it with `with`, in one thread as often as need be; `tidy` is called after each time."""
+    """A reentrant lock for `with` statements; `tidy` is called after each of them."""
 
     def __init__(self, tidy: Callable[[], None]) -> None:
         self._tidy = tidy
         self._lock = RLock()
-        self._depth = 0  # with statements inside each other; changed by who has the lock
+        self._depth = 0  # of nested with statements; changed by the holder alone
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -29,7 +29,7 @@ class Guard:
         self._tidy()
 
     def acquire_nowait(self) -> bool:
-        """Take the lock to tidy up; False when somebody is at work under it, be it this very thread."""
+        """Take the lock to tidy up; return False when it is in use, even by this thread."""
         if not self._lock.acquire(False):
             return False
         if self._depth:
@@ -38,5 +38,5 @@ class Guard:
         return True
 
     def release(self) -> None:
-        """Let go after `acquire_nowait`."""
+        """Release the lock after `acquire_nowait`."""
         self._lock.release()

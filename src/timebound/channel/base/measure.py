@@ -1,4 +1,4 @@
-"""What consumers really cost: exact maxima and percentiles from a histogram of fixed size.
+"""Measured costs of consumers: exact maxima, and percentiles from a histogram of fixed size.
 
 Each power of two is cut into 32 steps, so a percentile is at most 3.2 % too high; recording is a shift
 and an increment, and the memory is set aside beforehand.
@@ -46,7 +46,7 @@ class Histogram:
         return self.sum_ns / self.count if self.count else 0.0
 
     def percentile_ns(self, percent: float) -> int:
-        """The value that `percent` of all durations do not exceed; 0 when there are none."""
+        """Return the value that `percent` of all durations do not exceed; 0 when there are none."""
         if not 0.0 <= percent <= 100.0:
             raise ValueError(f"percentile {percent} is out of range (0 to 100)")
         wanted = self.count * percent / 100.0
@@ -74,7 +74,7 @@ def _upper_end(index: int) -> int:
 
 
 class Meter:
-    """What one operation was seen to need, beside what it stated.
+    """Measured cost and response time of one operation, beside what it stated.
 
     `cost` is processor time of the consumer's own thread; `response` is from the event's entry into the
     channel to the consumer's return, so it includes waiting and pre-emption.
@@ -90,7 +90,7 @@ class Meter:
         self.misses = 0
 
     def record(self, cost_ns: int, response_ns: int) -> bool:
-        """Note one run; True when it cost more than was stated."""
+        """Record one run; return True when it cost more than was stated."""
         self.cost.record(cost_ns)
         self.response.record(response_ns)
         if response_ns > self.operation.period_ns:

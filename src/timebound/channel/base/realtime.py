@@ -1,8 +1,8 @@
 """Real-time priorities of the operating system, where it grants them.
 
 Python runs one thread at a time, so all real-time threads of a channel share one processor: there a
-waiting thread of lower priority cannot even ask the running one for its turn, and the system's
-priorities decide alone. Where permission is missing, callers are told what is needed and carry on.
+waiting thread of lower priority cannot interrupt the running one, and the system's priorities
+alone decide. Where permission is missing, the functions return what is needed, and callers carry on.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from threading import Lock
 from typing import Final
 
 # Linux offers 1..99. Lanes count down from here, one step a lane; kernel threads at 50 and above keep
-# their place. The timers come before all lanes, being short and everybody's.
+# their place. The timers come before all lanes: they are short, and all lanes need them.
 TIMER_PRIORITY: Final = 48
 LANE_PRIORITY_MAX: Final = 47
 LANE_PRIORITY_MIN: Final = 2
 # Consumers that took more than they stated, behind all lanes.
 APART_PRIORITY: Final = 1
-# Python lets a waiting thread ask for its turn only after this long, however urgent it is; 5 ms by default.
+# A waiting thread can ask for Python's lock only after this time, however urgent it is; 5 ms by default.
 SWITCH_INTERVAL_S: Final = 0.0002
 
 
 def lane_priority(rank: int, highest: int = LANE_PRIORITY_MAX) -> int:
-    """The system's priority of the `rank`-th lane, 0 being the most urgent; the last ones share one."""
+    """Return the system's priority of the `rank`-th lane, 0 being the most urgent; the last share one."""
     return max(highest - rank, LANE_PRIORITY_MIN)
 
 
 class SwitchInterval:
-    """Python's switch interval, one for the whole process: short while somebody needs it short."""
+    """Python's switch interval, one for the whole process: short while at least one user needs it short."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -54,7 +54,7 @@ switch_interval: Final = SwitchInterval()
 
 
 def become_real_time(priority: int, cpu: int | None = None) -> str:
-    """Give the calling thread SCHED_FIFO and pin it; answer what went wrong, or nothing."""
+    """Set the calling thread to SCHED_FIFO and pin it; return what went wrong, or an empty text."""
     trouble = set_priority(0, priority)
     if not trouble:
         _pin(cpu)
@@ -62,9 +62,9 @@ def become_real_time(priority: int, cpu: int | None = None) -> str:
 
 
 def set_priority(thread_id: int, priority: int, *, takes_turns: bool = False) -> str:
-    """Give a thread (by system id, 0 = the calling one) SCHED_FIFO; answer what went wrong, or nothing.
+    """Set a thread (by system id, 0 = the calling one) to SCHED_FIFO; return what went wrong, if anything.
 
-    One that `takes_turns` gets SCHED_RR, and is not starved by another that computes at its priority.
+    With `takes_turns` it is SCHED_RR, so that another at the same priority cannot starve it.
     """
     if not hasattr(os, "sched_setscheduler"):
         return "this system has no SCHED_FIFO"

@@ -1,7 +1,7 @@
-"""What a channel has to tell about its consumers: failures, overruns, evictions, notices.
+"""Reports of a channel about its consumers: failures, overruns, evictions, notices.
 
-Nothing here is raised: a consumer's trouble must not reach the supplier that happened to push. A channel
-hands each report to one function; unless told otherwise, that function writes it to the log.
+None of these is raised: a failing consumer must not affect the supplier that happened to push. A channel
+passes each report to one function, which by default writes it to the log.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ _log = logging.getLogger("timebound.channel")
 
 class Kind(Enum):
     FAILED = "failed"  # a consumer or its filter raised
-    EVICTED = "evicted"  # a consumer was disconnected for its own trouble
+    EVICTED = "evicted"  # a consumer was disconnected because it failed or was too slow
     OVERRUN = "overrun"  # an operation cost more than it stated
-    STALLED = "stalled"  # a consumer has been at one event for too long
+    STALLED = "stalled"  # a consumer has taken too long for one event
     QUEUE_FULL = "queue_full"  # a consumer's queue had no room; the event was dropped for it
     NOTICE = "notice"  # something the operator should know, such as missing permissions
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One thing that happened; `consumer` is empty when it concerns the channel itself."""
+    """One report; `consumer` is empty when it concerns the channel itself."""
 
     kind: Kind
     consumer: str

@@ -1,4 +1,4 @@
-"""The scheduling service: what operations need, whether all fit, and what they really took.
+"""The scheduling service: what operations need, whether all fit, and what they were measured to take.
 
 One scheduler stands for one processor and may serve several channels. An operation takes part from the
 moment its consumer is connected until it is disconnected.
@@ -76,10 +76,10 @@ class Scheduler:
             return self._judge(operation)
 
     def admit(self, operation: Operation) -> Meter:
-        """Let an operation take part.
+        """Admit an operation.
 
         Raises:
-            NotSchedulable: somebody would miss a deadline; says what would fit.
+            NotSchedulable: a deadline would be missed; carries what would fit.
             ChannelError: its name is taken, or there are too many operations.
         """
         with self._lock:
@@ -87,9 +87,11 @@ class Scheduler:
 
     def _admit(self, operation: Operation) -> Meter:
         if operation.name in self._meters:
-            raise ChannelError(f"operation {operation.name!r} is connected already; names are unique")
+            raise ChannelError(f"operation {operation.name!r} is already connected; names must be unique")
         if len(self._meters) >= OPERATIONS_MAX:
-            raise ChannelError(f"operation {operation.name!r} is one too many (limit {OPERATIONS_MAX})")
+            raise ChannelError(
+                f"operation {operation.name!r} exceeds the limit of {OPERATIONS_MAX} operations"
+            )
         admission = self._judge(operation)
         if not admission.is_accepted:
             raise NotSchedulable(operation, admission.verdict, admission.available)
@@ -102,10 +104,10 @@ class Scheduler:
             self._meters.pop(operation.name, None)
 
     def replace(self, leaving: list[Operation], coming: list[Operation]) -> list[Meter]:
-        """Let operations take the place of others, all at once; answer the meters of those that come.
+        """Replace operations by others, all at once; return the meters of the new ones.
 
         Raises:
-            NotSchedulable: somebody would miss a deadline; nothing was replaced.
+            NotSchedulable: a deadline would be missed; nothing was replaced.
             ChannelError: a name is taken, or there are too many operations; nothing was replaced.
         """
         with self._lock:
@@ -123,7 +125,7 @@ class Scheduler:
             return judge(self._operations()).utilisation
 
     def report(self) -> list[OperationReport]:
-        """All operations, the most urgent first."""
+        """Return a report of each operation, the most urgent first."""
         with self._lock:
             ranks = rank(self._operations())
             meters = [self._meters[entry.operation.name] for entry in ranks]

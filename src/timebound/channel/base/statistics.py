@@ -1,4 +1,4 @@
-"""Frozen snapshots of a channel's accounts."""
+"""Frozen snapshots of a channel's counters."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatistics:
-    """One consumer: calls that returned, calls that raised, events dropped for want of room, and waiting.
+    """One consumer: calls that returned, calls that raised, events dropped from a full queue, and waiting.
 
-    `is_set_apart` once it has kept others of its lane waiting: then it has a thread of its own.
+    `is_set_apart`: it kept others of its lane waiting, and now has a thread of its own.
     """
 
     name: str

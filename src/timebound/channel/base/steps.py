@@ -1,4 +1,4 @@
-"""Timing a coroutine step by step: what it costs, and how long it keeps its event loop to itself.
+"""Timing a coroutine step by step: what it costs, and how long it blocks its event loop.
 
 Between two steps it waits and other tasks run, so only the steps count. Not compiled: it is a generator
 that stands between the loop and the coroutine, and passes on whatever goes either way.
@@ -16,7 +16,7 @@ class Steps:
     def __init__(self, awaitable: Awaitable[object]) -> None:
         self._awaitable = awaitable
         self.cost_ns = 0  # processor time of the loop's thread
-        self.longest_ns = 0  # for which it did not let anybody else run
+        self.longest_ns = 0  # the longest step, during which no other task ran
 
     def __await__(self) -> Generator[object, object, object]:
         inner = self._awaitable.__await__()

@@ -1,1 +1,1 @@
-"""Channels described by a file: reading `channel.toml`, and following it while the channel runs."""
+"""Channels described by a file: reading `channel.toml`, and applying it to a running channel."""

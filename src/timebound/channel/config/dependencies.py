@@ -1,4 +1,4 @@
-"""Dependencies as a channel's file states them: a text, or a table that says how parts are joined.
+"""Dependencies as a channel's file states them: a text, or a table that joins parts.
 
 "position"                                        { type = "speed", source = "gps" }
 { any = [ … ] }                                   { all = [ … ], within = "50ms" }
@@ -22,7 +22,7 @@ from timebound.core.correlation.expression import (
 )
 from timebound.toml.lines import KeyPath
 
-# The key that tells what a table is, and the keys that may stand beside it.
+# The key that determines what a table is, and the keys allowed beside it.
 _KINDS: Final = {"any": (), "all": ("within",), "every": (), "watchdog": ("timeout",)}
 _LEAF: Final = ("type", "source")
 _HELP: Final = (
@@ -31,7 +31,7 @@ _HELP: Final = (
 
 
 def read_dependency(document: Document, value: object, at: KeyPath) -> Dependency | None:
-    """Read what an operation waits for; None when something is wrong, which is noted then."""
+    """Read what an operation waits for; note mistakes, and return None if there are any."""
     noted = len(document.mistakes)
     found = _read(document, value, at, 0)
     if found is None or len(document.mistakes) > noted:
@@ -59,7 +59,9 @@ def _read(document: Document, value: object, at: KeyPath, depth: int) -> Depende
         return None
     kinds = [kind for kind in _KINDS if kind in value]
     if len(kinds) > 1:
-        document.note(at, f"has {' and '.join(repr(kind) for kind in kinds)}; a table states one of them")
+        document.note(
+            at, f"has {' and '.join(repr(kind) for kind in kinds)}; a table may state only one of them"
+        )
         return None
     allowed = (kinds[0], *_KINDS[kinds[0]]) if kinds else _LEAF
     for key in value:

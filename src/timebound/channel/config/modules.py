@@ -77,12 +77,12 @@ def find(name: str) -> Callable[..., object]:
     """Import what `package.module:name` stands for.
 
     Raises:
-        ValueError: there is no such module, or it has no such name.
+        ValueError: it cannot be imported, or cannot be called.
     """
     module, _, attribute = name.partition(":")
     try:
         found = getattr(import_module(module), attribute)
-    # Importing runs the program's own code, which may raise anything; the file is what named it.
+    # Importing runs the program's own code, which may raise anything.
     except Exception as error:
         raise ValueError(f"{name!r} cannot be imported: {error}") from error
     if not callable(found):

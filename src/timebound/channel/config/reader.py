@@ -1,6 +1,6 @@
 """Reading a channel's file: its values, and every mistake with its line and key.
 
-The format is in docs/channel.md. Sections that are left out leave their module out, as with the builder.
+docs/channel.md describes the format. Without its section a module is left out, as with the builder.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 PRIORITY_MAX: Final = 99
 CPU_MAX: Final = 1_023
 THREADS_LIMIT: Final = 1_024
-# Each timer is set aside beforehand, at some hundred bytes.
+# Each timer is allocated in advance, at some hundred bytes.
 TIMERS_LIMIT: Final = 1_000_000
 QUEUE_LIMIT: Final = 1_000_000
 CRITICALITY_LIMIT: Final = 1_000
-# What marks shared media in a federation; no channel may be called so.
+# Marks shared media in a federation; names of channels must not begin with it.
 _MEDIUM_PREFIX: Final = "$"
 
 # The sections that stand for a module.
@@ -52,7 +52,7 @@ SECTIONS: Final = ("filtering", "dispatching", "timers")
 
 @dataclass(slots=True)
 class Modules:
-    """Modules made for a channel, not started yet; None where none was asked for, or none is wanted."""
+    """Modules made for a channel, not started yet; None where none was requested, or none is stated."""
 
     filtering: Filtering | None = None
     dispatching: Dispatcher | None = None
@@ -60,7 +60,7 @@ class Modules:
 
 
 class ChannelFile:
-    """A file without mistakes: what it states, and a way to blame a line of it later."""
+    """A file without mistakes: what it states, and errors that name a line of it."""
 
     def __init__(self, document: Document, config: ChannelConfig) -> None:
         self._document = document
@@ -68,7 +68,7 @@ class ChannelFile:
         self.config: Final = config
 
     def failure(self, at: KeyPath, message: str) -> ChannelFileError:
-        """Make the error that something this file states cannot be done."""
+        """Return the error that something this file states cannot be done."""
         return ChannelFileError([self.mistake(at, message)])
 
     def mistake(self, at: KeyPath, message: str) -> ConfigError:
@@ -103,7 +103,7 @@ def load(path: str | PathLike[str]) -> ChannelFile:
     """Read a channel's file.
 
     Raises:
-        ChannelFileError: it cannot be read or has mistakes; says all of them.
+        ChannelFileError: it cannot be read or has mistakes; carries all of them.
     """
     document = Document(Path(path))
     config = ChannelConfig()
@@ -169,7 +169,7 @@ class _Reader:
             self._whole(table, options, "priority_max", 1, PRIORITY_MAX)
             self._flag(table, options, "yields")
             _check_threads(table, options.get("threads", 1), options)
-        table.finish(f"; it is not for module = {module!r}")
+        table.finish(f" for module = {module!r}")
         return ModuleConfig(module, options)
 
     def _lanes(self, dispatching: ModuleConfig) -> dict[int, int]:
@@ -180,12 +180,12 @@ class _Reader:
             period_ns = table.duration("period") if table.has("period") else BEST_EFFORT
             table.take("period")
             if not table.has("threads"):
-                table.note("threads", "is required: how many threads the lane has")
+                table.note("threads", "is required: the number of threads of the lane")
             threads = table.whole("threads", 1, 1, THREADS_LIMIT)
             _check_threads(table, threads, dispatching.options)
             if period_ns in found:
                 which = "without a period" if period_ns == BEST_EFFORT else format_duration(period_ns)
-                table.note("period", f"the lane {which} is stated above already")
+                table.note("period", f"the lane {which} is already stated above")
             table.finish()
             found[period_ns] = threads
         return found
@@ -202,11 +202,11 @@ class _Reader:
             self._flag(table, options, "real_time")
             self._whole(table, options, "cpu", 0, CPU_MAX)
             self._whole(table, options, "priority", 1, PRIORITY_MAX)
-        table.finish(f"; it is not for module = {module!r}")
+        table.finish(f" for module = {module!r}")
         return ModuleConfig(module, options), timers_max
 
     def _module(self, table: Table, ours: Sequence[str]) -> str:
-        """The section's module, by default the first of ours."""
+        """Return the section's module, by default the first of ours."""
         if ":" not in str(table.take("module")):
             return table.text("module", ours[0], (*ours, "package.module:name"))
         module = table.text("module", ours[0])
@@ -217,7 +217,7 @@ class _Reader:
         return module
 
     def _own_options(self, table: Table, module: str) -> dict[str, object]:
-        """The keyword arguments for a module of the program's own; ours have keys instead."""
+        """Return the keyword arguments for a module of the program's own; ours have keys instead."""
         if ":" not in module:
             return {}
         options = table.table("options")
@@ -225,7 +225,7 @@ class _Reader:
 
     @staticmethod
     def _whole(table: Table, options: dict[str, object], key: str, least: int, most: int) -> None:
-        # Only what is written: what is left out has its default where the module is made.
+        # Only what is written: other options have their defaults where the module is made.
         value = table.whole(key, least - 1, least, most)
         if value >= least:
             options[key] = value
@@ -242,13 +242,13 @@ class _Reader:
         found: list[GatewayConfig] = []
         for table in self._root.tables("gateways"):
             kind = table.required_text(
-                "kind", "'listen' lets others join, 'dial' joins them", ("listen", "dial")
+                "kind", "'listen' accepts other channels, 'dial' connects to one", ("listen", "dial")
             )
             address = self._address(table, kind)
             priority = table.whole("priority", 0, 1, PRIORITY_MAX)
             table.finish()
             if address and any(other.address == address for other in found):
-                table.note("address", f"{shown(address)} has a gateway above already")
+                table.note("address", f"{shown(address)} is already used by a gateway above")
             found.append(GatewayConfig(kind, address, priority or None))
         return tuple(found)
 
@@ -274,16 +274,16 @@ class _Reader:
         for table in self._root.tables("operations"):
             operation = self._operation(table)
             if operation.name and any(other.name == operation.name for other in found):
-                table.note("name", f"an operation above is called {operation.name!r} already")
+                table.note("name", f"{operation.name!r} is already the name of an operation above")
             if operation.depends_on is not None and filtering.module == "broadcast":
-                table.note("depends_on", "needs filtering; write [filtering] above it")
+                table.note("depends_on", "needs filtering; add a [filtering] section")
             if operation.dependency is not None and not has_timing and has_timers(operation.dependency):
-                table.note("depends_on", "has a timer; write [timers] above it")
+                table.note("depends_on", "has a timer; add a [timers] section")
             found.append(operation)
         return tuple(found)
 
     def _operation(self, table: Table) -> OperationConfig:
-        values: dict[str, Any] = {"name": table.required_text("name", "operations are told apart by it")}
+        values: dict[str, Any] = {"name": table.required_text("name", "it identifies the operation")}
         values.update(_timing(table))
         written = table.take("depends_on")
         if written is not None:
@@ -293,7 +293,7 @@ class _Reader:
         values["supplies"] = table.texts("supplies")
         values["source"] = table.text("source")
         if values["source"] and not table.has("supplies"):
-            table.note("source", "is for an operation that `supplies` events")
+            table.note("source", "needs `supplies` as well")
         values["queue_max"] = table.whole("queue_max", 0, 1, QUEUE_LIMIT)
         values["evict_after"] = table.whole("evict_after", 0, 0, QUEUE_LIMIT)
         values["evict_slow"] = table.flag("evict_slow", False)
@@ -302,14 +302,14 @@ class _Reader:
 
 
 def _timing(table: Table) -> dict[str, int]:
-    """Period, cost and criticality, which belong together."""
+    """Read period, cost and criticality, which belong together."""
     period_ns, cost_ns = table.duration("period"), table.duration("cost")
     criticality = table.whole("criticality", 0, -CRITICALITY_LIMIT, CRITICALITY_LIMIT)
     for key, other in (("period", "cost"), ("cost", "period"), ("criticality", "period")):
         if table.has(key) and not table.has(other):
-            table.note(key, f"needs `{other}`, too")
+            table.note(key, f"needs `{other}` as well")
     if period_ns and cost_ns > period_ns:
-        table.note("cost", f"is longer than the period of {format_duration(period_ns)}; nobody could keep it")
+        table.note("cost", f"must not exceed the period of {format_duration(period_ns)}")
     return {"period_ns": period_ns, "cost_ns": cost_ns, "criticality": criticality}
 
 

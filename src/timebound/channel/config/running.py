@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class Configuration:
-    """What a channel's file states, and what has come of it so far."""
+    """What a channel's file states, and what is open and connected because of it."""
 
     def __init__(self, file: ChannelFile) -> None:
-        # Held while following a file; taken before the channel's own lock, never after it.
+        # Held while a file is applied; taken before the channel's own lock, never after it.
         self.lock: Final = RLock()
         self.file = file
-        # Sections that a program has put modules of its own in the place of.
+        # Sections whose module the program has replaced by one of its own.
         self.overridden: set[str] = set()
         self.gateways: dict[GatewayConfig, RemoteGateway] = {}
         self._consumers: dict[str, Consumer] = {}
@@ -33,7 +33,7 @@ class Configuration:
             self.overridden.update(sections)
 
     def open_gateways(self, channel: Carrier) -> None:
-        """Open what the file names.
+        """Open the gateways of the file.
 
         Raises:
             ChannelFileError: one cannot be opened; the others are closed again.
@@ -57,7 +57,7 @@ class Configuration:
         with self.lock:
             stated = self._stated(name)
             if name in self.connected():
-                raise ChannelError(f"operation {name!r} is connected already; disconnect its consumer first")
+                raise ChannelError(f"operation {name!r} is already connected; disconnect its consumer first")
             consumer = channel.connect(
                 callback,
                 stated.dependency,
@@ -75,19 +75,19 @@ class Configuration:
         with self.lock:
             stated = self._stated(name)
             if not stated.supplies:
-                raise ChannelError(f"operation {name!r} supplies nothing, as {self.file.path} states it")
+                raise ChannelError(f"operation {name!r} supplies nothing in {self.file.path}")
             if name in self.supplying():
-                raise ChannelError(f"operation {name!r} has its supplier already; disconnect that one first")
+                raise ChannelError(f"operation {name!r} already has a supplier; disconnect it first")
             supplier = channel.supplier(name, *stated.supplies, source=stated.source)
             self._suppliers[name] = supplier
             return supplier
 
     def connected(self) -> dict[str, Consumer]:
-        """The consumers of operations that are connected now."""
+        """Return the consumers of operations that are connected now."""
         return {name: consumer for name, consumer in self._consumers.items() if not consumer.is_closed}
 
     def supplying(self) -> dict[str, Supplier]:
-        """The suppliers of operations that are connected now."""
+        """Return the suppliers of operations that are connected now."""
         return {name: supplier for name, supplier in self._suppliers.items() if supplier.is_connected()}
 
     def _stated(self, name: str) -> OperationConfig:
@@ -102,7 +102,7 @@ def open_gateway(channel: Carrier, file: ChannelFile, config: GatewayConfig) -> 
     """Open one gateway.
 
     Raises:
-        ChannelFileError: the system does not let it.
+        ChannelFileError: the system refuses it.
     """
     from timebound.channel.federation.remote import DiallingGateway, ListeningGateway
 

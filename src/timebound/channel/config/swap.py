@@ -1,6 +1,6 @@
-"""Following a changed file: only what it states differently is swapped.
+"""Applying a changed file: only what it states differently is swapped.
 
-A mistaken file changes nothing: what may be refused is tried first, and undone if something else is.
+A file that cannot be applied changes nothing: what may fail is tried first, and undone if something fails.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 def reconfigure_from(
     channel: Carrier, configuration: Configuration | None, path: str | PathLike[str]
 ) -> Configuration:
-    """Make a running channel what a file states, and return what is its configuration then.
+    """Apply a file to a running channel; return the configuration, made anew if there was none.
 
     Raises:
-        ChannelFileError: the file has mistakes, or cannot be followed; nothing was changed.
+        ChannelFileError: the file has mistakes, or cannot be applied; nothing was changed.
         ChannelError: the channel is not running.
     """
     file = load(path)
@@ -37,13 +37,13 @@ def reconfigure_from(
         configuration = Configuration(file)
         configuration.note_override(list(SECTIONS))
     with configuration.lock:
-        _follow(channel, configuration, file)
+        _apply(channel, configuration, file)
     return configuration
 
 
-def _follow(channel: Carrier, configuration: Configuration, file: ChannelFile) -> None:
+def _apply(channel: Carrier, configuration: Configuration, file: ChannelFile) -> None:
     if not channel.is_running:
-        raise ChannelError(f"channel {channel.name!r} is not running; build it as it should be")
+        raise ChannelError(f"channel {channel.name!r} is not running, so it cannot be reconfigured")
     mistakes = _mistakes(channel, configuration, file)
     if mistakes:
         raise ChannelFileError(mistakes)
@@ -64,20 +64,22 @@ def _follow(channel: Carrier, configuration: Configuration, file: ChannelFile) -
 
 def _stated(config: ChannelConfig, name: str) -> OperationConfig:
     stated = config.operation(name)
-    assert stated is not None, "what is connected was looked for before"
+    assert stated is not None, "operations that are connected are in both files"
     return stated
 
 
 def _mistakes(channel: Carrier, configuration: Configuration, file: ChannelFile) -> list[ConfigError]:
-    """What this file states that a running channel cannot follow."""
+    """Return what this file states that a running channel cannot change."""
     config = file.config
     found: list[ConfigError] = []
     if config.name != channel.name:
         found.append(
-            file.mistake(("name",), f"is {channel.name!r} while the channel runs, not {config.name!r}")
+            file.mistake(
+                ("name",), f"cannot change from {channel.name!r} to {config.name!r} while the channel runs"
+            )
         )
     if config.timers is not None and config.timers_max != channel.timers_max:
-        message = f"is {channel.timers_max} while the channel runs, not {config.timers_max}"
+        message = f"cannot change from {channel.timers_max} to {config.timers_max} while the channel runs"
         found.append(file.mistake(("timers", "timers_max"), message))
     for name in configuration.connected():
         if config.operation(name) is None:
@@ -97,7 +99,7 @@ def _mistakes(channel: Carrier, configuration: Configuration, file: ChannelFile)
 def _open_gateways(
     channel: Carrier, configuration: Configuration, file: ChannelFile, undo: ExitStack
 ) -> tuple[dict[GatewayConfig, RemoteGateway], list[RemoteGateway]]:
-    """Open those that are new; answer all there are then, and those to be closed in the end."""
+    """Open those that are new; return all that are wanted, and those to be closed at the end."""
     before, wanted = configuration.gateways, file.config.gateways
     leaving = {config: gateway for config, gateway in before.items() if config not in wanted}
     opened: dict[GatewayConfig, RemoteGateway] = {}
@@ -106,7 +108,7 @@ def _open_gateways(
             opened[config] = before[config]
             continue
         for other in [other for other in leaving if other.address == config.address]:
-            # The address is needed again. If the file cannot be followed after all, this one comes back.
+            # The address is needed again. If the file cannot be applied after all, this one is reopened.
             leaving.pop(other).close()
             undo.callback(_reopen, channel, configuration, other)
         opened[config] = open_gateway(channel, file, config)
@@ -126,7 +128,7 @@ def _exchange(channel: Carrier, configuration: Configuration, file: ChannelFile)
     swapped = set(configuration.overridden)
     swapped.update(section for section in SECTIONS if getattr(old, section) != getattr(new, section))
     changes = _changes(configuration, new)
-    # Consumers change their place in line while nothing is in it.
+    # Consumers change their priority only while no delivery is queued.
     if any(change.has_operation for change in changes):
         swapped.add("dispatching")
     if swapped or changes:
@@ -144,13 +146,13 @@ def _exchange(channel: Carrier, configuration: Configuration, file: ChannelFile)
             index = [operation.name for operation in new.operations].index(error.operation.name)
             raise file.failure(("operations", index), str(error)) from error
         except ChannelError as error:
-            raise file.failure((), f"cannot be followed: {error}") from error
+            raise file.failure((), f"cannot be applied: {error}") from error
     if "dispatching" not in swapped and old.lane_threads != new.lane_threads:
         _set_threads(channel, new)
 
 
 def _changes(configuration: Configuration, new: ChannelConfig) -> list[Change]:
-    """What becomes different for consumers that are connected."""
+    """Return the changes of consumers that are connected."""
     found: list[Change] = []
     for name, consumer in configuration.connected().items():
         before, stated = _stated(configuration.file.config, name), _stated(new, name)
@@ -172,5 +174,5 @@ def _changes(configuration: Configuration, new: ChannelConfig) -> list[Change]:
 def _set_threads(channel: Carrier, config: ChannelConfig) -> None:
     from timebound.channel.dispatch.lanes import Lanes
 
-    assert isinstance(channel.dispatcher, Lanes), "the reader lets only lanes have [[lanes]]"
+    assert isinstance(channel.dispatcher, Lanes), "the reader allows [[lanes]] only for lanes"
     channel.dispatcher.set_lane_threads(config.lane_threads)

@@ -1,7 +1,7 @@
 """Tables of a TOML document, read key by key; every mistake is noted with its line and key.
 
-Reading goes on after a mistake, with the default in its place, so that all are found at once. Keys that
-nobody asked for are noted at the end, with what was probably meant.
+Reading goes on after a mistake, with the default in its place, so that all are found at once. Unknown keys
+are noted at the end, with the known key that was probably meant.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from timebound.errors import ConfigError, UnitError
 from timebound.toml.lines import KeyPath, key_lines
 from timebound.units import parse_duration
 
-# Such files are written by hand; a larger one is another file given by mistake.
+# Such files are written by hand; a larger one is probably the wrong file.
 FILE_BYTES_MAX: Final = 1024 * 1024
-# A value is shown in a mistake, but not all of a long one.
+# Long values are cut off in messages.
 _SHOWN_LENGTH_MAX: Final = 60
 _TOML_PLACE: Final = re.compile(r" \(at (?:line ([0-9]+), column [0-9]+|end of document)\)$")
 
@@ -34,7 +34,7 @@ class Document:
         self.root = Table(self, self._parse(), ())
 
     def mistake(self, at: KeyPath, message: str) -> ConfigError:
-        """Make a mistake at a key, or at the nearest table around it that is written down."""
+        """Return a mistake at a key, or at the nearest table around it that is in the file."""
         nearest = at
         while nearest and nearest not in self._lines:
             nearest = nearest[:-1]
@@ -45,7 +45,7 @@ class Document:
         self.mistakes.append(self.mistake(at, message))
 
     def in_order(self) -> list[ConfigError]:
-        """The mistakes from the top of the file to its end."""
+        """Return the mistakes in the order of the file."""
         return sorted(self.mistakes, key=lambda mistake: mistake.line)
 
     def _parse(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Document:
 
 
 class Table:
-    """One table of the document; `finish` notes the keys that nobody asked for."""
+    """One table of the document; `finish` notes the unknown keys."""
 
     def __init__(self, document: Document, values: dict[str, Any], at: KeyPath) -> None:
         self.document: Final = document
@@ -98,11 +98,11 @@ class Table:
         return key in self._values
 
     def note(self, key: str, message: str) -> None:
-        """Note a mistake at a key of this table; an empty one means the table itself."""
+        """Note a mistake at a key of this table; an empty key means the table itself."""
         self.document.note((*self.at, key) if key else self.at, message)
 
     def take(self, key: str) -> Any:
-        """A value as it is written; None when it is left out."""
+        """Return a value as it is written; None when it is left out."""
         if key not in self._known:
             self._known.append(key)
         return self._values.get(key)
@@ -154,12 +154,12 @@ class Table:
         return value
 
     def duration(self, key: str) -> int:
-        """A positive duration in nanoseconds; 0 when it is left out, or wrong."""
+        """Return a positive duration in nanoseconds; 0 when it is left out, or wrong."""
         value = self.take(key)
         return 0 if value is None else read_duration(self.document, value, (*self.at, key))
 
     def table(self, key: str) -> Table | None:
-        """A table of its own; None when it is left out, or wrong."""
+        """Return a table within this one; None when it is left out, or wrong."""
         value = self.take(key)
         if value is None:
             return None
@@ -179,12 +179,12 @@ class Table:
         return [Table(self.document, entry, (*self.at, key, index)) for index, entry in enumerate(value)]
 
     def values(self) -> dict[str, Any]:
-        """All keys as they are written; none of them is unknown then."""
+        """Return all values as they are written, and count all their keys as known."""
         self._known += self._values
         return dict(self._values)
 
     def finish(self, elsewhere: str = "") -> None:
-        """Note each key that means nothing here; `elsewhere` explains keys that others know."""
+        """Note each unknown key; `elsewhere` says why, for keys that are known elsewhere."""
         for key in self._values:
             if key not in self._known:
                 hint = _meant(key, self._known) or elsewhere or f"; known are {', '.join(self._known)}"
@@ -192,7 +192,7 @@ class Table:
 
 
 def read_duration(document: Document, value: object, at: KeyPath) -> int:
-    """Read a positive duration; note what is wrong, and answer 0 then."""
+    """Read a positive duration; note what is wrong, and return 0 then."""
     if not isinstance(value, str):
         document.note(at, f'must be a duration in quotes like "20ms", not {shown(value)}')
         return 0
@@ -202,7 +202,7 @@ def read_duration(document: Document, value: object, at: KeyPath) -> int:
         document.note(at, str(error))
         return 0
     if duration_ns == 0:
-        document.note(at, 'must be longer than nothing; write it like "20ms"')
+        document.note(at, 'must be positive, such as "20ms"')
     return duration_ns
 
 
@@ -212,7 +212,7 @@ def key_text(at: KeyPath) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as it may stand in a mistake."""
+    """Return a value as text for a message."""
     text = str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= _SHOWN_LENGTH_MAX else text[:_SHOWN_LENGTH_MAX] + "…"
 

@@ -1,6 +1,6 @@
 """What a channel's file states, as values that can be compared section by section.
 
-Nothing here is checked: `reader.py` makes only values that make sense. Durations are in nanoseconds.
+Nothing is checked here: `reader.py` does that. Durations are in nanoseconds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class OperationConfig:
     """A unit of work: what it waits for, what it may cost in each period, and what it supplies.
 
     `depends_on` is as it is written, for comparing; `dependency` is what it means, None being every event.
-    Without a period it is served after all that have one.
+    Operations without a period are served after those with one.
     """
 
     name: str
@@ -57,7 +57,7 @@ class OperationConfig:
     evict_slow: bool = False
 
     def operation(self) -> Operation | None:
-        """What the scheduling service is told; None without a period."""
+        """Return the operation for the scheduling service; None without a period."""
         if not self.period_ns:
             return None
         from timebound.core.input.schedulability import Operation
@@ -68,7 +68,7 @@ class OperationConfig:
 
     @property
     def timing(self) -> tuple[int, int, int]:
-        """What changes its place in line."""
+        """What determines its priority."""
         return (self.period_ns, self.cost_ns, self.criticality)
 
 

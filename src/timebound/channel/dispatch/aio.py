@@ -2,8 +2,8 @@
 
 One queue orders all deliveries by priority, sub-priority and arrival; a pump on the loop takes a few at
 a time, so other tasks get their turns. A coroutine runs as a task, one at a time for each consumer, so
-one that waits long delays only itself. One that computes or blocks without awaiting keeps the loop from
-everybody, which no dispatcher can prevent; it is reported. Suppliers may push from any thread.
+one that waits long delays only itself. One that computes or blocks without awaiting blocks the whole loop,
+which no dispatcher can prevent; it is reported. Suppliers may push from any thread.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _LoopQueue(Queue):
         self.is_closed = False
 
     def put(self, consumer: Consumer, event: Event, mask: int, arrival: int = 0) -> bool:
-        """Queue a delivery, under its old number if it has one; False when closed."""
+        """Queue a delivery, under its old number if it has one; return False when closed."""
         limit = consumer.queue_max or QUEUE_MAX
         with self._lock:
             if self.is_closed:
@@ -76,7 +76,7 @@ class _LoopQueue(Queue):
             self._dispatch.wake_pump()
 
     def pop(self) -> Command | None:
-        """The next delivery; None when there is none, and then the pump has ended."""
+        """Return the next delivery; None when there is none, which ends the pump."""
         with self._lock:
             if self._heap:
                 return heapq.heappop(self._heap)
@@ -157,17 +157,17 @@ class AsyncioDispatch(Dispatcher):
             self.pass_on(consumer, event, mask)
 
     def pass_on(self, consumer: Consumer, event: Event, mask: int) -> None:
-        """Give a delivery that came too late for this module to the one that follows it."""
+        """Pass a delivery that came too late for this module to the next one."""
         if not consumer.is_closed:
             assert self._redispatch is not None
             self._redispatch(consumer, event, mask)
 
     def close(self, limit_ns: int) -> list[Pending]:
-        """Answer what waited. Coroutines under way go on to their end on the loop, which cannot wait here."""
+        """Stop; return what waited. Coroutines under way continue on the loop, which cannot wait here."""
         return [(entry[3], entry[4], entry[5]) for entry in self._queue.close(self._consumers)]
 
     async def wait_idle(self, limit_s: float) -> None:
-        """Wait until the coroutines under way have ended, at most so long; for an orderly end."""
+        """Wait at most `limit_s` until the coroutines under way have ended, for an orderly end."""
         if self._tasks:
             await asyncio.wait(list(self._tasks), timeout=limit_s)
 

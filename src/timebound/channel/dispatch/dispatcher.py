@@ -1,8 +1,7 @@
-"""The dispatching module: in whose thread, and in which order, consumers are called.
+"""The dispatching module: in which thread, and in which order, consumers are called.
 
-`Dispatcher` is what every strategy offers the channel. `Reactive` stands here, being what is left when
-the module is left out: consumers run in the supplier's thread, the most urgent first. Lanes and asyncio
-have files of their own.
+`Dispatcher` is the interface of every strategy. `Reactive` is what a channel has without the module:
+consumers run in the supplier's thread, the most urgent first. Lanes and asyncio have files of their own.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ QUEUE_MAX: Final = 10_000
 class Dispatcher:
     """Calls consumers. One dispatcher serves one channel, from `start` to `close`."""
 
-    # Whether consumers may be coroutine functions. A module of your own says so in `__init__`.
+    # Whether consumers may be coroutine functions. Set it in `__init__` in a module of your own.
     runs_coroutines = False
 
     def __init__(self) -> None:
@@ -39,7 +38,7 @@ class Dispatcher:
         redispatch: Callable[[Consumer, Event, int], None],
         report: Callable[[Report], None],
     ) -> None:
-        """Begin. Deliveries that reach a closed dispatcher are given to `redispatch`.
+        """Start. Deliveries that reach a closed dispatcher are passed to `redispatch`.
 
         Raises:
             ChannelError: the dispatcher was started before.
@@ -48,25 +47,25 @@ class Dispatcher:
         self._report = report
 
     def lanes_max(self) -> int:
-        """How many different periods the operations of its consumers may have; 0 = any number."""
+        """Return how many different periods the operations of its consumers may have; 0 = no limit."""
         return 0
 
     def attach(self, consumer: Consumer) -> None:  # not every strategy has something to do
-        """Make ready for a consumer; called before any event of its own."""
+        """Prepare for a consumer; called before its first event."""
 
     def detach(self, consumer: Consumer) -> None:  # the same
         """Forget a consumer; its waiting deliveries are discarded when their turn comes."""
 
     @abstractmethod
     def dispatch(self, route: Route, event: Event) -> None:
-        """Deliver an event to everybody on its route."""
+        """Deliver an event to every consumer on its route."""
 
     @abstractmethod
     def submit(self, consumer: Consumer, event: Event, mask: int) -> None:
         """Deliver to one consumer, evaluating first unless `mask` is PLAIN."""
 
     def close(self, limit_ns: int) -> list[Pending]:
-        """Stop, waiting at most `limit_ns` for running consumers; answer what was still queued, in order."""
+        """Stop, waiting at most `limit_ns` for running consumers; return what was still queued, in order."""
         return []
 
     def notice(self, message: str) -> None:
@@ -98,7 +97,7 @@ class Reactive(Dispatcher):
         ready = event if mask == PLAIN else consumer.evaluate(event, mask)
         if ready is None:
             return
-        # Reading clocks would cost as much as a push does, so only those who asked for it are timed.
+        # Reading clocks costs as much as a push, so only consumers that may be evicted are timed.
         if consumer.evict_slow:
             consumer.run_in_shared_thread(ready)
         else:
@@ -110,7 +109,7 @@ class Reactive(Dispatcher):
 
 
 class Absent(Dispatcher):
-    """Stands in before a channel is started and after it is closed: pushing is a mistake then."""
+    """Stands in before a channel is started and after it is closed: pushing is refused."""
 
     def __init__(self, message: str) -> None:
         super().__init__()
@@ -120,4 +119,4 @@ class Absent(Dispatcher):
         raise ChannelError(self._message)
 
     def submit(self, consumer: Consumer, event: Event, mask: int) -> None:
-        """A delivery that was on its way when the channel closed has nowhere to go."""
+        """Discard a delivery that was on its way when the channel closed."""

@@ -1,8 +1,8 @@
 """Where an idle thread waits for work.
 
-Opening a gate is a system call, and Python's own lock is free meanwhile: a more urgent thread that wakes on
-the same processor runs at once. Woken by a `threading.Lock` it would wake, find Python's lock taken by
-whoever woke it, and sleep again.
+Opening a gate is a system call, during which Python's lock is free: a more urgent thread that wakes on the
+same processor runs at once. Woken by a `threading.Lock` it would find Python's lock taken by the thread that
+woke it, and sleep again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _READ_MAX: Final = 64
 
 
 class Gate:
-    """Shut until it is opened; whoever waits passes and shuts it again. Opening an open one is harmless."""
+    """Shut until it is opened; a thread that waits passes and shuts it again. It may be opened twice."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
@@ -40,17 +40,17 @@ class Gate:
             os.write(self._writer, b"x")
 
     def wait(self, limit_s: float) -> bool:
-        """Wait until it is open; False when that took longer than the limit."""
+        """Wait until it is open; return False when that took longer than the limit."""
         if not self._poll.poll(limit_s * 1000):
             return False
         os.read(self._reader, _READ_MAX)
         return True
 
     def pass_by(self) -> None:
-        """Wait for nothing, but let go of Python's lock: a microsecond, where sleeping takes a hundred."""
+        """Release Python's lock for a moment: this takes a microsecond, sleeping takes a hundred."""
         self._poll.poll(0)
 
-    # By the collector, not by its thread: somebody may be about to open it.
+    # By the collector, not by its thread: another thread may be about to open it.
     def __del__(self) -> None:
         os.close(self._reader)
         os.close(self._writer)
@@ -63,10 +63,10 @@ _ABSOLUTE: Final = 1
 
 
 class Alarm:
-    """A gate that opens by itself at a moment that others may set and move, at 3 µs and waking nobody.
+    """A gate that opens by itself at a moment that others may set and move, in 3 µs, waking no thread.
 
-    The system's own timer does that; Python offers it from 3.13 on, so it is asked for here. Where there
-    is none, setting opens the gate, and whoever waits must look at the clock.
+    It uses a system timer (timerfd), called through ctypes because Python offers it only from 3.13 on. Where
+    there is none, setting opens the gate, and the waiting thread must check the clock.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Alarm:
             self._poll.register(self._timer, select.POLLIN)
 
     def set(self, at_ns: int) -> None:
-        """Open at a moment of the monotonic clock, in place of the one set before."""
+        """Open at a moment of the monotonic clock, which replaces the one set before."""
         if self._timer < 0:
             self._gate.open()
             return
@@ -97,7 +97,7 @@ class Alarm:
         self._gate.open()
 
     def wait(self, limit_s: float) -> None:
-        """Wait until it is open, or for so long."""
+        """Wait until it is open, at most `limit_s`."""
         for file, _ in self._poll.poll(limit_s * 1000):
             with contextlib.suppress(BlockingIOError):
                 os.read(file, _READ_MAX)

@@ -1,12 +1,11 @@
 """One lane: the queue of a priority, and the threads that serve it.
 
-A lane's own threads take the next command of the queue. Nobody waits long for a consumer that does not
-come back: `relieve` gives the lane another thread, and a consumer that keeps others waiting is *set
-apart*. Its thread goes on with its deliveries alone, behind everybody who keeps to what was stated.
+A lane's own threads take the next command of the queue. If a consumer takes too long, `relieve` adds a thread
+to the lane, and a consumer that keeps others waiting is *set apart*: its thread serves it alone, at a lower
+priority than consumers that keep to what they stated.
 
-Lanes are made, ranked and closed by `Lanes`; what they need of it stands in a `LaneContext`. All of a
-lane's fields, and its workers', are guarded by its lock: that is why they share this long file. Order of
-locks: a lane's, then a consumer's.
+`Lanes` makes, ranks and closes lanes; a `LaneContext` has what they need of it. The file is long because one
+lock guards all fields of a lane and of its workers. Order of locks: a lane's, then a consumer's.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from timebound.channel.base.realtime import APART_PRIORITY, become_real_time, la
 from timebound.channel.dispatch.dispatcher import QUEUE_MAX
 from timebound.channel.dispatch.gate import Alarm, Gate
 
-# A thread with nothing to do looks up this often, so that a lost wake-up heals; a surplus one ends then.
+# An idle thread checks for work this often, in case a wake-up was lost; a surplus one ends then.
 IDLE_WAIT_S: Final = 1.0
-# Threads one lane may have unless told otherwise; each consumer that is stuck needs one, with two files.
+# Default limit of threads of one lane; each consumer that is stuck needs one, with two file descriptors.
 THREADS_MAX: Final = 64
-# After keeping others waiting so often in a row, a consumer without an operation is slow. Once may be chance:
-# on a busy machine any thread can be interrupted for so long.
+# A consumer without an operation that keeps others waiting this often in a row is slow. Once may be chance:
+# on a busy machine any thread can be interrupted that long.
 STRIKES: Final = 2
-# After so many quick runs on end, a consumer that was set apart shares the lane's threads again.
+# After this many quick runs in a row, a consumer that was set apart shares the lane's threads again.
 QUICK_RUNS: Final = 100
 # Deliveries put aside at a time for consumers that run elsewhere, at up to 4 µs each: the lane's lock is held
-# meanwhile. Taking a backlog of 10,000 at once kept everybody else of the lane waiting for 40 ms.
+# meanwhile. Taking a backlog of 10,000 at once kept the rest of the lane waiting for 40 ms.
 PARK_MAX: Final = 16
 # Nothing is due: later than any clock.
 NEVER_NS: Final = 1 << 62
@@ -74,10 +73,10 @@ class LaneContext:
         self.lane_of_thread: dict[int, Lane] = {}
         self.ranked: list[Lane] = []  # the most urgent first; never changed, only replaced
         self.notice: Final = notice
-        # When somebody will next look after consumers that do not come back.
+        # When the lanes will next be checked for consumers that take too long.
         self.look_ns = NEVER_NS
-        # Whose step is the reason, by its key. Not the worker itself, which perhaps nobody else holds any
-        # more: a compiled assignment lets go of the old value first, and others could read it meanwhile.
+        # The key of the worker whose step is the reason. Not the worker itself: a compiled assignment
+        # releases the old value first, and other threads could then read a freed worker.
         self.look_for = NOBODY
         self.alarm: Final = Alarm()
         self._look_lock: Final = Lock()
@@ -91,7 +90,7 @@ class LaneContext:
             self.notice(f"lanes run at normal priority: {trouble}")
 
     def look_by(self, due_ns: int, key: int = NOBODY) -> None:
-        """Have all lanes looked after by then at the latest; the worker of this key may put it off."""
+        """Check all lanes by `due_ns` at the latest; the worker of this key may postpone it."""
         with self._look_lock:
             if due_ns < self.look_ns:
                 self.look_ns = due_ns
@@ -99,7 +98,7 @@ class LaneContext:
                 self.alarm.set(due_ns)
 
     def look_later(self, worker: Worker) -> None:
-        """Put off a look, because the step that was its reason is over."""
+        """Postpone the check, because the step that was its reason is over."""
         with self._look_lock:
             if self.look_for == worker.key:
                 self.look_ns = self.next_look_ns()
@@ -108,7 +107,7 @@ class LaneContext:
                 self.alarm.set(self.look_ns)
 
     def next_look_ns(self) -> int:
-        """When the lanes, as they are now, should be looked after."""
+        """Return when the lanes, as they are now, should be checked."""
         due_ns = NEVER_NS
         others_wait = False
         for lane in reversed(self.ranked):
@@ -119,13 +118,13 @@ class LaneContext:
         return due_ns
 
     def begin_look(self) -> None:
-        """A look begins, after which none is due unless `look_by` asks for it."""
+        """Begin a check; afterwards none is due until `look_by` is called."""
         with self._look_lock:
             self.look_ns = NEVER_NS
 
 
 class Worker:
-    """One thread of a lane; it waits at its gate while it idles, for whoever has work for it."""
+    """One thread of a lane; while idle it waits at its gate."""
 
     def __init__(self, lane: Lane, number: int) -> None:
         self.lane = lane
@@ -134,9 +133,9 @@ class Worker:
         self.arrived = Lock()  # shut from the moment its gate is opened until it runs
         self.running: Consumer | None = None
         self.since_ns = 0
-        self.due_ns = NEVER_NS  # when others should no longer wait for what it runs
+        self.due_ns = NEVER_NS  # until when others wait for what it runs
         self.stall_reported = False
-        self.is_apart = False  # it serves a consumer that was set apart, or nobody, but not the queue
+        self.is_apart = False  # it serves a consumer that was set apart, or none, but not the queue
         self.is_inside = False  # the consumer, or its filter
         self.is_behind = False  # with a priority behind all lanes, while it is inside
         self.handed: Command | None = None  # what it is to run next, when apart
@@ -167,7 +166,7 @@ class Worker:
         self.stall_reported = False
 
     def hand(self, command: Command | None) -> None:
-        """Let it run a command of a slow consumer."""
+        """Hand it a command of a slow consumer, if there is one."""
         if command is not None:
             self.is_apart = True
             self.is_behind = True
@@ -175,10 +174,10 @@ class Worker:
             self.start_step(command[2], time.monotonic_ns())
 
     def has_overrun(self, consumer: Consumer) -> bool:
-        """Whether it used more of the processor than it may, rather than waited for something.
+        """Whether it used more processor time than it may, rather than waiting for something.
 
-        Without an operation that is taken for granted: a thread that computes on at the priority of its
-        lane would keep the new one from running, perhaps while that has the lane's lock.
+        Without an operation that is assumed: a thread that keeps computing at the priority of its lane would
+        keep the new one from running, perhaps while that one has the lane's lock.
         """
         if consumer.meter is None or self.cpu_clock == 0:
             return True
@@ -197,7 +196,7 @@ class Lane(Queue):
         self.rank = 0
         self.is_closed = False
         self.workers: list[Worker] = []
-        # Deliveries whose filter was still running when the lane closed; None once nobody collects them.
+        # Deliveries whose filter was still running when the lane closed; None once they are collected.
         self.late: list[Pending] | None = []
         self._context = context
         self._lock = Lock()
@@ -226,19 +225,19 @@ class Lane(Queue):
         self._report_shortage()
 
     def _call_back(self, worker: Worker) -> None:
-        """Let a worker that was apart serve the queue again."""
+        """Return a worker that was apart to the queue."""
         worker.is_apart = False
         worker.is_behind = False
         worker.gate.open()
 
     def _add_worker(self, handed: Command | None) -> Worker | None:
-        """Start a worker, apart if it is handed something; None when there are too many.
+        """Start a worker, apart if it is handed something; return None when there are too many.
 
-        The caller has the lock, and keeps it: whoever closes the lane must find only threads that run.
+        The caller holds the lock throughout, so that closing the lane finds only threads that run.
         """
         limit = self._context.threads_max
         if len(self.workers) >= limit:
-            self._note_shortage(f"it has all its threads (threads_max={limit})")
+            self._note_shortage(f"no threads are left (threads_max={limit})")
             return None
         self._workers_ever += 1
         try:
@@ -258,7 +257,7 @@ class Lane(Queue):
             self._shortage = reason
 
     def _report_shortage(self) -> None:
-        """Say once that threads are short; without the lock, as the program may do anything when told."""
+        """Report once that threads are short; without the lock, because the program handles the report."""
         if self._shortage:
             reason, self._shortage = self._shortage, ""
             which = "without operations" if self.key == BEST_EFFORT else f"of period {self.key} ns"
@@ -281,11 +280,11 @@ class Lane(Queue):
 
     def _priority_of(self, worker: Worker) -> int:
         priority = lane_priority(self.rank, self._context.priority_max)
-        # Nobody takes the lane's lock with less than the lane's own priority: somebody who waits for it could
-        # be given it and then not get the processor, and the whole lane would wait.
+        # No thread takes the lane's lock below the lane's own priority: it could get the lock and then not
+        # the processor, and the whole lane would wait.
         if not (worker.is_behind and worker.is_inside):
             return priority
-        # Without operations it may only have been interrupted: just behind its lane, it is not starved.
+        # Without an operation it may only have been interrupted: just below its lane, it is not starved.
         return max(priority - 1, APART_PRIORITY) if self.key == BEST_EFFORT else APART_PRIORITY
 
     def _apply_priority(self, worker: Worker) -> None:
@@ -294,7 +293,7 @@ class Lane(Queue):
         if not context.real_time or context.permission_trouble or thread_id is None:
             return
         priority = 0
-        # Until it holds: the worker may come back, or the lane be ranked anew, at the same time.
+        # Repeated, because the worker may come back, or the lane be ranked anew, at the same time.
         while priority != self._priority_of(worker):
             priority = self._priority_of(worker)
             is_behind = priority < lane_priority(self.rank, context.priority_max)
@@ -316,12 +315,12 @@ class Lane(Queue):
             self._apply_priority(worker)
 
     def should_end(self, worker: Worker) -> bool:
-        """Whether an idle worker is one too many, or the lane is over."""
+        """Whether an idle worker is no longer needed, or the lane is closed."""
         with self._lock:
             idle = self._idle_apart if worker.is_apart else self._idle
             if not self.is_closed:
                 if worker not in idle:
-                    return False  # it was given work just now
+                    return False  # it has just been handed work
                 own = sum(not other.is_apart for other in self.workers)
                 if not worker.is_apart and own <= self.threads:
                     return False
@@ -335,7 +334,7 @@ class Lane(Queue):
     # --- the queue ----------------------------------------------------------------------
 
     def put(self, consumer: Consumer, event: Event, mask: int) -> bool:
-        """Queue a delivery, to be followed by `wake`; False when the lane is closed."""
+        """Queue a delivery, to be followed by `wake`; return False when the lane is closed."""
         limit = consumer.queue_max or QUEUE_MAX
         with self._lock:
             if self.is_closed:
@@ -350,16 +349,16 @@ class Lane(Queue):
         return True
 
     def wake(self) -> Worker | None:
-        """Wake as many idle threads as there is work for; answer one of them."""
+        """Wake as many idle threads as there is work for; return one of them."""
         woken: list[Worker] = []
         due_ns = NEVER_NS
         with self._lock:
             for _ in range(min(len(self._heap), len(self._idle))):
                 woken.append(self._call_one())
             if self._heap:
-                # Also for those just woken: who computes may keep them from the processor.
+                # Also for those just woken: a thread that computes may keep them from the processor.
                 due_ns = self.relief_due_ns()
-        # Without the lock: who wakes will want it.
+        # Without the lock: the woken threads will want it.
         for worker in woken:
             worker.gate.open()
         if due_ns < self._context.look_ns:
@@ -367,7 +366,7 @@ class Lane(Queue):
         return woken[-1] if woken else None
 
     def relief_due_ns(self) -> int:
-        """When the first of those who work for this queue will have taken too long."""
+        """Return when the first worker of this queue will have taken too long."""
         due_ns = NEVER_NS
         for worker in self.workers:
             if worker.running is not None and not worker.is_behind:
@@ -398,13 +397,13 @@ class Lane(Queue):
             other.end(consumer)
 
     def _call_one(self) -> Worker:
-        """Take an idle worker whose gate is to be opened; the caller has the lock, so nobody else does."""
+        """Take an idle worker, whose gate the caller will open; the caller holds the lock."""
         worker = self._idle.pop()
         worker.arrived.acquire(False)
         return worker
 
     def take(self, worker: Worker) -> Command | None:
-        """The next command for a worker; None leaves it idle."""
+        """Return the next command for a worker; None leaves it idle."""
         context = self._context
         command: Command | None = None
         is_idle = False
@@ -420,11 +419,11 @@ class Lane(Queue):
                     self._idle.append(worker)
                     is_idle = True
             if command is None and not is_idle:
-                # There was much to put aside: whoever waits for the lock may have it now.
+                # There was much to park: threads that wait for the lock may have it now.
                 worker.gate.pass_by()
         self._report_shortage()
         if context.look_for == worker.key and context.look_ns < worker.due_ns - PATIENCE_NS // 2:
-            # Not for each of many short steps: setting the alarm takes longer than they do.
+            # Not for each of many short steps: setting the alarm takes longer than a step.
             context.look_later(worker)
         if command is not None and due_ns < context.look_ns:
             context.look_by(due_ns, worker.key)
@@ -442,16 +441,16 @@ class Lane(Queue):
         return command
 
     def _look_due_ns(self, worker: Worker, consumer: Consumer) -> int:
-        """When somebody should look after a step that just began."""
+        """Return when a step that has just begun should be checked."""
         if self._heap or self._is_above_others():
             return worker.due_ns
-        # Nobody waits for it; it is only to be reported if it never comes back.
+        # No other delivery waits for it; it is only reported if it never comes back.
         return worker.since_ns + consumer.stall_ns
 
     def _pop(self) -> Command | None:
-        """Claim the consumer of the next command; who is running elsewhere finds it when it is finished.
+        """Claim the consumer of the next command; commands of consumers that are running are parked.
 
-        None when nothing waits, or after enough of those: then there may be more in the queue.
+        Return None when nothing waits, or after parking enough: then there may be more in the queue.
         """
         for _ in range(PARK_MAX):
             if not self._heap or self.is_closed:
@@ -470,7 +469,7 @@ class Lane(Queue):
         return command
 
     def _hand_over(self, command: Command) -> bool:
-        """Let a worker that is apart run a command; False when there is none, nor can be."""
+        """Hand a command to a worker that is apart; return False when none is free or can be added."""
         if not self._idle_apart:
             return self._add_worker(command) is not None
         worker = self._idle_apart.pop()
@@ -479,7 +478,7 @@ class Lane(Queue):
         return True
 
     def execute(self, worker: Worker, command: Command) -> None:
-        """Run one step: a filter, whose event then takes its place in the queue again, or the consumer."""
+        """Run one step: a filter, whose event then returns to its place in the queue, or the consumer."""
         _, arrival, consumer, event, mask = command
         ready: Event | None = None
         self._go_in(worker)
@@ -489,7 +488,7 @@ class Lane(Queue):
             elif not consumer.is_closed:
                 ready = consumer.evaluate(event, mask)
         except BaseException as error:
-            # SystemExit and its like end programs, not the lane of somebody else's consumer.
+            # SystemExit and its like must not end a lane that other consumers share.
             consumer.fail(event, error)
         self._come_back(worker)
         is_late = False
@@ -518,7 +517,7 @@ class Lane(Queue):
             other.end(consumer)
 
     def _requeue(self, worker: Worker, consumer: Consumer, arrival: int, ready: Event) -> bool:
-        """Let what passed a filter wait again, under its old number; False when the lane is long closed."""
+        """Queue what passed a filter, under its old number; return False when the lane is long closed."""
         if not self.is_closed:
             if worker.is_apart and consumer.is_slow:
                 consumer.park_first(self, arrival, ready, PLAIN)
@@ -534,10 +533,10 @@ class Lane(Queue):
     # --- slow consumers -----------------------------------------------------------------
 
     def _goes_on(self, worker: Worker, consumer: Consumer) -> bool:
-        """After a step apart: whether the worker stays with its consumer; the caller has the lock."""
+        """Whether a worker stays with its consumer after a step apart; the caller holds the lock."""
         if not consumer.is_slow or self._is_short:
-            # It may use as much again with its next event. If nobody is left for the queue, its thread does
-            # that now; otherwise it waits until it is needed.
+            # With its next event it may use as much again. If the queue has too few threads, this one serves
+            # it now; otherwise it waits until it is needed.
             if sum(not other.is_apart for other in self.workers) < self.threads:
                 worker.is_apart = False
             worker.is_behind = False
@@ -556,14 +555,14 @@ class Lane(Queue):
         return True
 
     def _dismiss(self, worker: Worker) -> None:
-        """Let a worker wait apart if there are more for the queue than need be."""
+        """Take a worker from the queue if that has more than it needs."""
         own = sum(not other.is_apart for other in self.workers)
         self._has_extra = own > self.threads
         if self._has_extra and not worker.is_apart:
             worker.is_apart = True
 
     def stall_due_ns(self) -> int:
-        """When the next consumer is to be reported that has not come back."""
+        """Return when the next consumer is to be reported as stalled."""
         due_ns = NEVER_NS
         for worker in self.workers:
             consumer = worker.running
@@ -572,9 +571,9 @@ class Lane(Queue):
         return due_ns
 
     def relieve(self, now_ns: int, others_wait: bool) -> list[Consumer]:
-        """Set apart whoever keeps this lane or less urgent ones (`others_wait`) waiting, and replace them.
+        """Set apart workers that keep this lane or less urgent ones (`others_wait`) waiting; replace them.
 
-        Answers the consumers that are newly found to be stuck.
+        Return the consumers that are newly found to be stuck.
         """
         found: list[Consumer] = []
         waiting = 0
@@ -600,11 +599,11 @@ class Lane(Queue):
         return found
 
     def _set_apart(self, worker: Worker, consumer: Consumer) -> None:
-        """Take a thread from the queue; it goes on with its consumer, behind all lanes."""
+        """Take a thread from the queue; it continues with its consumer, below all lanes."""
         if consumer.meter is None:
             consumer.strikes += 1
             if consumer.strikes >= STRIKES:
-                # It promised nothing and is slow again: its next event will not take the lane's thread.
+                # It stated nothing and is slow again: its next event will not take the lane's thread.
                 consumer.is_slow = True
                 consumer.quick_runs = 0
         worker.is_apart = True
@@ -614,7 +613,7 @@ class Lane(Queue):
     # --- the end ------------------------------------------------------------------------
 
     def close(self) -> list[Pending]:
-        """Take no more work; answer what waited, in the order in which it would have run."""
+        """Stop taking work; return what waited, in the order in which it would have run."""
         with self._lock:
             self.is_closed = True
             waiting = self._heap
@@ -630,7 +629,7 @@ class Lane(Queue):
         return [(command[2], command[3], command[4]) for command in waiting]
 
     def take_late(self) -> list[Pending]:
-        """What was being filtered at the close; whoever is still at it later passes its event on itself."""
+        """Return what passed its filter since the close; filters that end later pass their event on."""
         with self._lock:
             late, self.late = self.late, None
         return late or []

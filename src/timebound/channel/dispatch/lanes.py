@@ -2,9 +2,9 @@
 
 A lane belongs to one period (the rate-monotonic priority) and orders its queue by sub-priority, then by
 arrival. Every step is a command of its own: a consumer's filter runs in its lane and goes back into the
-queue, so a long one holds up neither the supplier nor the head of the line. A consumer runs in one
-thread at a time. One that takes longer than it may is replaced: a watch looks after all lanes when
-somebody waits for it, and never otherwise.
+queue, so a long one delays neither the supplier nor the head of the queue. A consumer runs in one thread
+at a time. If one takes longer than it may, another thread takes over its lane: a watch thread checks all
+lanes while deliveries wait, and sleeps otherwise.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from timebound.units import MILLISECOND, SECOND
 YIELD_S: Final = 0.001
 # Suppliers step back at most this often; bursts that come faster are served at the next switch.
 YIELD_SPACING_NS: Final = 100_000
-# Lanes are looked after this often even if nothing is due, so that a lost alarm heals.
+# Lanes are checked this often even if nothing is due, in case an alarm was lost.
 LOOK_NS_MAX: Final = SECOND
-# Lanes beyond this share nothing useful: the system has fewer priorities.
+# The system has fewer priorities than this, so more lanes would gain nothing.
 LANES_MAX: Final = 64
 
 
 class Lanes(Dispatcher):
     """One lane for each period among the consumers' operations, and one for those without.
 
-    `threads` is how many each lane has from the start, `threads_of` those of single lanes by their period
-    in nanoseconds (BEST_EFFORT: of consumers without an operation), `threads_max` how many it may be
-    given while consumers do not come back. With `real_time`, threads ask for SCHED_FIFO and share one
-    processor (`cpu`, or the last one allowed), the most urgent lane at `priority_max`; Python's
-    switch interval is shortened, and `permission_trouble` says why they did not get their priorities.
-    `yields` lets a thread that was woken run at once, even while the supplier would go on computing.
+    `threads` is the number that each lane starts with, `threads_of` that of single lanes by their period in
+    nanoseconds (BEST_EFFORT: consumers without an operation), `threads_max` the limit while consumers take
+    too long. With `real_time`, threads ask for SCHED_FIFO and share one processor (`cpu`, or the last one
+    allowed), the most urgent lane at `priority_max`, and Python's switch interval is shortened;
+    `permission_trouble` has the reason if the system refuses. With `yields`, a supplier pauses so that a
+    thread it woke runs at once.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Lanes(Dispatcher):
             if lane is None:
                 if len(self._lanes) >= LANES_MAX:
                     raise ChannelError(
-                        f"consumer {consumer.name!r} needs one lane too many (limit {LANES_MAX})"
+                        f"consumer {consumer.name!r} needs another lane, but the limit is {LANES_MAX}"
                     )
                 threads = self._threads_of.get(consumer.lane_key, self.threads)
                 lane = Lane(self._context, consumer.lane_key, threads)
@@ -118,7 +118,7 @@ class Lanes(Dispatcher):
         lane.close()
 
     def set_threads(self, threads: int, *, period_ns: int | None = None) -> None:
-        """Give every lane, or the one of a period, more or fewer threads while events flow."""
+        """Change the number of threads of every lane, or of that of one period, while events flow."""
         _checked(threads, self._context.threads_max)
         with self._lock:
             if period_ns is None:
@@ -132,7 +132,7 @@ class Lanes(Dispatcher):
             lane.grow()
 
     def set_lane_threads(self, threads_of: dict[int, int]) -> None:
-        """Give single lanes their threads by period, and all others the usual number, while events flow."""
+        """Set the threads of single lanes by period, and the default for all others, while events flow."""
         for number in threads_of.values():
             _checked(number, self._context.threads_max)
         with self._lock:
@@ -147,7 +147,7 @@ class Lanes(Dispatcher):
 
     @property
     def permission_trouble(self) -> str:
-        """Why the threads did not get real-time priorities; empty when they did, or did not ask."""
+        """Why the system refused real-time priorities; empty when it granted them or was not asked."""
         return self._context.permission_trouble
 
     def lane_count(self) -> int:
@@ -173,11 +173,11 @@ class Lanes(Dispatcher):
     def submit(self, consumer: Consumer, event: Event, mask: int) -> None:
         lane = self._queue(consumer, event, mask)
         if lane is not None:
-            # Nobody computes here: it is the timers' thread, which will sleep, or a swap of modules.
+            # The caller does not keep computing: it is the timers' thread, or a swap of modules.
             self._wake([lane], steps_back=False)
 
     def _queue(self, consumer: Consumer, event: Event, mask: int) -> Lane | None:
-        """Put a delivery into its lane; None when there is nothing to wake anybody for."""
+        """Put a delivery into its lane; return None when no lane has to be woken."""
         if self._is_closed:
             self.pass_on(consumer, event, mask)
             return None
@@ -205,7 +205,7 @@ class Lanes(Dispatcher):
                 first = woken
         last = lanes[-1]
         for lane in self._context.ranked:
-            # Who overruns in a more urgent lane keeps this one waiting as well.
+            # An overrun in a more urgent lane keeps this one waiting as well.
             if lane is last:
                 break
             due_ns = lane.relief_due_ns()
@@ -218,7 +218,7 @@ class Lanes(Dispatcher):
         return self._is_closed
 
     def pass_on(self, consumer: Consumer, event: Event, mask: int) -> None:
-        """Give a delivery that came too late for these lanes to those that follow them."""
+        """Pass a delivery that came too late for these lanes to the next dispatcher."""
         if self._is_closed and not consumer.is_closed:
             assert self._redispatch is not None
             self._redispatch(consumer, event, mask)
@@ -251,10 +251,10 @@ class Lanes(Dispatcher):
             self._report(Report(Kind.STALLED, consumer.name, "is still running in lanes that were closed"))
 
     def _step_back(self, worker: Worker) -> None:
-        """Let a thread that was just woken have Python's lock now rather than at the next switch.
+        """Yield Python's lock to a thread that was just woken, instead of keeping it until the next switch.
 
-        Without this, a supplier that computes on keeps it waiting for up to 5 ms. In a burst one switch
-        must do for many events. A lane does not step back for a less urgent one.
+        Without this, a supplier that keeps computing delays it by up to 5 ms. In a burst there is one switch
+        for many events. A lane does not step back for a less urgent one.
         """
         own = self._context.lane_of_thread.get(get_ident())
         now_ns = time.monotonic_ns()
@@ -274,11 +274,11 @@ class Lanes(Dispatcher):
                 lane.set_rank(rank)
 
     def _watch_lanes(self) -> None:
-        """Look after consumers that do not come back, until the lanes are closed."""
+        """Check for consumers that take too long, until the lanes are closed."""
         context = self._context
         if context.real_time:
-            # An ordinary thread could be kept from the processor while it has Python's lock, and then
-            # even the most urgent lane would wait for it.
+            # An ordinary thread could lose the processor while it has Python's lock, and then even the most
+            # urgent lane would wait for it.
             become_real_time(context.priority_max + 1, context.cpu)
         looked_ns = time.monotonic_ns()
         while not self._is_closed:
@@ -297,7 +297,9 @@ class Lanes(Dispatcher):
         others_wait = False
         for lane in reversed(context.ranked):
             for consumer in lane.relieve(now_ns, others_wait):
-                consumer.stall(f"has been at one event for over {consumer.stall_ns // MILLISECOND} ms")
+                consumer.stall(
+                    f"has been processing one event for over {consumer.stall_ns // MILLISECOND} ms"
+                )
             others_wait = others_wait or lane.is_in_use()
         context.look_by(context.next_look_ns())
 

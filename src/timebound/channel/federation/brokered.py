@@ -1,9 +1,9 @@
 """Gateways through an MQTT broker: any number of channels that share one medium.
 
 An event is published once, to a topic of its type and source; each channel subscribes only to what it and
-those behind it want, and the broker does the rest. Adverts are retained, one topic for each channel, and
-are published only when the subscriptions they speak of are in place. The client is any object that
-publishes and subscribes as `timebound.Client` does; this package does not know that one.
+the channels behind it want. Adverts are retained, one topic for each channel, and are published only when
+the subscriptions they stand for are in place. The client is any object that publishes and subscribes as
+`timebound.Client` does; this package does not import it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _decoder: Final = msgspec.msgpack.Decoder(Frame)
 
 
 class BrokerMessage(Protocol):
-    """A message as the client gives it out."""
+    """A message as the client returns it."""
 
     topic: str
     payload: bytes
 
 
 class BrokerSubscription(Protocol):
-    """Messages of one topic filter; awaiting it waits for the broker's yes."""
+    """Messages of one topic filter; entering it waits until the broker has accepted it."""
 
     def __aiter__(self) -> Self: ...
     async def __anext__(self) -> BrokerMessage: ...
@@ -55,7 +55,7 @@ class BrokerClient(Protocol):
 
 
 def advert_topic(channel: str, prefix: str = PREFIX) -> str:
-    """Where a channel's advert is retained. A will with an empty retained payload here ends it cleanly."""
+    """Return the topic of a channel's advert; a will with an empty retained payload there removes it."""
     return f"{prefix}/advert/{_level(channel)}"
 
 
@@ -64,7 +64,7 @@ def event_filter(key: Key, prefix: str = PREFIX) -> str:
 
 
 def _level(text: str) -> str:
-    """A name as one topic level, without the characters that mean something in topics."""
+    """Return a name as one topic level, with special characters escaped."""
     return quote(text, safe=" ")
 
 
@@ -99,7 +99,7 @@ class BrokerGateway:
         await self.close()
 
     async def close(self) -> None:
-        """Part from the medium, and say so."""
+        """Leave the medium, and announce it."""
         self._hub.remove_link(self._medium)
         if self._runner is not None:
             self._runner.cancel()
@@ -114,7 +114,7 @@ class BrokerGateway:
             await subscription.unsubscribe()
 
     def send(self, frame: Frame) -> None:
-        """Hand a frame to the loop; from any thread."""
+        """Pass a frame to the loop; from any thread."""
         with self._lock:
             is_full = isinstance(frame, Carried) and len(self._outgoing) >= OUTGOING_MAX
             if not is_full:
@@ -133,7 +133,7 @@ class BrokerGateway:
                 group.create_task(self._read_adverts(adverts), name="adverts")
                 group.create_task(self._write(group), name="outgoing")
         except* TimeboundError as failures:
-            # The broker refused, or is gone for good: the channel goes on without it.
+            # The broker refused, or is gone for good: the channel continues without it.
             self._hub.remove_link(self._medium)
             reason = "; ".join(str(error) for error in failures.exceptions)
             self._channel.report(Report(Kind.NOTICE, "", f"gateway to {self._medium} ended: {reason}"))
@@ -158,7 +158,7 @@ class BrokerGateway:
             try:
                 payload = _encoder.encode(frame)
             except (TypeError, ValueError) as error:
-                message = f"event {frame.type!r} cannot be carried: {error}"
+                message = f"event {frame.type!r} cannot be encoded: {error}"
                 self._channel.report(Report(Kind.FAILED, f"gateway to {self._medium}", message, error))
                 return
             await self._client.publish(topic, payload, qos=self._qos, retain=False)
@@ -186,11 +186,11 @@ class BrokerGateway:
                 self._receive(message.payload)
             else:
                 self._forget(unquote(message.topic.rpartition("/")[2]))
-            # What others say may change what has to be taken from the medium.
+            # Adverts of others may change what has to be taken from the medium.
             self._wake.set()
 
     def _forget(self, channel: str) -> None:
-        """A channel left without a word, and its will says so."""
+        """Forget a channel whose will was published: it left without closing."""
         known = self._hub.advert_of(channel)
         if known is not None and channel != self._channel.name:
             self._hub.receive(self._medium, Advert(channel, known.version + 1, (), ()))
@@ -199,7 +199,7 @@ class BrokerGateway:
         try:
             frame = _decoder.decode(payload)
         except msgspec.MsgspecError as error:
-            message = f"ignored a message that is no frame: {error}"
+            message = f"ignored a message that is not a frame: {error}"
             self._channel.report(Report(Kind.NOTICE, "", message))
             return
         self._hub.receive(self._medium, frame)

@@ -1,8 +1,8 @@
 """Gateways: a channel's part in a federation, and links between channels of one process.
 
-A `Hub` belongs to one channel. For each neighbour it is a consumer of its channel, subscribed only to
-what the channels behind that neighbour want, and it follows their changes. Links only carry frames;
-between processes and through a broker they have files of their own.
+A `Hub` belongs to one channel. For each neighbour it connects a consumer that wants only what the channels
+behind that neighbour want, and follows their changes. Links only carry frames; those between processes and
+through a broker have files of their own.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Link(Protocol):
 
 
 class Coalesced:
-    """An action that runs in one thread at a time, and once more if it was asked for meanwhile.
+    """An action that runs in one thread at a time, and once more if it was called meanwhile.
 
-    So the last run always sees the latest state, and nobody waits for anybody.
+    So the last run always sees the latest state, and no caller waits.
     """
 
     def __init__(self, action: Callable[[], None]) -> None:
@@ -48,7 +48,7 @@ class Coalesced:
 
 
 class Hub:
-    """Everything one channel needs to take part in a federation; get it with `hub_of`."""
+    """The part of one channel in a federation; get it with `hub_of`."""
 
     def __init__(self, channel: Carrier) -> None:
         self.channel = channel
@@ -58,10 +58,10 @@ class Hub:
         self._links: dict[str, Link] = {}
         self._consumers: dict[str, Consumer] = {}
         self._seen = Seen()
-        # How often something was learnt, and how much of that shapes what the channel passes on.
+        # How many adverts were learnt, and how many of them the routes take into account.
         self._learnt = 0
         self._followed = 0
-        # Numbers go on where an earlier life of this channel cannot have been.
+        # Higher than any number that an earlier run of this channel can have used.
         self._sequence = time.time_ns()
         self.advertise = Coalesced(self._advertise)
         self._follow = Coalesced(self._redirect)
@@ -75,9 +75,11 @@ class Hub:
         """
         with self._lock:
             if neighbour == self.channel.name:
-                raise ChannelError(f"channel {neighbour!r} cannot be joined to itself or to a namesake")
+                raise ChannelError(
+                    f"channel {neighbour!r} cannot be joined to itself or to another of that name"
+                )
             if neighbour in self._links:
-                raise ChannelError(f"channel {self.channel.name!r} is joined to {neighbour!r} already")
+                raise ChannelError(f"channel {self.channel.name!r} is already joined to {neighbour!r}")
             self._links[neighbour] = link
             known = self._federation.adverts()
         consumer = self.channel.connect_gateway(
@@ -88,11 +90,11 @@ class Hub:
         for advert in known:
             link.send(advert)
         self.advertise()
-        # Also if nothing new is said, because the neighbour was away only for a moment.
+        # Also if the advert is unchanged, because the neighbour was away only for a moment.
         self._follow()
 
     def remove_link(self, neighbour: str, link: Link | None = None) -> None:
-        """Part from a neighbour; with a link, only if it is still joined by that one."""
+        """Disconnect a neighbour; with a link, only if it is still joined by that one."""
         with self._lock:
             current = self._links.get(neighbour)
             if current is None or (link is not None and link is not current):
@@ -108,12 +110,12 @@ class Hub:
             return sorted(self._links)
 
     def has_settled(self) -> bool:
-        """Whether all that is known of other channels by now counts for the next event that is pushed."""
+        """Whether the next event pushed is routed by everything known of other channels."""
         with self._lock:
             return self._followed == self._learnt
 
     def adverts(self) -> list[Advert]:
-        """Everything known of all channels, this one included, by name."""
+        """Return the adverts of all known channels, this one included, by name."""
         with self._lock:
             return self._federation.adverts()
 
@@ -122,17 +124,17 @@ class Hub:
             return self._federation.advert_of(channel)
 
     def next_hops(self, event_type: str, source: str) -> tuple[str, ...]:
-        """The neighbours to which an event pushed into this channel is passed now."""
+        """Return the neighbours to which an event pushed into this channel is passed now."""
         with self._lock:
             return self._federation.next_hops(self.channel.name, event_type, source)
 
     def wants_from(self, medium: str) -> list[Key]:
-        """What this channel and those behind it have to take from a shared medium."""
+        """Return what this channel and those behind it have to take from a shared medium."""
         with self._lock:
             return self._federation.wants_from(medium)
 
     def _advertise(self) -> None:
-        """Tell everybody this channel's neighbours and wants, if they changed."""
+        """Advertise this channel's neighbours and wants to all channels, if they changed."""
         name = self.channel.name
         wants = tuple(self.channel.wants())
         with self._lock:
@@ -147,7 +149,7 @@ class Hub:
         self._spread(advert, "")
 
     def receive(self, neighbour: str, frame: Frame) -> None:
-        """Take in a frame from a neighbour."""
+        """Handle a frame from a neighbour."""
         if isinstance(frame, Advert):
             self._receive_advert(neighbour, frame)
         else:
@@ -161,14 +163,14 @@ class Hub:
         if not is_news:
             return
         if is_own:
-            # From an earlier life of this channel: say again how things are now, under a higher version.
+            # From an earlier run of this channel: advertise the present state under a higher version.
             self.advertise()
             self._follow()
         else:
             self._spread(advert, neighbour)
 
     def _spread(self, advert: Advert, neighbour_from: str) -> None:
-        """Follow an advert, and pass it on to all but its bringer."""
+        """Route by a new advert, and pass it on to all neighbours but the one it came from."""
         self._follow()
         with self._lock:
             links = [link for name, link in self._links.items() if name != neighbour_from]
@@ -209,7 +211,7 @@ class Hub:
 
 
 def hub_of(channel: Carrier) -> Hub:
-    """The hub of a channel, made when it is first asked for."""
+    """Return the hub of a channel, made on first use."""
     with channel.federation_lock:
         hub = channel.federation
         if hub is None:
@@ -241,12 +243,12 @@ class Gateway:
             )
         self._hubs[0].add_link(second.name, _Direct(first.name, self._hubs[1]))
         self._hubs[1].add_link(first.name, _Direct(second.name, self._hubs[0]))
-        # The first side's advert went out before the second side had a link to answer over.
+        # The first side's advert went out before the second side had its link.
         for advert in self._hubs[0].adverts():
             self._hubs[1].receive(first.name, advert)
 
     def close(self) -> None:
-        """Part the channels again."""
+        """Separate the channels."""
         self._hubs[0].remove_link(self._names[1])
         self._hubs[1].remove_link(self._names[0])
 

@@ -1,12 +1,12 @@
-"""How channels of a federation find out who wants what, and along which way events travel. Pure: no IO.
+"""Link-state routing in a federation: which channel wants what, and the path of each event. Pure: no IO.
 
-Every channel tells all others its neighbours and what its own consumers want (link state). From the same
-facts each works out the same shortest-path tree for each origin, so an event takes one way to each
-channel that wants it, and comes back to none. While facts are still spreading a copy may take two ways;
-`Seen` lets only the first one in.
+Every channel advertises its neighbours and what its own consumers want to all others. From the same adverts
+each computes the same shortest-path tree for each origin, so an event takes one path to each channel that
+wants it, and returns to none. While adverts are still spreading a copy may take two paths; `Seen` accepts
+only the first.
 
-A medium that many channels share, such as a broker, is a node of its own that says nothing itself: its
-neighbours are the channels that name it. Names of media begin with `$`.
+A medium that many channels share, such as a broker, is a node that does not advertise: its neighbours are the
+channels that name it. Names of media begin with `$`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import msgspec
 
 from timebound.channel.base.dependency import Key, fits
 
-# Trees are worked out by visiting everybody; far beyond one machine room a broker mesh is the right tool.
+# Computing a tree visits every channel; for more channels a mesh of brokers is the right tool.
 CHANNELS_MAX: Final = 256
-# Ways remembered; cleared when full, and whenever a fact changes.
+# Paths remembered; cleared when full, and whenever an advert changes.
 WAYS_MAX: Final = 10_000
-# How far behind the newest event of an origin an older one may arrive and still be told from a repetition.
+# How far behind the newest event of an origin an older one may arrive and still be recognised as new.
 SEEN_WINDOW: Final = 4_096
 MEDIUM_PREFIX: Final = "$"
 
 
 class Advert(msgspec.Struct, frozen=True, tag_field="frame", tag="advert", array_like=True):
-    """What one channel says of itself; a higher version replaces a lower one."""
+    """A link-state advertisement of one channel; a higher version replaces a lower one."""
 
     channel: str
     version: int
@@ -50,14 +50,14 @@ Frame = Advert | Carried
 
 
 class Seen:
-    """Tells events that were here before, by origin and sequence, in bounded memory."""
+    """Recognises repeated events by origin and sequence, in bounded memory."""
 
     def __init__(self) -> None:
         self._newest: dict[str, int] = {}
         self._recent: dict[str, set[int]] = {}
 
     def is_new(self, origin: str, sequence: int) -> bool:
-        """Whether this is its first appearance; remembers it."""
+        """Whether this event is seen for the first time; it is remembered."""
         recent = self._recent.get(origin)
         if recent is None:
             if len(self._recent) >= CHANNELS_MAX:
@@ -77,7 +77,7 @@ class Seen:
 
 
 class Federation:
-    """One channel's knowledge of all others, and the ways that follow from it."""
+    """One channel's knowledge of all others, and the paths that follow from it."""
 
     def __init__(self, name: str) -> None:
         if name.startswith(MEDIUM_PREFIX):
@@ -88,11 +88,11 @@ class Federation:
         self._trees: dict[str, dict[str, str]] = {}
 
     def adverts(self) -> list[Advert]:
-        """Everything known, this channel's own advert included, by name."""
+        """Return all adverts, this channel's own included, by name."""
         return [self._adverts[name] for name in sorted(self._adverts)]
 
     def learn(self, advert: Advert) -> bool:
-        """Take in what a channel says of itself; True when it is news and should be passed on."""
+        """Store an advert; return True when it is new and should be passed on."""
         known = self._adverts.get(advert.channel)
         if known is not None and known.version >= advert.version:
             return False
@@ -107,7 +107,7 @@ class Federation:
         return self._adverts.get(channel)
 
     def neighbours_of(self, node: str) -> list[str]:
-        """Nodes joined to `node`: both ends must say so, except for a medium, which says nothing."""
+        """Return the nodes joined to `node`: both ends must advertise it, except for a medium."""
         if node.startswith(MEDIUM_PREFIX):
             return sorted(name for name, advert in self._adverts.items() if node in advert.neighbours)
         own = self._adverts.get(node)
@@ -122,7 +122,7 @@ class Federation:
         return advert is not None and node in advert.neighbours
 
     def tree(self, origin: str) -> dict[str, str]:
-        """The predecessor of every node on the shortest way from `origin`; ties go to the first name."""
+        """Return the predecessor of every node on the shortest path from `origin`; first names win ties."""
         known = self._trees.get(origin)
         if known is not None:
             return known
@@ -138,7 +138,7 @@ class Federation:
         return before
 
     def next_hops(self, origin: str, event_type: str, source: str) -> tuple[str, ...]:
-        """The neighbours to which this channel passes an event of `origin`, each leading to who wants it."""
+        """Return the neighbours to which this channel passes an event of `origin`."""
         key = (origin, event_type, source)
         hops = self._ways.get(key)
         if hops is None:
@@ -167,13 +167,13 @@ class Federation:
         return hops
 
     def wants_beyond(self, neighbour: str) -> list[Key]:
-        """Everything that may have to go to a neighbour: what the channels behind it want, sorted."""
+        """Return everything that may have to go to a neighbour: what the channels behind it want, sorted."""
         return self._wanted_behind(self.name, neighbour, list(self._adverts))
 
     def wants_from(self, medium: str) -> list[Key]:
-        """Everything this channel may have to take from a shared medium, for itself and those behind it.
+        """Return everything that this channel and those behind it may have to take from a shared medium.
 
-        Also from channels not heard of yet: they read the adverts there, and may push before theirs has come.
+        That includes events of unknown channels, which may push before their own adverts arrive.
         """
         return self._wanted_behind(medium, self.name, [*self._adverts, medium])
 
@@ -188,7 +188,7 @@ class Federation:
 
 
 def _passes(tree: dict[str, str], target: str, near: str, far: str) -> bool:
-    """Whether the way to `target` goes over the edge from `near` to `far`."""
+    """Whether the path to `target` contains the edge from `near` to `far`."""
     node = target
     while node:
         if node == far and tree[node] == near:

@@ -1,8 +1,8 @@
 """Gateways between processes: frames over a local socket.
 
 One side listens, the other dials, and dials again whenever the connection is lost. Frames are MessagePack
-behind a length of four bytes. Sending never blocks a channel: what the socket does not take at once goes
-to a bounded queue and a thread of its own.
+after a length of four bytes. Sending never blocks a channel: what the socket does not accept at once goes
+to a bounded queue, which a thread of its own sends.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from timebound.channel.federation.link_state import CHANNELS_MAX, Frame
 Address = str | tuple[str, int]
 
 FRAME_LENGTH_MAX: Final = 16 * 1024 * 1024
-# Bytes that may wait for a slow peer; beyond that its events are dropped and counted.
+# Bytes that may wait for a slow peer; further events are dropped and counted.
 BACKLOG_BYTES_MAX: Final = 16 * 1024 * 1024
 CONNECT_TIMEOUT_S: Final = 5.0
-# Dialling again: at once at first, for an unreachable peer not more often than this.
+# Time between attempts to dial: it doubles up to the maximum while the peer is unreachable.
 RETRY_S_MIN: Final = 0.02
 RETRY_S_MAX: Final = 2.0
 NAME_LENGTH_MAX: Final = 1_024
 _JOIN_S: Final = 5.0
-# A writer with nothing to do; it is woken when there is.
+# An idle writer waits this long at a time; it is woken when there is work.
 _IDLE_WAIT_S: Final = 60.0
 _LENGTH: Final = struct.Struct(">I")
 _READ_BYTES: Final = 256 * 1024
@@ -60,10 +60,10 @@ class Unpacker:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take bytes in; answer the bodies that are complete now.
+        """Add bytes; return the bodies that are complete now.
 
         Raises:
-            ChannelError: a frame claims to be longer than any may be.
+            ChannelError: a frame exceeds the limit of length.
         """
         self._buffer += data
         bodies: list[bytes] = []
@@ -110,12 +110,12 @@ class SocketLink:
             except BlockingIOError:
                 sent = 0
             except OSError:
-                return  # the reader notices the same and ends the link
+                return  # the reader gets the same error and ends the link
             if sent < len(data):
                 self._queue(data[sent:], must=sent > 0)
 
     def _queue(self, data: bytes, *, must: bool = False) -> None:
-        """Keep bytes for later; the rest of a frame already begun must go, others may be dropped."""
+        """Keep bytes for later; the rest of a frame already begun must be sent, others may be dropped."""
         if not must and self._backlog_bytes + len(data) > BACKLOG_BYTES_MAX:
             self.dropped += 1
             if self.dropped & (self.dropped - 1) == 0:
@@ -143,7 +143,7 @@ class SocketLink:
                 self._backlog_bytes -= len(data)
 
     def read_all(self) -> None:
-        """Hand every frame to the hub until the connection ends."""
+        """Pass every frame to the hub until the connection ends."""
         while data := self._socket.recv(_READ_BYTES):
             for body in self._unpacker.feed(data):
                 self._hub.receive(self._neighbour, _decoder.decode(body))
@@ -156,7 +156,7 @@ class SocketLink:
 
 
 def _shut(connection: socket.socket) -> None:
-    with suppress(OSError):  # not connected any more, which is what was wanted
+    with suppress(OSError):  # already disconnected
         connection.shutdown(socket.SHUT_RDWR)
     connection.close()
 
@@ -166,7 +166,7 @@ def _receive_exactly(connection: socket.socket, length: int) -> bytes:
     while len(data) < length:
         more = connection.recv(length - len(data))
         if not more:
-            raise ConnectionError("peer hung up before it said its name")
+            raise ConnectionError("peer closed the connection before sending its name")
         data += more
     return data
 
@@ -187,9 +187,10 @@ class RemoteGateway:
     """Base of both ends: runs connections of one channel until it is closed."""
 
     def __init__(self, channel: Carrier, address: Address, *, priority: int | None = None) -> None:
-        """With a real-time `priority`, best just above the lanes', events are received at that one.
+        """Prepare a gateway; with a `priority`, events are received at that real-time priority.
 
-        Not for reactive channels: there the receiving thread runs the consumers.
+        It should be just above that of the lanes. Do not set it for reactive channels, where the receiving
+        thread runs the consumers.
         """
         self.address = address
         self._priority = priority
@@ -199,7 +200,7 @@ class RemoteGateway:
         self._links: list[SocketLink] = []
 
     def wait_joined(self, limit_s: float = 10.0) -> bool:
-        """Wait until a peer is joined and gets what it said it wants; False when that took too long."""
+        """Wait until a peer is joined and what it wants is routed to it; return False after `limit_s`."""
         until = time.monotonic() + limit_s
         while not self._closing.wait(0.005):
             is_known = any(self._hub.advert_of(name) is not None for name in self._hub.neighbours())
@@ -210,7 +211,7 @@ class RemoteGateway:
         return False
 
     def _serve(self, connection: socket.socket) -> None:
-        """Join the peer at the other end, and carry frames until one side ends it."""
+        """Join the peer at the other end, and carry frames until one side closes the connection."""
         if self._priority is not None:
             become_real_time(self._priority)
         try:
@@ -236,7 +237,7 @@ class RemoteGateway:
             connection.close()
 
     def close(self) -> None:
-        """End all connections; the channel itself goes on."""
+        """End all connections; the channel itself continues."""
         self._closing.set()
         with self._lock:
             links = list(self._links)
@@ -251,7 +252,7 @@ class RemoteGateway:
 
 
 class ListeningGateway(RemoteGateway):
-    """Lets channels of other processes join; with port 0 the system chooses, and `address` says which."""
+    """Accepts channels of other processes; with port 0 the system chooses one, which `address` then has."""
 
     def __init__(self, channel: Carrier, address: Address, *, priority: int | None = None) -> None:
         super().__init__(channel, address, priority=priority)
@@ -289,7 +290,7 @@ class ListeningGateway(RemoteGateway):
 
 
 class DiallingGateway(RemoteGateway):
-    """Joins a channel of another process, and joins it again whenever the connection is lost."""
+    """Joins a channel of another process, and again whenever the connection is lost."""
 
     def __init__(self, channel: Carrier, address: Address, *, priority: int | None = None) -> None:
         super().__init__(channel, address, priority=priority)

@@ -1,1 +1,1 @@
-"""What became of every delivery: the account, counters, and the trace log."""
+"""Outcomes of deliveries: the account, counters, and the trace log."""

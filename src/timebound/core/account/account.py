@@ -1,10 +1,10 @@
-"""What became of every matched (message, subscription): in time, late, or dropped.
+"""The account: the outcome of every pair of message and subscription (in time, late, or dropped).
 
 Each pair is counted once when it matches and once when its outcome is known, so at any moment
 matched = in time + late + dropped + still queued or unacknowledged. A QoS 0 copy is delivered
 when it is handed to the connection, a QoS 1 or 2 copy when it is acknowledged (PUBACK, PUBREC). In
-time means that this was within its limit: an acknowledgement comes after the message has arrived, so
-no message of QoS 1 or 2 that was late for its receiver counts as in time. Money is in millionths, as
+time means that this happened within its limit: an acknowledgement comes after the arrival, so a QoS 1
+or 2 message that was late for its receiver never counts as in time. Money is counted in millionths, as
 integers: sums are exact.
 """
 
@@ -23,7 +23,7 @@ DROPPED: Final = Outcome.DROPPED.value
 
 
 class Missed:
-    """A pair that was not delivered, for those who asked to be told."""
+    """A pair that was not delivered, for notices."""
 
     __slots__ = ("client_id", "message", "reason", "subscription")
 
@@ -37,7 +37,7 @@ class Missed:
 
 
 class Account:
-    """Totals of all pairs since start, their trace, and what was missed."""
+    """Totals of all pairs since start, their trace, and the missed pairs."""
 
     __slots__ = (
         "dropped",
@@ -63,15 +63,15 @@ class Account:
         self.missed: list[Missed] = []
 
     def outstanding(self) -> int:
-        """Pairs whose outcome is not known yet."""
+        """Count the pairs whose outcome is not known yet."""
         return self.matched - self.in_time - self.late - sum(self.dropped.values())
 
     def reconcile(self, owed: int) -> None:
-        """Count pairs that an error left without an outcome as dropped: all but those that are still owed."""
+        """Count pairs that an error left without an outcome as dropped: all outstanding ones but `owed`."""
         self.dropped[Reason.FAULT.value] += self.outstanding() - owed
 
     def delivered(self, client_id: str, delivery: Delivery, now_ns: int) -> None:
-        """A copy has reached its session: when it left, for QoS 0, else by now."""
+        """Account for a delivered copy: QoS 0 at the time it was sent, QoS 1 and 2 now."""
         message = delivery.message
         known_ns = now_ns if delivery.qos else delivery.sent_ns
         for one in pairs(delivery):
@@ -88,7 +88,7 @@ class Account:
                 self.trace.add(client_id, delivery, one, outcome, "", now_ns)
 
     def delivered_now(self, client_id: str, deliveries: list[Delivery], first: int, now_ns: int) -> None:
-        """Those from `first` on were sent now; those of QoS 0 have thereby reached their session."""
+        """Account for the QoS 0 copies from `first` on, which were sent now."""
         index = first
         while index < len(deliveries):
             begin = index
@@ -102,7 +102,7 @@ class Account:
                 self.trace.add_untimed(client_id, deliveries, begin, index, IN_TIME, now_ns)
 
     def _count_untimed(self, deliveries: list[Delivery], first: int) -> int:
-        """Count copies of QoS 0 that nothing limits, from `first` on; gives where others begin."""
+        """Count the QoS 0 copies without a time limit from `first` on; return the index of the next other."""
         index = first
         while index < len(deliveries):
             delivery = deliveries[index]
@@ -121,7 +121,7 @@ class Account:
         return index
 
     def drop(self, client_id: str, delivery: Delivery, reason: Reason, now_ns: int) -> None:
-        """A copy will never reach its session."""
+        """Account for a copy that will not be delivered."""
         for one in pairs(delivery):
             self.dropped[reason.value] += 1
             if one is not None:
@@ -140,14 +140,14 @@ class Account:
         reason: Reason,
         now_ns: int,
     ) -> None:
-        """A message was given up on its way to another broker; the pair is matched and ends here."""
+        """Account for a message dropped on its way to another broker; its pair counts as matched here."""
         self.matched += 1
         delivery = Delivery(message, 0, False, subscription=subscription, offered_ns=now_ns - queued_ns)
         delivery.link = link
         self.drop(client_id, delivery, reason, now_ns)
 
     def retract(self, client_id: str, delivery: Delivery) -> None:
-        """Take back what `delivered` said of a QoS 0 copy that could not be sent after all."""
+        """Undo `delivered` for a QoS 0 copy that could not be sent after all."""
         message = delivery.message
         for one in pairs(delivery):
             allowed_ns = message.allowed_ns(one)
@@ -162,7 +162,7 @@ class Account:
 
 
 def pairs(delivery: Delivery) -> list[Subscription | None]:
-    """The subscriptions a copy is for; [None] where they have gone since it was stored."""
+    """Return the subscriptions of a copy; [None] if they were removed since it was stored."""
     found: list[Subscription | None] = [delivery.subscription]
     for other in delivery.others:
         found.append(other)

@@ -1,4 +1,4 @@
-"""Counters of one broker; a snapshot of them feeds metrics, `$SYS` topics and tests."""
+"""Counters of one broker, for metrics, `$SYS` topics and tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ALERTS_MAX: Final = 100
 
 
 class Counters:
-    """Totals since start. The shell reads them and never writes, but for what only it sees (bytes)."""
+    """Totals since start. The shell only reads them, except for those that it alone can count (bytes)."""
 
     __slots__ = (
         "alerts",
@@ -28,7 +28,7 @@ class Counters:
     )
 
     def __init__(self) -> None:
-        self.long_messages = 0  # with content filters to ask, many copies, or copies to rank
+        self.long_messages = 0  # with content filters, many copies, or copies to rank
         self.messages_received = 0
         self.messages_sent = 0
         self.publishes_refused = 0
@@ -37,12 +37,12 @@ class Counters:
         self.connections_total = 0
         self.connections_refused = 0
         self.tls_failures = 0  # handshakes that failed, and connections ended by broken encryption
-        self.faults = 0  # errors of the broker itself, each of which ended one connection or request
+        self.faults = 0  # internal errors, each of which ended one connection or request
         self.dropped: dict[str, int] = {reason.value: 0 for reason in Reason}
         self.alerts: list[str] = []
 
     def alert(self, text: str) -> None:
-        """Leave a line for the shell's log: a limit was reached. Beyond a few a turn, nobody reads them."""
+        """Leave a line for the shell's log about a limit that was reached; at most ALERTS_MAX a turn."""
         if len(self.alerts) < ALERTS_MAX:
             self.alerts.append(text)
 
@@ -51,7 +51,7 @@ class Counters:
 
 
 class Statistics:
-    """One moment of a broker, frozen."""
+    """The counters and sums of a broker at one moment."""
 
     __slots__ = (
         "bytes_received",

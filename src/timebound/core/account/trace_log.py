@@ -1,4 +1,4 @@
-"""The records of a trace as they come, from the account to whoever takes them away.
+"""The trace log: records of pairs, from the account to the shell that writes them.
 
 A record is a row of four numbers in a buffer: how often it repeats, the columns of its message and of its
 receiver, and the size. Times stand once for all rows that share them and whose message ids count up: a run,
@@ -33,7 +33,7 @@ _ReceiverKey = tuple[str, str, int, int, str, str, int, int, str]
 
 
 class TraceRecord(NamedTuple):
-    """One record, for those who want them one by one."""
+    """One record as an object, for tests and for rare changes."""
 
     message: MessageColumns
     receiver: ReceiverColumns
@@ -42,7 +42,7 @@ class TraceRecord(NamedTuple):
     time_ns: int  # when the outcome was known
     published_ns: int
     offered_ns: int
-    sent_ns: int  # 0 = it was not
+    sent_ns: int  # 0 = not sent
 
 
 class TraceBatch:
@@ -85,10 +85,10 @@ class TraceBatch:
 
 
 class TraceLog:
-    """Takes records.
+    """Collects records.
 
-    Topics and receivers take turns, so their columns are remembered. The latest of a topic and of a
-    subscription stand there and are tried first: finding one by all it says takes longer than the record.
+    Topics and receivers take turns, so their columns are remembered. The latest columns of a topic and of
+    a subscription are stored there and tried first: a lookup by all values takes longer than the record.
     """
 
     __slots__ = (
@@ -113,8 +113,8 @@ class TraceLog:
         self._rows = BytesWriter()
         self._runs = BytesWriter()
         self._count = 0  # records
-        self._removed: list[tuple[int, _CopyKey]] = []  # and how many records there were then
-        # Of the run that stands not in its buffer yet; it has none if both ids are the same.
+        self._removed: list[tuple[int, _CopyKey]] = []  # each with the number of records at that time
+        # Of the run that is not in its buffer yet; it is empty if both ids are equal.
         self._first_id = 0
         self._next_id = 0
         self._time_ns = 0
@@ -149,7 +149,7 @@ class TraceLog:
     def add_untimed(
         self, client_id: str, deliveries: list[Delivery], first: int, end: int, outcome: str, now_ns: int
     ) -> None:
-        """Add the records of copies of QoS 0 that left together and have nothing to be late for."""
+        """Add the records of QoS 0 copies without a time limit that were sent together."""
         index = first
         while index < end:
             delivery = deliveries[index]
@@ -172,12 +172,12 @@ class TraceLog:
             index += count
 
     def remove(self, client_id: str, message_id: int, subscription: Subscription | None) -> None:
-        """Take back the record that a copy was delivered."""
+        """Remove the record that a copy was delivered."""
         topic_filter = subscription.topic_filter if subscription is not None else ""
         self._removed.append((self._count, (client_id, message_id, topic_filter)))
 
     def take(self) -> TraceBatch:
-        """What came since the last call."""
+        """Take the records since the last call."""
         self._end_run()
         runs, rows = self._runs.getvalue(), self._rows.getvalue()
         batch = TraceBatch(self._count, self._message_columns, self._receiver_columns, runs, rows)
@@ -278,7 +278,7 @@ class TraceLog:
 
 
 def _may_repeat(delivery: Delivery, following: Delivery) -> bool:
-    """Whether it is worth looking at more: where topics or sizes take turns, this is all that is compared."""
+    """Whether to compare the rest: where topics or sizes take turns, this cheap test is all that is done."""
     return (
         following.subscription is delivery.subscription
         and len(following.message.payload) == len(delivery.message.payload)
@@ -287,7 +287,7 @@ def _may_repeat(delivery: Delivery, following: Delivery) -> bool:
 
 
 def _count_repeats(deliveries: list[Delivery], first: int, end: int) -> int:
-    """How many from `first` on have records that differ in their id alone; all were sent at the same time."""
+    """Count the deliveries from `first` on whose records differ only in their id; all were sent together."""
     delivery = deliveries[first]
     subscription = delivery.subscription
     offered_ns = delivery.offered_ns
@@ -325,9 +325,9 @@ def _count_repeats(deliveries: list[Delivery], first: int, end: int) -> int:
 
 
 def _without(batch: TraceBatch, removed: list[tuple[int, _CopyKey]]) -> TraceBatch:
-    """The same without copies that were not delivered after all. That is rare: each record becomes a run.
+    """Return a batch without the removed records. This is rare, so each record becomes a run of its own.
 
-    Messages of the broker itself have no id of their own: what is meant is the latest such record of then.
+    Messages of the broker itself have no id of their own: the latest such record at that time is removed.
     """
     records = list(batch.records())
     places: dict[_CopyKey, list[int]] = {}

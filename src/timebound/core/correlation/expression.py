@@ -1,4 +1,4 @@
-"""Waiting for events together: any of them, all of them within a window, silence, and the beat of a timer.
+"""Waiting for events together: any of them, all of them within a window, silence, and the ticks of a timer.
 
 A `Dependency` is what somebody waits for, written down as a tree; a `Correlator` is one wait for it
 with its state. Whether an event fits a leaf is for the caller to know (an event type and source in the

@@ -1,17 +1,16 @@
-"""Accept or refuse a flow, so that every accepted one keeps the delay it was promised.
+"""Admission control: accept or refuse a flow, so that every accepted flow keeps its guaranteed delay.
 
-The scheduler's bounds assume that everybody else always has something waiting. So a flow's bound
-depends on which cells there are and how long they are, never on how others behave: to admit a
-flow is to add its quantum to a cell, or a topic to the rotation, and to look at every bound.
-Refusals are returned, with the bound that broke and the nearest offer that would fit.
+Delay bounds assume that all other clients always have something waiting. So the bound of a flow depends on
+the cells and their lengths, never on how others behave: to admit a flow is to add its quantum to a cell, or a
+topic to the rotation, and to check every bound. A refusal names the bound that would break, and the nearest
+counter-offer.
 
-Waiting messages may have met what is no longer there: a quantum that was given back, or a topic's
-cells before its weight changed. What is admitted next must leave them room for both, so both
-count until all those messages are through (core/input/plan.py). While a weight changes, other flows
-meet no more than the denser of its two layouts, and flows of the topic itself wait no longer than in
-the sparser one (docs/bounds.md): so each layout is looked at alone when it is decided.
+Waiting messages may have met what is gone by now: released quanta, or the cells of a topic before its weight
+changed. Both count until all those messages are through (core/input/plan.py). While a weight changes, other
+flows meet no more than the denser of its two layouts, and flows of the topic itself wait no longer than in
+the sparser one (docs/bounds.md): so each layout is checked alone.
 
-It is over 500 lines because what would fit is searched for with the very steps that decide.
+It is over 500 lines because counter-offers are searched for with the very steps that decide.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from timebound.core.input.contract import (
 )
 from timebound.core.input.plan import WEIGHT_DEFAULT, Layout, PlannedTopic, ReleasedQuanta, RotationPlan
 
-# Each advertisement looks at every flow, while messages wait: docs/bounds.md has the times.
+# Each advertisement checks every flow, while messages wait: docs/bounds.md has the times.
 FLOWS_MAX: Final = 1_000
-# Layouts that no longer are in force and still count: every answer looks at all flows for each of them.
+# Layouts that are no longer in force and still count: every decision checks all flows for each of them.
 CHANGES_MAX: Final = 4
-# Cells and flows looked at in search of an offer, after which what was found has to do.
+# Cells and flows visited in search of a counter-offer, after which the best one found so far is used.
 SEARCH_MAX: Final = 100_000
-# An offered period is this near to the shortest that would fit: 1/1024.
+# An offered period exceeds the shortest that would fit by 1/1024 at most.
 PRECISION_BITS: Final = 10
 
 Flow = tuple[Contract, Bound]
@@ -48,11 +47,11 @@ Flow = tuple[Contract, Bound]
 class AdmissionControl:
     """The admitted flows, and the rotation that results from them.
 
-    `quantum_ns` is the longest that a quantum takes, as measured. A contract without a delay
-    gets `delay_default_ns`; if that is 0 too, only its rate is promised. `jitter_ns` is how far
-    a message may come early, which reading from a socket in batches makes unavoidable, and
-    `outside_ns` what a message waits before its queue and after its quantum: it is part of every bound.
-    Flows are promised at most `reserved` of the service rate in all, so that others keep the rest.
+    `quantum_ns` is the longest time of a quantum, as measured. A contract without a delay gets
+    `delay_default_ns`; if that is 0 too, only its rate is guaranteed. `jitter_ns` is how early a message may
+    come, since sockets are read in batches. `outside_ns` is how long a message waits before its queue and
+    after its quantum; every bound includes it. Flows get at most `reserved` of the service rate together; the
+    rest is for other clients.
     """
 
     def __init__(
@@ -78,16 +77,16 @@ class AdmissionControl:
         self.outside_ns = outside_ns
         self.reserved = reserved
         self.flows_max = flows_max
-        # Every flow with its worst case, as it was when one was last admitted, weighted or measured anew.
+        # Every flow with its bound, as of the last admission, change of weight, or measurement.
         self.last_bounds: list[Flow] = []
-        self.work = 0  # cells and flows looked at for the last decision
+        self.work = 0  # cells and flows visited for the last decision
         self._plan = RotationPlan(order)
         self._flow_count = 0
 
-    # What the shell asks for.
+    # Requests of the shell.
 
     def add_background(self, name: str, weight: int, quanta: int, now_ns: int = 0) -> Decision:
-        """Give a topic for messages without a contract `quanta` in each of its cells, or refuse.
+        """Add a background topic with `quanta` in each of its cells, or refuse.
 
         The scheduler's topic needs the same limit (`quanta_max`).
 
@@ -110,10 +109,10 @@ class AdmissionControl:
         return refuse(broken[0], broken[1], self.limit_ns(broken[0]))
 
     def set_background(self, name: str, weight: int, now_ns: int) -> Decision:
-        """Give a background topic another weight, or refuse and change nothing.
+        """Change the weight of a background topic, or refuse and change nothing.
 
-        A promise that a measurement broke does not forbid it, if the wait gets no longer by it. The caller
-        says `settle` once the scheduler has changed over.
+        A guarantee that a measurement broke already is no obstacle unless the flow would wait even longer.
+        The caller calls `settle` once the scheduler has changed over.
 
         Raises:
             ValueError: the topic is not planned, or the weight is out of range.
@@ -139,7 +138,7 @@ class AdmissionControl:
         return refuse(broken[0], broken[1], self.limit_ns(broken[0]))
 
     def remove_background(self, name: str, now_ns: int) -> None:
-        """Take a background topic out of the plan; it breaks no promise, in either order of cells.
+        """Remove a background topic; that breaks no guarantee, in either order of cells.
 
         Raises:
             ValueError: the topic is not planned.
@@ -157,18 +156,18 @@ class AdmissionControl:
         return [topic.name for topic in self._plan.topics.values() if not topic.is_settled()]
 
     def settle(self, name: str, now_ns: int) -> None:
-        """Take note that the scheduler serves a topic by its new weight now."""
+        """Note that the scheduler now serves a topic by its new weight."""
         topic = self._plan.topics.get(name)
         if topic is not None and not topic.is_settled():
             topic.past[-1].until_ns = now_ns + self._longest_wait_ns("", [])
 
     def advertise(self, contract: Contract, now_ns: int) -> Decision:
-        """Admit a flow if every admitted one, and it, keeps its delay; else change nothing.
+        """Admit a flow if it and all admitted flows keep their delays; else refuse and change nothing.
 
-        A flow that is advertised again has its contract replaced, or kept if the answer is no.
-        A topic's weight rises to the largest of its contracts', and stays until the last is gone.
-        The caller says `settle` once the scheduler has changed over; a flow that raised
-        the weight has its promise from then on.
+        A flow that is advertised again gets its contract replaced, or keeps the old one if refused. The
+        weight of a topic rises to the largest of its contracts, and stays until the last is gone. The caller
+        calls `settle` once the scheduler has changed over; a flow that raised the weight has its guarantee
+        from then on.
         """
         self._begin(now_ns)
         is_new = self.contract(contract.client, contract.topic) is None
@@ -177,7 +176,7 @@ class AdmissionControl:
         if self._plan.raises(contract) and self._plan.change_count() >= CHANGES_MAX:
             return refuse_change(contract, CHANGES_MAX)
         taken = self.share_taken(contract)
-        # A little more than nothing for sums of fractions: what was offered must fit.
+        # Tolerance for sums of fractions: what was offered must fit.
         if taken + self._share_of(contract) > self.reserved + 1e-9:
             return self._refuse_share(contract, taken)
         previous = self._plan.place(contract, contract.weight)
@@ -203,27 +202,27 @@ class AdmissionControl:
         )
 
     def unadvertise(self, client: str, topic_name: str, now_ns: int) -> bool:
-        """Give a flow's capacity back; False if there was none."""
+        """Release a flow; return False if there is none."""
         if self.contract(client, topic_name) is None:
             return False
         self._release(client, [topic_name], now_ns)
         return True
 
     def set_quantum(self, quantum_ns: int) -> list[Contract]:
-        """Take a new measurement, and return the flows whose promise it breaks."""
+        """Set the measured time of a quantum; return the flows whose guarantee it breaks."""
         self.quantum_ns = quantum_ns
         self.last_bounds = self.bounds()
         return [contract for contract, bound in self.last_bounds if not self._keeps(contract, bound)]
 
     def guaranteed_ns(self, contract: Contract, bound: Bound) -> int:
-        """Return the longest wait a flow was told: its bound, or the delay it asked for if that is broken."""
+        """Return the guaranteed delay of a flow: its bound, or its delay limit if the bound exceeds that."""
         limit_ns = self.limit_ns(contract)
         if bound.delay_ns == UNBOUNDED or 0 < limit_ns < bound.delay_ns:
             return limit_ns
         return bound.delay_ns
 
     def share_taken(self, without: Contract | None = None) -> float:
-        """Return the part of the service rate that is promised, but for the flow that `without` names."""
+        """Return the share of the service rate that admitted flows take, except the flow of `without`."""
         taken = 0.0
         for topic in self._plan.topics.values():
             for flow in topic.flows.values():
@@ -254,26 +253,26 @@ class AdmissionControl:
         return self._flow_count
 
     def topics(self) -> list[tuple[str, int, int]]:
-        """Return every topic of the rotation: its name, its weight, and the quanta of its cells."""
+        """Return name, weight, and quanta per cell of every topic of the rotation."""
         topics = self._plan.topics.values()
         return [(topic.name, topic.layout.weight, topic.quanta()) for topic in topics]
 
     def limit_ns(self, contract: Contract) -> int:
-        """Return the delay promised to a flow, or 0 if only its rate is."""
+        """Return the delay limit of a flow, or 0 if only its rate is guaranteed."""
         return contract.delay_ns or self.delay_default_ns
 
     def bounds(self) -> list[Flow]:
-        """Return every admitted flow with its worst case, once all changes are settled."""
+        """Return every admitted flow with its bound, once all changes are settled."""
         return self._bounds({}, is_settled=True)
 
-    # The bounds, and who would lose what was promised.
+    # Bounds, and the flows whose guarantee would break.
 
     def _begin(self, now_ns: int) -> None:
         self.work = 0
         self._plan.forget(now_ns)
 
     def _bounds(self, pure: dict[str, Layout], is_settled: bool = False) -> list[Flow]:
-        """Return every flow with its worst case; topics in `pure` have that layout alone.
+        """Return every flow with its bound; topics in `pure` have that layout alone.
 
         A topic that changes counts with all its layouts for others, and each in turn for itself.
         """
@@ -302,7 +301,7 @@ class AdmissionControl:
     def _worst(self, flows: list[Flow], index: int, pure: dict[str, Layout]) -> list[Flow]:
         """Return the flows of a topic with the longer of their bounds, those known and those of `pure`.
 
-        Only for those that were promised a delay: a change is too short to cost anybody his rate.
+        Only for flows with a delay limit: a change is too short to cost a flow its rate.
         """
         rotation = self._plan.rotation(pure)
         worst: list[Flow] = []
@@ -339,9 +338,9 @@ class AdmissionControl:
         return limit_ns == 0 or bound.delay_ns <= limit_ns
 
     def _broken(self, asking: Contract, bounds: list[Flow]) -> Flow | None:
-        """Return a flow that would lose its promise by one that is placed; that one only if no other does.
+        """Return a flow whose guarantee the placed flow would break; the placed one itself only if no other.
 
-        If its topic changes weight, others must keep theirs in every layout that somebody may meet;
+        If its topic changes weight, the others must keep theirs in every layout that a message may meet;
         `bounds` are those of the newest alone.
         """
         topic = self._plan.topics[asking.topic]
@@ -360,7 +359,7 @@ class AdmissionControl:
         return broken
 
     def _first_broken(self, bounds: list[Flow], asking: Contract | None) -> Flow | None:
-        """Return a flow that would lose its promise; the asking one only if it is the only one."""
+        """Return a flow whose guarantee would break; the asking flow only if no other does."""
         own: Flow | None = None
         for flow in bounds:
             if not self._keeps(flow[0], flow[1]):
@@ -378,10 +377,10 @@ class AdmissionControl:
             and (flow[1].delay_ns == UNBOUNDED or flow[1].delay_ns > old.delay_ns)
         ]
 
-    # Giving back.
+    # Release.
 
     def _release(self, client: str, topic_names: list[str], now_ns: int) -> None:
-        """Take flows out of the plan; their quanta count until no one can still have met them."""
+        """Remove flows; their quanta count until no waiting message can have met them."""
         self._begin(now_ns)
         until_ns = now_ns + self._longest_wait_ns(client, topic_names)
         for name in topic_names:
@@ -393,10 +392,10 @@ class AdmissionControl:
                 del self._plan.topics[name]
 
     def _longest_wait_ns(self, leaving: str, topic_names: list[str]) -> int:
-        """Return how long a message of a promised flow may still wait, but for those that leave.
+        """Return how long a message of an admitted flow may still wait, except the flows that leave.
 
-        What flows were told when the last one was admitted is no shorter than what they wait now,
-        unless something is changing: then they may wait as long as they were promised.
+        The bounds of the last admission are no shorter than the bounds now, unless something is changing:
+        then flows may wait as long as they were guaranteed.
         """
         is_changing = self._plan.is_changing()
         longest_ns = 0
@@ -410,10 +409,10 @@ class AdmissionControl:
         return longest_ns
 
     def _part_with_denser(self, topic: PlannedTopic) -> None:
-        """Count earlier layouts on their own that a rise goes beyond no more: down, and then up again.
+        """Count earlier layouts separately that a rise does not exceed: after a fall and a rise.
 
-        A topic that changed in one direction only is covered by one of its layouts, whatever of them a
-        message met. After a fall and a rise that is not so.
+        If a topic changed in one direction only, one of its layouts covers whatever a message met. After a
+        fall and a rise it does not.
         """
         dense = [past for past in topic.past[:-1] if past.weight > topic.past[-1].weight]
         if topic.past and topic.layout.weight > topic.past[-1].weight:
@@ -421,10 +420,10 @@ class AdmissionControl:
                 self._plan.released.append(ReleasedQuanta(past, topic.quanta(), past.until_ns))
             topic.past = [past for past in topic.past if past not in dense]
 
-    # What would fit instead.
+    # Counter-offers.
 
     def _refuse_share(self, contract: Contract, taken: float) -> Decision:
-        """Refuse for the part of the service rate that is reserved; offer a period that fits in all ways."""
+        """Refuse for lack of reserved service rate; offer a period that also keeps all bounds."""
         left = self.reserved - taken
         interval_ns = 0
         if left > 0:
@@ -443,8 +442,8 @@ class AdmissionControl:
     def _fitting_interval(self, contract: Contract) -> int:
         """Return about the shortest longer interval with which the flow, already placed, would fit; or 0.
 
-        Nobody else's bound depends on it, so only the flow's own is looked at. It is searched from the
-        share upwards, in steps that double and then halve.
+        No other bound depends on it, so only the flow's own is checked. The search starts at the share and
+        goes up in steps that double and then halve.
         """
         topic = self._plan.topics[contract.topic]
         rotation = self._plan.rotation({topic.name: topic.layout})
@@ -475,9 +474,9 @@ class AdmissionControl:
     def _fitting_weight(self, contract: Contract, broken: Contract) -> int:
         """Return the nearest weight with which all would fit, or 0.
 
-        More weight helps the flow itself, less helps the others; so one direction is searched for
-        the first weight that helps, in steps that double and then halve. When too much
-        has been looked at, the nearest that was found by then has to do.
+        More weight helps the flow itself, less helps the others; so one direction is searched for the first
+        weight that helps, in steps that double and then halve. Beyond SEARCH_MAX, the nearest weight found so
+        far is used.
         """
         is_own = broken is contract
         planned = self.weight(contract.topic)
@@ -507,7 +506,7 @@ class AdmissionControl:
         return weight if self._fits(contract, weight) else 0
 
     def _weight_at_best(self, contract: Contract, broken: Contract) -> int:
-        """Return the asking flow's weight that would not do even if the cells of a topic lay evenly.
+        """Return the asking flow's weight that would not suffice even if the cells of a topic lay evenly.
 
         The longest distance of two cells is no shorter than the mean one. With L quanta a cycle,
         message n of a flow of weight w waits at least n · L / w quanta, and its share is w / L.
@@ -521,7 +520,7 @@ class AdmissionControl:
         self._plan.restore(contract.topic, previous)
         parts = broken.parts(self.quantum_bytes)
         # The longest mean time between two cells: a message per interval, and within the delay
-        # the last of those that may come at once. Rounded up, to leave out no weight that does.
+        # the last of those that may come at once. Rounded up, to exclude no weight that suffices.
         most_ns = -(-broken.interval_ns // parts)
         limit_ns = self.limit_ns(broken)
         if limit_ns > 0:
@@ -535,9 +534,9 @@ class AdmissionControl:
         return max(0, most_ns * weight - others_ns) // own_ns + 1
 
     def _helps(self, contract: Contract, weight: int, broken: Contract) -> bool:
-        """Tell whether the flow that would break keeps its promise with that weight; if another's, all do.
+        """Whether the broken flow keeps its guarantee with that weight; if it is another's, whether all do.
 
-        The one that broke is looked at first: most weights that do not help are known by it.
+        The broken flow is checked first: it rules out most weights that do not help.
         """
         previous = self._plan.place(contract, weight)
         pure = self._pure(contract.topic)
@@ -551,7 +550,7 @@ class AdmissionControl:
         return helps
 
     def _others_keep(self, rotation: Rotation, asking: Contract) -> bool:
-        """Tell whether all flows but one keep their promises; those without a delay their rate."""
+        """Whether all flows but one keep their guarantees; those without a delay their rate."""
         for index, topic in enumerate(self._plan.topics.values()):
             for flow in topic.flows.values():
                 if flow is asking:
@@ -564,7 +563,7 @@ class AdmissionControl:
         return True
 
     def _surely_keeps(self, rotation: Rotation, index: int, flow: Contract) -> bool:
-        """Tell whether a flow keeps its promise with room to spare, without looking at its cells.
+        """Whether a flow keeps its guarantee with room to spare, without visiting its cells.
 
         The message after those that may come at once is the last whose wait can be the longest.
         """

@@ -1,8 +1,8 @@
-"""Worst-case delays of a flow through the input scheduler: as printed, corrected, and tight.
+"""Delay bounds of a flow through the input scheduler: as printed, corrected, and tight.
 
-A flow is (σ, ρ)-bounded: at most `burst + t / interval_ns` messages in any time t. A delay runs
-from a message's arrival to the end of its last quantum. docs/bounds.md has the derivation.
-Everything is an `int` of nanoseconds or of quanta, so a bound is exact, not nearly so.
+A flow is (σ, ρ)-bounded: at most `burst + t / interval_ns` messages in any time t. A delay runs from a
+message's arrival to the end of its last quantum. docs/bounds.md has the derivation. Everything is an `int` of
+nanoseconds or of quanta, so bounds are exact.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from typing import Final
 from timebound.core.input.cells import EVEN, cell_order, check_weight, step_of
 
 UNBOUNDED: Final = -1
-# The interval of a flow that sends one burst and nothing more: no second one is ever due.
+# The interval of a flow that sends a single burst.
 NEVER: Final = 1 << 60
 
-# Where work is limited, how many messages of a busy period are looked at one by one: so many that
-# these limits are kept, of messages times cells of the cycle and of messages times cells of the topic.
+# Where work is limited, messages of a busy period are checked one by one up to these limits: messages times
+# cells of the cycle, and messages times cells of the topic.
 _LOOKS_CELLS: Final = 1 << 18
 _LOOKS_STARTS: Final = 1 << 14
 _LOOKS_MIN: Final = 8
 _COUNT_BITS: Final = 10  # a topic has fewer cells in a cycle than WEIGHT_MAX + 1
 
-# What a bound consists of; the largest is what a user has to change first.
+# The parts of a bound; the largest is the first to change.
 OTHER_TOPICS: Final = "other topics"
 OTHER_CLIENTS: Final = "other clients"
 OWN_QUEUE: Final = "own queue"
 OWN_SERVICE: Final = "own service"
 MISSED_POLL: Final = "missed poll"
 OVERLOAD: Final = "overload"
-OUTSIDE: Final = "reading, writing, stops"  # before its queue, after its quantum; see admission.py
+OUTSIDE: Final = "reading, writing, stalls"  # before its queue, after its quantum; see admission.py
 
 
 class Rotation:
-    """One cycle of cells with their real lengths, to ask how far apart a topic's cells are.
+    """One cycle of cells with their real lengths, for the distances between a topic's cells.
 
-    `quanta[k]` is the length of a cell of topic k: how many clients publish it, or for the
-    corrected bound the number of all clients. A topic that nobody publishes takes no time.
+    `quanta[k]` is the length of a cell of topic k: the number of clients that publish it, or for the
+    corrected bound the number of all clients. A topic without publishers takes no time.
 
-    With `cells_max` a longer cycle is not laid out, and distances are then upper limits that hold for any
-    places of the cells: a broker has to answer in time. `work` counts cells looked at.
+    A cycle longer than `cells_max` is not laid out: distances are then upper limits that hold for any order
+    of the cells, since a broker must answer in time. `work` counts cells visited.
     """
 
     __slots__ = (
@@ -117,29 +117,29 @@ class Rotation:
         return -(-(cells * self.length + self._slack(topic)) // self._counts[topic])
 
     def whole_cycles(self, topic: int, cells: int) -> int:
-        """Return the quanta of all cycles that so many of a topic's cells begin in, and of one more.
+        """Return the quanta of all cycles in which `cells` of a topic's cells begin, and of one more.
 
-        No `span` is longer. The one more is for later messages of a flow below its share: each comes an
-        interval later, which is more than its part of a cycle, but cycles are counted whole here.
+        No `span` is longer. The extra cycle is for later messages of a flow below its share: each comes an
+        interval later, which is more than its part of a cycle, but only whole cycles are counted here.
         """
         return (cells // self._counts[topic] + 2) * self.length
 
     def looks_max(self, topic: int) -> int:
-        """Return how many messages may be looked at one by one to find a flow's bound; 0: all."""
+        """Return how many messages may be checked one by one to find a flow's bound; 0 = all."""
         if not self._is_limited:
             return 0
         return max(_LOOKS_MIN, min(_LOOKS_CELLS // self.cells, _LOOKS_STARTS // self._counts[topic]))
 
     def count(self, topic: int) -> int:
-        """Return how many cells the topic has in a cycle."""
+        """Return the topic's number of cells in a cycle."""
         return self._counts[topic]
 
     def is_stable(self, topic: int, interval_ns: int, parts: int, quantum_ns: int) -> bool:
-        """Tell whether a client's share of the topic exceeds one message per `interval_ns`."""
+        """Whether a client's share of the topic exceeds one message per `interval_ns`."""
         return parts * self.length * quantum_ns < self._counts[topic] * interval_ns
 
     def share_interval_ns(self, topic: int, parts: int, quantum_ns: int) -> int:
-        """Return the longest interval that a client's share of the topic is not enough for."""
+        """Return the longest interval for which a client's share of the topic is too small."""
         return parts * self.length * quantum_ns // self._counts[topic]
 
     def _slack(self, topic: int) -> int:
@@ -169,10 +169,10 @@ class Rotation:
 
 
 class Bound:
-    """A worst-case delay, and the message of the burst that suffers it.
+    """A delay bound, and the message of the burst that waits so long.
 
-    `delay_ns` is UNBOUNDED when the flow asks for more than its share, which is then one
-    message per `share_interval_ns`.
+    `delay_ns` is UNBOUNDED if the flow sends more than its share, which is one message per
+    `share_interval_ns`.
     """
 
     __slots__ = ("delay_ns", "dominating", "message", "share_interval_ns")
@@ -201,11 +201,11 @@ def flow_bound(
     message until the busy period ends. `clients` only splits the result into its terms.
     `jitter_ns` is how much earlier than that a message may come after its predecessors.
 
-    However long the busy period, few messages have to be looked at. Those that may all come at once wait
-    the longer the later they stand, so the last of them is the first here. From then on spans repeat with
-    the cycle, and messages come more slowly than cycles pass: what one cycle's messages do not
-    exceed, none does. And none exceeds a straight line, which often ends the search earlier.
-    If the rotation limits it, the line stands in for the rest: the bound is then no longer exact, but holds.
+    However long the busy period, few messages have to be checked. Of those that may all come at once the last
+    waits longest, so the search starts with it. From then on spans repeat with the cycle, and messages come
+    more slowly than cycles pass: what the messages of one cycle do not exceed, none does. And none exceeds a
+    straight line, which often ends the search earlier. If the rotation limits the search, the line replaces
+    the rest: the bound then holds, but is not exact.
     """
     if not rotation.is_stable(topic, interval_ns, parts, quantum_ns):
         share_ns = parts * rotation.length * quantum_ns / rotation.count(topic)
@@ -259,7 +259,7 @@ def _dominating(rotation: Rotation, topic: int, message: int, clients: int, part
 
 
 def printed_rank(weights: list[int], topic: int) -> int:
-    """Return the paper's k: the topic's place, from 1, with the weights in non-increasing order."""
+    """Return the paper's k: the rank of the topic, from 1, by non-increasing weight."""
     own = weights[topic]
     heavier = sum(1 for weight in weights if weight > own)
     return heavier + sum(1 for weight in weights[:topic] if weight == own) + 1

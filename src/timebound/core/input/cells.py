@@ -1,16 +1,14 @@
 """The order in which topics get their cells: `paper`, as published, and `even`, our own.
 
-A cycle has `weight / gcd` cells for each topic. Both orders are described the same way, so
-that the scheduler and the bounds cannot disagree: the cell that a topic gets at its `turn`
-has a *key*, an integer, and cells are served in ascending order of their keys. A key depends
-on the topic alone (its weight and its slot among the topics of that weight), never on who
-else is there; so a topic that comes or goes moves nobody else's cells. (Under `paper` the `step`
-matters too. As published it is the greatest common divisor of all weights; where promises must hold while
-weights change it stays 1.)
+A cycle has `weight / gcd` cells for each topic. Both orders are defined the same way, so that the scheduler
+and the bounds cannot disagree: the cell of a topic at its `turn` has a *key*, an integer, and cells are
+served in ascending order of their keys. A key depends on the topic alone (its weight and its slot among the
+topics of that weight), so a topic that comes or goes moves no other cells. (Under `paper` the `step` matters
+too. As published it is the greatest common divisor of all weights; where guarantees must hold while weights
+change it stays 1.)
 
-`even` puts the cells of a topic at equal distances, and spreads the topics of one weight over
-that distance by their bit-reversed slots, so that they do not come in one clump. See
-docs/decisions/0030-cell-order.md for the comparison.
+`even` places the cells of a topic at equal distances, and spreads the topics of one weight over that distance
+by their bit-reversed slots, so that they do not cluster. docs/decisions/0030-cell-order.md compares the two.
 """
 
 from __future__ import annotations
@@ -37,12 +35,16 @@ EVEN_CYCLE: Final = 1 << (SLOT_BITS + _FRACTION_BITS + _WEIGHT_BITS)
 PAPER_CYCLE: Final = _ROUNDS << (_WEIGHT_BITS + SLOT_BITS)
 _PAPER_ROUND_SHIFT: Final = _WEIGHT_BITS + SLOT_BITS
 _PLACE_SHIFT: Final = SLOT_BITS + _FRACTION_BITS
-# Places of the slots that were asked for; admission asks for the same ones at every decision.
+# Cache of places by slot; admission needs the same ones at every decision.
 _PLACES: Final[dict[int, int]] = {}
 
 
 def check_weight(weight: int) -> None:
-    """Raise ValueError unless the weight is one the orders can work with."""
+    """Check that a weight is in range.
+
+    Raises:
+        ValueError: it is not.
+    """
     if not 1 <= weight <= WEIGHT_MAX:
         raise ValueError(f"weight {weight} is out of range (1 to {WEIGHT_MAX})")
 
@@ -53,10 +55,10 @@ def check_order(order: str) -> None:
 
 
 def spread(slot: int) -> int:
-    """Return the slot's place inside the distance of two cells, in 1/32768.
+    """Return the slot's place within the distance of two cells, in 1/32768.
 
-    The bits of the slot in reverse order (van der Corput's sequence) fill the distance evenly
-    however many slots are in use; the first one gets the middle.
+    The bits of the slot in reverse order (the van der Corput sequence) fill the distance evenly, however many
+    slots are in use; the first one gets the middle.
     """
     place = _PLACES.get(slot, -1)
     if place < 0:
@@ -88,11 +90,10 @@ def even_switch_turn(
 ) -> int:
     """Return the turn of the denser layout after which a topic can change to or from the sparser one.
 
-    It is the first whose next turn is still ahead of `pointer` and with no cell of the sparser layout
-    from its own cell up to the next. Changed there, no window of the cycle has more of the topic's
-    cells than the denser layout alone would have, and the topic waits for no cell longer than in the
-    sparser one (docs/bounds.md). There is one in every cycle: the denser layout has more gaps
-    than the sparser one has cells.
+    It is the first whose next turn is still ahead of `pointer`, without a cell of the sparser layout from its
+    own cell up to the next. After a change there, no window of the cycle has more of the topic's cells than
+    the denser layout alone, and the topic waits for no cell longer than in the sparser one (docs/bounds.md).
+    There is one in every cycle: the denser layout has more gaps than the sparser one has cells.
     """
     turn = max(0, even_turn_after(dense_weight, dense_place, pointer) - 1)
     while True:
@@ -134,9 +135,9 @@ def paper_turn_after(weight: int, slot: int, pointer: int, step: int) -> int:
 def paper_switch_turn(dense_weight: int, dense_slot: int, sparse_weight: int, pointer: int, step: int) -> int:
     """Return the turn of the denser layout after which a topic can change to or from the sparser one.
 
-    As `even_switch_turn`: its next turn is still ahead, and no cell of the sparser layout lies between.
-    That is so in the rounds that only the denser one has. In the others the sparser one has a cell,
-    too, a little later.
+    As in `even_switch_turn`, its next turn is still ahead, and no cell of the sparser layout lies between.
+    That holds in the rounds that only the denser layout has; in the others the sparser one has a cell a
+    little later.
     """
     turn = max(0, paper_turn_after(dense_weight, dense_slot, pointer, step) - 1)
     turns = dense_weight // step
@@ -175,8 +176,8 @@ def first_slots(weights: list[int]) -> list[int]:
 def cell_order(weights: list[int], order: str, slots: list[int] | None = None, step: int = 0) -> list[int]:
     """Return the topics (as indices into `weights`) in the order of one cycle's cells.
 
-    Without `slots`, topics of one weight are numbered as they are listed. Without a `step`, it is the
-    greatest common divisor of the weights, as under `even` in any case.
+    Without `slots`, topics of one weight are numbered in the order of `weights`. Without `step`, and always
+    under `even`, the step is the greatest common divisor of the weights.
 
     Raises:
         ValueError: a weight is out of range, or the order is unknown.
@@ -188,13 +189,13 @@ def cell_order(weights: list[int], order: str, slots: list[int] | None = None, s
         slots = first_slots(weights)
     if step == 0 or order == EVEN:
         step = step_of(weights)
-    # Topic and key in one integer: a third of the time that pairs take to sort.
+    # Topic and key in one integer: sorts in a third of the time of pairs.
     topic_bits = len(weights).bit_length()
     keyed: list[int] = []
     for topic, weight in enumerate(weights):
         turns = weight // step
         if order == EVEN:
-            # Divided by the step, so that one pattern is listed once: keys keep their order. This is
+            # Divided by the step, so that a pattern is listed once: keys keep their order. This is
             # `even_key` without a call for each turn.
             place = spread(slots[topic]) << _FRACTION_BITS
             low = WEIGHT_MAX - turns

@@ -11,15 +11,15 @@ from typing import Final
 from timebound.core.input.bounds import OUTSIDE, UNBOUNDED, Bound
 from timebound.core.input.cells import WEIGHT_MAX
 
-BURST_MAX: Final = 10_000  # a longer one is no burst; the bound's search grows with it
+BURST_MAX: Final = 10_000  # the search for a bound grows with it
 _MILLISECOND: Final = 1_000_000
 _SECOND: Final = 1_000_000_000
 
 
 def rate_of(interval_ns: int) -> float:
-    """Return the messages per second that were meant by an interval: the shortest number that gives it.
+    """Return the rate in messages per second that an interval stands for: the shortest number that gives it.
 
-    A rate of 723.4 is kept as 1,382,361 ns, which is 723.400038.
+    A rate of 723.4 is stored as 1,382,361 ns, which is 723.400038.
     """
     exact = _SECOND / interval_ns
     if _SECOND % interval_ns == 0:
@@ -36,9 +36,9 @@ def _rate_text(rate: float) -> str:
 
 
 class Contract:
-    """What a client says it will publish: at most `burst + t / interval_ns` messages in any time t.
+    """A flow as advertised: at most `burst + t / interval_ns` messages of `size` bytes in any time t.
 
-    `weight` 0 leaves the topic's weight as it is; `delay_ns` 0 asks for no particular delay.
+    `weight` 0 leaves the topic's weight as it is; `delay_ns` 0 sets no delay limit.
     """
 
     __slots__ = ("burst", "client", "delay_ns", "interval_ns", "size", "topic", "weight")
@@ -71,7 +71,7 @@ class Contract:
         self.delay_ns = delay_ns
 
     def parts(self, quantum_bytes: int) -> int:
-        """Return how many quanta its largest message takes."""
+        """Return the quanta of its largest message."""
         return max(1, -(-self.size // quantum_bytes))
 
     def with_interval(self, interval_ns: int) -> Contract:
@@ -87,7 +87,7 @@ class Contract:
 
 
 class CounterOffer:
-    """The nearest interval and weight that would fit; 0 if none does, or if none was found in time."""
+    """The nearest interval and weight that would fit; 0 = none, or none found in time."""
 
     __slots__ = ("interval_ns", "is_complete", "weight")
 
@@ -113,10 +113,9 @@ class CounterOffer:
 class Decision:
     """The answer to an advertisement; `reason` is for the client.
 
-    Accepted: `bound_ns` is the flow's worst case now, `weight` and `slot` are for the scheduler.
-    Refused: `broken_client` and `broken_topic` name the flow that would lose its promise,
-    `bound_ns` its worst case then (UNBOUNDED: beyond its share) and `limit_ns` what it was
-    promised; `offer` says what would fit.
+    Accepted: `bound_ns` is the flow's delay bound, `weight` and `slot` are for the scheduler. Refused:
+    `broken_client` and `broken_topic` name the flow whose guarantee would break, `bound_ns` is its bound then
+    (UNBOUNDED: beyond its share), `limit_ns` its delay limit; `counter_offer` is what would fit.
     """
 
     __slots__ = (
@@ -163,19 +162,21 @@ def refuse(
 ) -> Decision:
     """Refuse because of what would happen to `broken`.
 
-    If the time outside the queues is too long by itself, the reason says so: no other offer helps then.
+    If the time outside the queues alone exceeds the limit, the reason says so: no counter-offer helps then.
     """
     if bound.delay_ns == UNBOUNDED:
         sent = _rate_text(rate_of(broken.interval_ns))
         share = _rate_text(_SECOND / bound.share_interval_ns)
-        reason = f"{_name(broken)} sends {sent} messages/s; its share would be {share}, and has to be more"
+        reason = (
+            f"{_name(broken)} sends {sent} messages/s, but its share, which must be larger, would be {share}"
+        )
     else:
         reason = (
             f"{_name(broken)} would wait up to {bound.delay_ns / _MILLISECOND:.3f} ms, "
             f"longer than its {limit_ns / _MILLISECOND:.3f} ms"
         )
         if outside_ns >= limit_ns:
-            reason = f"{reason}: {OUTSIDE} of the machine alone take {outside_ns / _MILLISECOND:.3f} ms"
+            reason = f"{reason}: {OUTSIDE} alone take {outside_ns / _MILLISECOND:.3f} ms"
     if counter_offer is not None:
         reason = f"{reason}; {counter_offer.text()}"
     decision = Decision(False, bound.delay_ns, reason)
@@ -188,24 +189,24 @@ def refuse(
 
 
 def refuse_full(contract: Contract, limit: str, count_max: int) -> Decision:
-    return Decision(False, UNBOUNDED, f"{_name(contract)} is one too many ({limit}={count_max})")
+    return Decision(False, UNBOUNDED, f"{_name(contract)} exceeds the limit of flows ({limit}={count_max})")
 
 
 def refuse_change(contract: Contract, count_max: int) -> Decision:
-    """Refuse because too many weights are changing: each layout of the cells has to be looked at."""
-    fact = f"{count_max} weights that were changed still count for messages that wait; ask again later"
+    """Refuse because too many weights are changing: each layout of the cells has to be checked."""
+    fact = f"{count_max} earlier changes of weights still count for waiting messages; try again later"
     return Decision(False, UNBOUNDED, f"{_name(contract)} cannot raise its topic's weight now: {fact}")
 
 
 def refuse_share(
     contract: Contract, share: float, left: float, reserved: float, counter_offer: CounterOffer
 ) -> Decision:
-    """Refuse because the flows together would take more than is reserved for them."""
+    """Refuse because all flows together would take more than is reserved for them."""
     decision = Decision(
         False,
         UNBOUNDED,
-        f"{_name(contract)} needs {share:.1%} of the service rate and {max(left, 0):.1%} of the "
-        f"{reserved:.0%} for advertised flows are left; {counter_offer.text()}",
+        f"{_name(contract)} needs {share:.1%} of the service rate, but {max(left, 0):.1%} of the "
+        f"{reserved:.0%} reserved for flows is left; {counter_offer.text()}",
     )
     decision.broken_client = contract.client
     decision.broken_topic = contract.topic

@@ -1,7 +1,6 @@
-"""Who publishes what, and the shares that follow: equations 3 and 5.
+"""The matrix IN of clients and topics, and the shares of clients: equations 3 and 5.
 
-`InputMatrix` holds the weights and the matrix IN; shares are exact fractions. Nothing here is on the hot
-path: the scheduler keeps its own, faster picture of IN in its open queues.
+Shares are exact fractions. Nothing here is on the hot path: for the scheduler, its open queues are IN.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class InputMatrix:
         }
 
     def client_shares(self) -> dict[str, Fraction]:
-        """Return θ_i = δ_i / Σδ (equation 5); all 0 while nobody publishes."""
+        """Return θ_i = δ_i / Σδ (equation 5); all 0 without publishers."""
         deltas = self.deltas()
         total = sum(deltas.values())
         return {client: Fraction(delta, total) if total else Fraction(0) for client, delta in deltas.items()}

@@ -1,10 +1,9 @@
-"""The rotation as admission plans it: topics, their layouts, and what may still delay somebody.
+"""The rotation as admission control plans it: topics, their layouts, and what still delays waiting messages.
 
-A topic's *layout* is where its cells lie: a weight, and a slot among the topics of that weight. When a
-weight changes, the scheduler goes on with the old layout until it can change over (core/input/scheduler.py),
-and messages that wait then have met cells of both. So an old layout stays in the plan until
-all of them are through, and so does a quantum that was given back. Decisions are
-made in core/input/admission.py; here is what they are made from.
+A topic's *layout* defines its cells: a weight, and a slot among the topics of that weight. After a change of
+weight the scheduler keeps the old layout until it can change over (core/input/scheduler.py), and messages
+that wait at that time have met cells of both. So an old layout stays in the plan until all of them are
+through, and so do released quanta. core/input/admission.py decides; this is the state it decides on.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ from timebound.core.input.cells import SLOTS_MAX
 from timebound.core.input.contract import Contract
 
 WEIGHT_DEFAULT: Final = 1
-# Under `paper`, what the current weight falls by from round to round. As published it is the greatest common
-# divisor of all weights; but when that changes, all cells move, and messages that wait may meet more than
-# before or after. The scheduler has to have the same.
+# Under `paper`, the decrease of the current weight from round to round. As published it is the greatest
+# common divisor of all weights; but when that changes, all cells move, and waiting messages may meet more of
+# them than before or after. The scheduler must use the same.
 PAPER_STEP: Final = 1
 # Longer cycles are not laid out cell by cell, and bounds get looser: docs/bounds.md has the times.
 CELLS_MAX: Final = 16_384
 
 
 class Layout:
-    """Where a topic's cells lie, and until when they may have delayed a waiting message.
+    """The cells of a topic, and until when they may have delayed a waiting message.
 
-    NEVER: until the shell has said that the scheduler changed over.
+    NEVER: until the shell reports that the scheduler has changed over.
     """
 
     __slots__ = ("slot", "until_ns", "weight")
@@ -39,22 +38,22 @@ class Layout:
 
 
 class PlannedTopic:
-    """A topic of the rotation as admission counts it."""
+    """A topic of the rotation as admission control counts it."""
 
     __slots__ = ("background", "flows", "layout", "name", "past")
 
     def __init__(self, name: str, layout: Layout, background: int) -> None:
         self.name = name
         self.layout = layout
-        self.past: list[Layout] = []  # earlier ones that still count, the oldest first
-        self.background = background  # quanta of its cell for those without a contract
+        self.past: list[Layout] = []  # earlier ones that still count, oldest first
+        self.background = background  # quanta of its cell for clients without a contract
         self.flows: dict[str, Contract] = {}  # by client
 
     def quanta(self) -> int:
         return self.background + len(self.flows)
 
     def is_settled(self) -> bool:
-        """Tell whether the scheduler has the newest layout, as far as is known."""
+        """Whether the scheduler has taken up the newest layout, as far as is known."""
         return not self.past or self.past[-1].until_ns != NEVER
 
     def copy(self) -> PlannedTopic:
@@ -65,7 +64,7 @@ class PlannedTopic:
 
 
 class ReleasedQuanta:
-    """Quanta that were given back and may still have delayed a waiting message."""
+    """Released quanta that may still have delayed a waiting message."""
 
     __slots__ = ("layout", "quanta")
 
@@ -75,7 +74,7 @@ class ReleasedQuanta:
 
 
 class RotationPlan:
-    """All topics, and what was released; changes are made on copies, so that they can be undone."""
+    """All topics and released quanta; changes are made on copies, so that they can be undone."""
 
     __slots__ = ("order", "released", "topics")
 
@@ -85,7 +84,7 @@ class RotationPlan:
         self.released: list[ReleasedQuanta] = []
 
     def is_changing(self) -> bool:
-        """Tell whether anything counts that is no longer in force."""
+        """Whether anything counts that is no longer in force."""
         if self.released:
             return True
         for topic in self.topics.values():
@@ -94,18 +93,18 @@ class RotationPlan:
         return False
 
     def change_count(self) -> int:
-        """Return how many layouts still count that are no longer in force."""
+        """Return the number of layouts that still count but are no longer in force."""
         return sum([len(topic.past) for topic in self.topics.values()])
 
     def raises(self, contract: Contract) -> bool:
-        """Tell whether a flow would change the weight of its topic."""
+        """Whether a flow would change the weight of its topic."""
         topic = self.topics.get(contract.topic)
         return topic is not None and contract.weight > topic.layout.weight
 
     def rotation(self, pure: dict[str, Layout], is_settled: bool = False) -> Rotation:
-        """Return the cycle of all topics in their order, and after them of what still counts.
+        """Return the cycle of all topics in order, followed by what still counts.
 
-        Those in `pure` have that layout alone. With `is_settled`, nothing earlier counts.
+        Topics in `pure` have that layout alone. With `is_settled`, nothing earlier counts.
         """
         weights: list[int] = []
         quanta: list[int] = []
@@ -124,7 +123,7 @@ class RotationPlan:
             for released in self.released:
                 key = (released.layout.weight, released.layout.slot)
                 extra[key] = extra.get(key, 0) + released.quanta
-        # What was released from a topic that goes on has that topic's cells, right behind its own.
+        # Quanta released from a topic that goes on are in that topic's cells, right behind its own.
         for (weight, slot), count in extra.items():
             weights.append(weight)
             slots.append(slot)
@@ -132,7 +131,7 @@ class RotationPlan:
         return Rotation(weights, quanta, self.order, slots, cells_max=CELLS_MAX, step=PAPER_STEP)
 
     def place(self, contract: Contract, weight: int) -> PlannedTopic | None:
-        """Put a flow into the plan; return the topic as it was, for `restore`.
+        """Add a flow to the plan; return the topic as it was, for `restore`.
 
         A topic's weight only rises, to that of its heaviest flow.
         """
@@ -155,18 +154,18 @@ class RotationPlan:
             self.topics[name] = previous
 
     def change_layout(self, topic: PlannedTopic, weight: int) -> None:
-        """Give a topic, a copy, the cells of another weight; what it had counts until it is settled."""
+        """Give a topic (a copy) the cells of another weight; the old ones count until it is settled."""
         if topic.is_settled():
             topic.past.append(Layout(topic.layout.weight, topic.layout.slot))
         elif topic.past[-1].weight == weight:
             # The scheduler has not changed over yet, and now never will.
             topic.layout = topic.past.pop()
             return
-        # Otherwise the newest layout was never in force, and nobody met it.
+        # Otherwise the newest layout was never in force, and no message met it.
         topic.layout = Layout(weight, self.free_slot(weight))
 
     def free_slot(self, weight: int) -> int:
-        """Return the lowest slot that no topic of that weight has, nor had until it is settled."""
+        """Return the lowest slot that no topic of that weight has, or had until it is settled."""
         used = set()
         for topic in self.topics.values():
             if topic.layout.weight == weight:
@@ -181,12 +180,12 @@ class RotationPlan:
         return slot
 
     def release(self, topic: PlannedTopic, quanta: int, until_ns: int) -> None:
-        """Let quanta of a topic count until then, in all layouts it has."""
+        """Count quanta of a topic until `until_ns`, in all layouts it has."""
         for layout in [topic.layout, *topic.past]:
             self.released.append(ReleasedQuanta(layout, quanta, until_ns))
 
     def forget(self, now_ns: int) -> None:
-        """Drop what nobody can have met any more."""
+        """Remove what no waiting message can have met."""
         if self.released:
             self.released = [released for released in self.released if released.layout.until_ns > now_ns]
         for topic in self.topics.values():

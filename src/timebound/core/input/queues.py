@@ -1,6 +1,6 @@
-"""What the input scheduler keeps: clients, their queues, topics, the topics of one weight, and changes of it.
+"""The state of the input scheduler: clients, their queues, topics, weight rings and changes of weights.
 
-State only, with the few questions each part can answer by itself; core/input/scheduler.py moves it.
+State only; core/input/scheduler.py changes it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ ItemT = TypeVar("ItemT")
 
 
 class ClientInput(Generic[ItemT]):
-    """One client's input queues, and how much waits in them."""
+    """The input queues of one client, and the quanta that wait in them."""
 
     __slots__ = ("name", "queues", "waiting")
 
@@ -26,7 +26,7 @@ class ClientInput(Generic[ItemT]):
 class InputQueue(Generic[ItemT]):
     """Messages of one client on one topic, first in first out.
 
-    Its name is that of the topic it was opened for, even when it is served elsewhere later.
+    It keeps the name of the topic it was opened for, even if it is served elsewhere later.
     """
 
     __slots__ = ("client", "head", "is_closing", "items", "left", "name", "tags", "topic")
@@ -37,8 +37,8 @@ class InputQueue(Generic[ItemT]):
         self.topic = topic
         self.items: list[ItemT | None] = []
         self.tags: list[int] = []  # per item: quanta << 1 | excess
-        self.head = 0  # items before it have been served
-        self.left = 0  # quanta the item at the head still needs
+        self.head = 0  # index of the first item not served yet
+        self.left = 0  # quanta that the item at the head still needs
         self.is_closing = False
 
     def __len__(self) -> int:
@@ -46,10 +46,10 @@ class InputQueue(Generic[ItemT]):
 
 
 class InputTopic(Generic[ItemT]):
-    """A topic of the rotation. `quanta_max` limits its cell; 0 means a quantum for every client.
+    """A topic of the rotation. `quanta_max` limits its cell; 0 = one quantum for every client.
 
-    A topic without contracts needs the limit: else each new client would make its cell longer,
-    and with it the wait of everyone who was promised a bound.
+    A topic without contracts needs the limit: otherwise each new client would lengthen its cell, and with it
+    the delay of every flow with a guarantee.
     """
 
     __slots__ = ("in_rotation", "name", "place", "quanta_max", "queues_open", "ring", "slot", "weight")
@@ -58,15 +58,15 @@ class InputTopic(Generic[ItemT]):
         self.name = name
         self.weight = weight
         self.slot = slot
-        self.place = 0  # its key among the topics of its weight
+        self.place = 0  # its position among the topics of its weight
         self.quanta_max = quanta_max
         self.queues_open = 0
         self.in_rotation = False
-        self.ring: deque[InputQueue[ItemT]] = deque()  # queues with something waiting
+        self.ring: deque[InputQueue[ItemT]] = deque()  # queues that are not empty
 
 
 class WeightChange(Generic[ItemT]):
-    """A topic that gets another weight once the pointer has passed `key`; its slot there is kept free."""
+    """A change of weight that takes effect once the pointer has passed `key`; its new slot is reserved."""
 
     __slots__ = ("key", "slot", "topic", "weight")
 
@@ -78,14 +78,14 @@ class WeightChange(Generic[ItemT]):
 
 
 class WeightRing(Generic[ItemT]):
-    """The topics of one weight; those in the rotation stand in `places`, sorted."""
+    """The topics of one weight; `places` holds those in the rotation, sorted."""
 
     __slots__ = ("at", "freed", "key", "places", "slot_next", "slots", "topics", "turn", "weight")
 
     def __init__(self, weight: int) -> None:
         self.weight = weight
         self.slots: dict[int, InputTopic[ItemT]] = {}  # all topics of this weight
-        self.freed: list[int] = []  # a heap of slots below slot_next that may be free again
+        self.freed: list[int] = []  # heap of slots below slot_next that may be free again
         self.slot_next = 0
         self.places: list[int] = []
         self.topics: dict[int, InputTopic[ItemT]] = {}  # in the rotation, by place

@@ -1,20 +1,20 @@
-"""Can this set of periodic operations always finish in time? Rate-monotonic analysis, in exact integers.
+"""Schedulability of periodic operations: rate-monotonic analysis in exact integers.
 
-An operation needs `cost_ns` of processor time every `period_ns`, and must be done before its next period.
+An operation needs `cost_ns` of processor time every `period_ns`, and must finish before its next period.
 Shorter periods have higher priority; operations of equal period share a priority (one queue, served one
 after the other) and are ordered inside it by sub-priority: the more critical first, then the older.
-The formulas are in docs/channel.md. Nothing is scheduled here, only judged.
+The formulas are in docs/channel.md.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# Testing a set takes time quadratic in its size; far more periodic operations than one processor carries.
+# Testing a set takes quadratic time; one processor carries far fewer periodic operations.
 OPERATIONS_MAX: Final = 1_000
-# The iteration nearly always ends within ten steps; giving up counts as "does not fit", which is safe.
+# The iteration nearly always ends within ten steps; beyond the limit the set counts as unschedulable: safe.
 ITERATIONS_MAX: Final = 100_000
-# Float sums of utilisation may be off by this much; what lies closer is left to the exact test.
+# Error of float sums of utilisation; closer cases are left to the exact test.
 UTILISATION_TOLERANCE: Final = 1e-9
 
 UTILISATION_BOUND: Final = "utilisation bound"
@@ -22,7 +22,7 @@ RESPONSE_TIME: Final = "response time"
 
 
 class Operation:
-    """What one consumer asks of the processor. `criticality` orders operations of equal period."""
+    """The periodic demand of one consumer. `criticality` orders operations of equal period."""
 
     __slots__ = ("cost_ns", "criticality", "name", "period_ns")
 
@@ -41,7 +41,7 @@ class Operation:
 
 
 class Rank:
-    """Where an operation stands: 0 is the highest priority, and the first inside a priority."""
+    """The priority of an operation, and its order within that priority; 0 is the highest of both."""
 
     __slots__ = ("operation", "priority", "sub_priority")
 
@@ -52,7 +52,7 @@ class Rank:
 
 
 class Available:
-    """What would fit instead of a refused operation; 0 where nothing would.
+    """What would fit instead of a refused operation; 0 = nothing.
 
     `cost_ns_max` is the largest cost at the asked period, `period_ns_min` the shortest period at the
     asked cost.
@@ -69,9 +69,9 @@ class Available:
 
 
 class Verdict:
-    """Whether a set is schedulable, which test said so, and if not, which operation would be late.
+    """Whether a set is schedulable, by which test, and if not, which operation would be late.
 
-    `response_ns` is the late operation's response time, 0 when it has none at all.
+    `response_ns` is the response time of the late operation; 0 if it is unbounded.
     """
 
     __slots__ = ("late", "response_ns", "schedulable", "test", "utilisation")
@@ -87,7 +87,7 @@ class Verdict:
 
 
 def rank(operations: list[Operation]) -> list[Rank]:
-    """Give rate-monotonic priorities; the result is ordered from the first to be served to the last."""
+    """Return rate-monotonic ranks, in the order of service."""
     keyed = [(op.period_ns, -op.criticality, index) for index, op in enumerate(operations)]
     keyed.sort()
     ranks: list[Rank] = []
@@ -105,7 +105,7 @@ def rank(operations: list[Operation]) -> list[Rank]:
 
 
 def utilisation(operations: list[Operation]) -> float:
-    """The share of the processor asked for: Σ C/P."""
+    """Return the share of the processor that a set needs: Σ C/P."""
     total = 0.0
     for operation in operations:
         total += operation.utilisation()
@@ -113,7 +113,7 @@ def utilisation(operations: list[Operation]) -> float:
 
 
 def utilisation_bound(count: int) -> float:
-    """Any `count` operations that use no more than this are schedulable: n(2^(1/n) - 1)."""
+    """Return the utilisation up to which any `count` operations are schedulable: n(2^(1/n) - 1)."""
     if count <= 0:
         return 1.0
     power: float = 2.0 ** (1.0 / count)
@@ -121,10 +121,10 @@ def utilisation_bound(count: int) -> float:
 
 
 def response_ns(ranks: list[Rank], index: int) -> int | None:
-    """Worst time from release to end of `ranks[index]`, or None when it has none up to its period.
+    """Return the worst response time of `ranks[index]`, or None if it exceeds the period.
 
-    R = C + B + Σ ⌈R/P_j⌉·C_j over all that are served before it. B is the longest operation behind it
-    in its own queue: once begun, that one is not pre-empted.
+    R = C + B + Σ ⌈R/P_j⌉·C_j over all that are served before it. B is the longest operation behind it in its
+    own queue: once begun, that one is not pre-empted.
     """
     own = ranks[index]
     limit = own.operation.period_ns
@@ -133,7 +133,7 @@ def response_ns(ranks: list[Rank], index: int) -> int | None:
     load = utilisation(before)
     if base > limit or load >= 1.0:
         return None
-    # R >= base/(1-U): starting just below that saves nearly all steps and cannot skip the answer.
+    # R >= base/(1-U): starting just below saves nearly all steps and cannot skip the result.
     response = max(base, int(base / (1.0 - load) * (1.0 - UTILISATION_TOLERANCE)) - 1)
     for _ in range(ITERATIONS_MAX):
         needed = base
@@ -158,7 +158,7 @@ def _blocking_ns(ranks: list[Rank], index: int) -> int:
 
 
 def judge(operations: list[Operation]) -> Verdict:
-    """Decide whether all operations always finish in time: by the bound if that settles it, else exactly."""
+    """Decide whether all operations always finish in time: by the utilisation bound, or else exactly."""
     load = utilisation(operations)
     if load <= utilisation_bound(len(operations)) - UTILISATION_TOLERANCE:
         return Verdict(True, UTILISATION_BOUND, load, None, 0)
@@ -171,10 +171,10 @@ def judge(operations: list[Operation]) -> Verdict:
 
 
 def available(admitted: list[Operation], asked: Operation) -> Available:
-    """What would fit beside `admitted`, at the asked period and at the asked cost.
+    """Return what would fit beside `admitted`, at the asked period and at the asked cost.
 
-    Less cost, or a longer period, never turns a schedulable set into another one: rate-monotonic
-    priorities are optimal, so both limits can be found by halving.
+    Less cost, or a longer period, never makes a schedulable set unschedulable: rate-monotonic priorities are
+    optimal, so both limits can be found by bisection.
     """
     return Available(_cost_ns_max(admitted, asked), _period_ns_min(admitted, asked))
 
@@ -198,7 +198,7 @@ def _cost_ns_max(admitted: list[Operation], asked: Operation) -> int:
 def _period_ns_min(admitted: list[Operation], asked: Operation) -> int:
     if utilisation(admitted) >= 1.0:
         return 0
-    # With the longest period of all it is served last and delays nobody: its own response time fits.
+    # With the longest period of all it is served last and delays no other: its own response time fits.
     last = Operation(asked.name, period_ns=asked.cost_ns, cost_ns=asked.cost_ns)
     ranks = [*rank(admitted), Rank(last, len(admitted), 0)]
     longest = max([operation.period_ns for operation in admitted], default=0)
@@ -216,7 +216,7 @@ def _period_ns_min(admitted: list[Operation], asked: Operation) -> int:
 
 
 def _unlimited_response_ns(ranks: list[Rank], index: int) -> int:
-    """The response time even beyond the period, for the explanation; 0 when there is no end to it."""
+    """Return the response time even beyond the period, for the explanation; 0 if it is unbounded."""
     own = ranks[index].operation
     load = utilisation([ranks[j].operation for j in range(index)])
     if load >= 1.0 - UTILISATION_TOLERANCE:

@@ -1,20 +1,20 @@
-"""Input queues per client and topic, served by topic weight: whose message is next.
+"""The input scheduler: queues per client and topic, served by topic weight.
 
-A topic's cell comes round as often as its weight says (core/input/cells.py has the order); in a cell
-every client with waiting messages of that topic gets one quantum, in the order of a ring. An
-empty quantum, cell or topic takes no time. A message larger than the quantum needs several
-and stays at the head of its own queue meanwhile, so it holds up nothing but that queue.
+A topic gets as many cells in a cycle as its weight says (core/input/cells.py has the order); in a cell every
+client with waiting messages of that topic gets one quantum, round robin. An empty quantum, cell or topic
+takes no time. A message larger than the quantum needs several; it stays at the head of its queue meanwhile,
+and delays only that queue.
 
-Only topics with waiting messages are in the rotation, so the cost of a quantum does not depend on
-how many topics and clients there are. A topic that ran empty leaves only when its cell comes
-round: a client that sends one message at a time then moves no list at all. The lists kept sorted
-are those of the active topics of one weight and of the active weights; both are short.
+Only topics with waiting messages are in the rotation, so the cost of a quantum does not depend on the number
+of topics and clients. A topic that ran empty leaves only at its next cell: a client that sends one message at
+a time then changes no list at all. The sorted lists are those of the active topics of one weight and of the
+active weights; both are short.
 
-A topic's weight changes at a place of the cycle where nobody who waits loses by it (`set_weight`).
+A topic's weight changes at a point of the cycle where no waiting message is worse off (`set_weight`).
 
-This module has no clock: the caller says when a quantum is over by asking for the next one.
-docs/bounds.md derives the longest wait from exactly the rules kept here. It is long because the
-hot path, the rotation and its changes all work on the same few lists.
+This module has no clock: a quantum is over when the caller asks for the next one. docs/bounds.md derives the
+delay bounds from exactly these rules. The file is long because the hot path, the rotation and its changes all
+work on the same few lists.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ __all__ = ["ClientInput", "InputQueue", "InputScheduler", "InputTopic"]
 
 ItemT = TypeVar("ItemT")
 
-# A few typical telemetry messages fit; a larger one yields to others after each such part.
+# Holds a few typical telemetry messages; a larger message yields to others after each quantum.
 QUANTUM_BYTES: Final = 1_024
-# 4 MiB of the default quantum: what one client may have waiting before its socket is left unread.
+# 4 MiB of the default quantum: beyond it a client's socket is not read.
 CLIENT_QUANTA_MAX: Final = 4_096
-# Keys stay below this, so that compiled code never needs integers of arbitrary length.
+# Keys stay below this, so that compiled code never needs long integers.
 _POINTER_MAX: Final = 1 << 58
-# Later than any key: no topic changes its weight.
+# Later than any key: no change of a weight is due.
 _NO_CHANGE: Final = 1 << 60
-# Served entries of a queue are cut off in one go once there are this many of them.
+# Served entries of a queue are removed together once there are this many.
 _TRIM_AT: Final = 256
 _EXCESS: Final = 1
 _PLAIN: Final = 2  # tag of a message of one quantum within its contract: quanta << 1 | excess
 
 
 class InputScheduler(Generic[ItemT]):
-    """Decide whose message the broker takes next.
+    """Decide which message the broker takes next.
 
-    `push` refuses when the client has too much waiting: the caller keeps the message, stops
-    reading from that client, and goes on when there is room again. `step` is that of `paper`; 0 lets
-    it follow the weights as published, and then a new weight may move all cells at once.
+    `push` refuses if the client has too much waiting: the caller keeps the message, stops reading from that
+    client, and resumes when there is room. `step` is that of `paper`; with 0 it follows the weights as
+    published, and a new weight may move all cells at once.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class InputScheduler(Generic[ItemT]):
     # Topics and clients: the weights and the matrix IN.
 
     def add_topic(self, name: str, weight: int, *, slot: int = -1, quanta_max: int = 0) -> InputTopic[ItemT]:
-        """Give a topic cells from now on; `slot` is admission's choice, or the lowest free one.
+        """Add a topic to the rotation; `slot` is chosen by admission control; -1 = the lowest free one.
 
         Raises:
             ValueError: the name or the slot is taken, or a value is out of range.
@@ -122,7 +122,7 @@ class InputScheduler(Generic[ItemT]):
         return topic
 
     def remove_topic(self, topic: InputTopic[ItemT]) -> None:
-        """Take a topic's cells away.
+        """Remove a topic from the rotation.
 
         Raises:
             ValueError: a client still publishes it, or excess waits there.
@@ -135,12 +135,11 @@ class InputScheduler(Generic[ItemT]):
         self._update_step()
 
     def set_weight(self, topic: InputTopic[ItemT], weight: int, *, slot: int = -1) -> None:
-        """Change a topic's weight; what waits in its queues keeps its order.
+        """Change a topic's weight; the order in its queues is kept.
 
-        The cells stay as they are until the pointer has come to a place where nobody is worse off for
-        having met both (`even_switch_turn`), at most a cycle away; or until nothing waits.
-        A change that has not taken effect yet is replaced. If the step follows the weights, it takes
-        effect at once.
+        The cells stay as they are until the pointer comes to a point where no message is worse off for having
+        met both layouts (`even_switch_turn`), at most a cycle away, or until nothing waits. A change that has
+        not taken effect yet is replaced. If the step follows the weights, the change takes effect at once.
 
         Raises:
             ValueError: the slot is taken, or a value is out of range.
@@ -162,17 +161,14 @@ class InputScheduler(Generic[ItemT]):
         self._change_key = self._changes[0].key
 
     def is_changing(self, topic: InputTopic[ItemT]) -> bool:
-        """Tell whether the topic still has the cells of its old weight."""
+        """Whether the topic still has the cells of its old weight."""
         for change in self._changes:
             if change.topic is topic:
                 return True
         return False
 
     def set_lower_topic(self, topic: InputTopic[ItemT]) -> None:
-        """Name the topic in whose cells messages beyond their flow's contract are served.
-
-        To be said once, before the first of them is pushed.
-        """
+        """Set the topic in whose cells excess is served; call it once, before the first excess is pushed."""
         self._lower = topic
 
     def open_queue(
@@ -180,8 +176,8 @@ class InputScheduler(Generic[ItemT]):
     ) -> InputQueue[ItemT]:
         """Set IN[client, topic] to 1, and return the queue to push to.
 
-        `name` tells apart several queues of a client in one topic; else it is the topic's. A
-        queue of that name that is open elsewhere moves here with all that waits in it.
+        `name` distinguishes several queues of a client in one topic; by default it is the topic's. A queue of
+        that name in another topic moves here with all that waits in it.
         """
         name = name or topic.name
         queue = client.queues.get(name)
@@ -195,9 +191,9 @@ class InputScheduler(Generic[ItemT]):
         return queue
 
     def move_queue(self, queue: InputQueue[ItemT], topic: InputTopic[ItemT]) -> None:
-        """Serve a queue in another topic's cells from now on: a flow won or lost its contract.
+        """Serve a queue in another topic's cells from now on: its flow gained or lost its contract.
 
-        All that waits in it keeps its order, so no message overtakes another of its flow.
+        The queue keeps its order, so no message overtakes another of its flow.
         """
         waits_in = self._waits_in(queue)
         queue.topic.queues_open -= 1
@@ -212,7 +208,7 @@ class InputScheduler(Generic[ItemT]):
         self._wait(queue, queue.tags[queue.head])
 
     def close_queue(self, queue: InputQueue[ItemT]) -> None:
-        """Set IN to 0 as soon as what waits in the queue has been served."""
+        """Set IN to 0 as soon as the queue is empty."""
         queue.is_closing = True
         if len(queue) == 0:
             self._detach(queue)
@@ -220,10 +216,10 @@ class InputScheduler(Generic[ItemT]):
     # The hot path.
 
     def push(self, queue: InputQueue[ItemT], item: ItemT, size: int, is_excess: bool = False) -> bool:
-        """Add a message, or return False and change nothing: the client has too much waiting.
+        """Add a message, or return False and change nothing if the client has too much waiting.
 
-        Excess stands in its own queue like the rest, since a client's messages on a topic keep
-        their order, but is served in the cells of the lower topic once it is at the head.
+        Excess is queued like the rest, since a client's messages on a topic keep their order, but is served
+        in the cells of the lower topic once it is at the head.
         """
         client = queue.client
         if client.waiting >= self.client_quanta_max:
@@ -244,14 +240,14 @@ class InputScheduler(Generic[ItemT]):
         return True
 
     def pop(self) -> ItemT | None:
-        """Return the next message that got all its quanta, or None when nothing waits."""
+        """Return the next message that got all its quanta, or None if nothing waits."""
         while self.serve() is not None:
             if self.finished is not None:
                 return self.finished
         return None
 
     def serve(self) -> InputQueue[ItemT] | None:
-        """Give one quantum and return the queue that got it, or None when nothing waits.
+        """Serve one quantum and return the queue that got it, or None if nothing waits.
 
         `finished` is then the message it completed, or None if that needs more quanta.
         """
@@ -261,12 +257,12 @@ class InputScheduler(Generic[ItemT]):
                 self._take_change()
             return None
         topic = self._cell
-        # While a weight is to change, the pointer has to move on.
+        # While a change of weight is pending, the pointer has to move on.
         if topic is not None and self._change_key == _NO_CHANGE:
             if self._queues_waiting == 1 and len(topic.ring) == 1:
                 return self._serve_alone(topic)
             if self._cell_left == 0 and self._topics_active == 1 and len(topic.ring) > 0:
-                self._cell_left = 1  # no other topic has a cell to pass over, so the pointer may stay
+                self._cell_left = 1  # no other topic has a cell, so the pointer may stay
         if self._cell_left == 0:
             topic = self._begin_cell()
         assert topic is not None, "a cell has begun"
@@ -283,10 +279,10 @@ class InputScheduler(Generic[ItemT]):
         return queue
 
     def _serve_alone(self, topic: InputTopic[ItemT]) -> InputQueue[ItemT]:
-        """Give a quantum to the only queue with something waiting; nobody takes turns with it.
+        """Serve a quantum to the only queue that is not empty.
 
-        The pointer may stay where it is: no one else's cell was passed over. The ring stays, too;
-        compiled, that lowers push and pop of a lone client's message from 138 to 104 ns.
+        The pointer may stay: it passed over no other cell. The ring stays too; compiled, that lowers push and
+        pop of a lone client's message from 138 to 104 ns.
         """
         queue = topic.ring[0]
         self.quanta_served += 1
@@ -305,11 +301,11 @@ class InputScheduler(Generic[ItemT]):
         return self._queues_waiting == 0
 
     def waits_only_for(self, client: ClientInput[ItemT]) -> bool:
-        """Tell whether nobody but this client has anything waiting."""
+        """Whether no other client has anything waiting."""
         return self._queues_waiting == sum([1 for queue in client.queues.values() if len(queue) > 0])
 
     def _finish(self, queue: InputQueue[ItemT]) -> None:
-        """Take the served message off its queue, and look at the one behind it."""
+        """Remove the served message from its queue, and prepare the one behind it."""
         head = queue.head
         client = queue.client
         self.finished = queue.items[head]
@@ -332,7 +328,7 @@ class InputScheduler(Generic[ItemT]):
         queue.left = queue.tags[head] >> 1
 
     def _wait(self, queue: InputQueue[ItemT], tag: int) -> None:
-        """Put a queue at the end of the ring where its head has to wait."""
+        """Append a queue to the ring of the topic that serves its head."""
         topic = queue.topic
         if tag & _EXCESS and self._lower is not None:
             topic = self._lower
@@ -341,7 +337,7 @@ class InputScheduler(Generic[ItemT]):
             self._enter_rotation(topic)
 
     def _waits_in(self, queue: InputQueue[ItemT]) -> InputTopic[ItemT] | None:
-        """Return the topic whose ring holds the queue, or None when nothing waits in it."""
+        """Return the topic whose ring holds the queue, or None if the queue is empty."""
         if len(queue) == 0:
             return None
         if queue.tags[queue.head] & _EXCESS and self._lower is not None:
@@ -355,7 +351,7 @@ class InputScheduler(Generic[ItemT]):
     # The rotation.
 
     def _begin_cell(self) -> InputTopic[ItemT]:
-        """Move the pointer to the next cell of a topic that has something waiting."""
+        """Move the pointer to the next cell of a topic with waiting messages."""
         while True:
             while self._change_key < self._keys[0]:
                 self._pointer = max(self._pointer, self._change_key)
@@ -375,7 +371,7 @@ class InputScheduler(Generic[ItemT]):
                 if key >= _POINTER_MAX:
                     self._rebase()
                 return topic
-            # It ran empty since its last cell. Something else waits, so this loop ends.
+            # It ran empty since its last cell. Another queue is not empty, so this loop ends.
             topic.in_rotation = False
             self._topics_active -= 1
             del ring.topics[topic.place]
@@ -393,7 +389,7 @@ class InputScheduler(Generic[ItemT]):
         return paper_turn_after(ring.weight, place, self._pointer, self._step)
 
     def _rekey(self, ring: WeightRing[ItemT]) -> None:
-        """Bring the first of `_keys`, which is this ring's, up to date with (turn, at)."""
+        """Update the first of `_keys`, which is this ring's, for (turn, at)."""
         keys = self._keys
         if len(ring.places) == 0:
             ring.key = -1
@@ -421,7 +417,7 @@ class InputScheduler(Generic[ItemT]):
         turn = self._turn_after(ring, topic.place)
         if ring.key >= 0:
             if index <= ring.at:
-                ring.at += 1  # still the same topic as before the insertion
+                ring.at += 1  # the same topic as before the insertion
             next_place = ring.places[ring.at]
             if turn > ring.turn or (turn == ring.turn and topic.place > next_place):
                 return
@@ -442,7 +438,7 @@ class InputScheduler(Generic[ItemT]):
         self._rebuild(ring)
 
     def _rebuild(self, ring: WeightRing[ItemT]) -> None:
-        """Find a ring's next cell from the pointer alone, after a change to the ring."""
+        """Recompute a ring's next cell from the pointer, after a change to the ring."""
         if ring.key >= 0:
             del self._keys[bisect_left(self._keys, ring.key)]
             ring.key = -1
@@ -457,7 +453,7 @@ class InputScheduler(Generic[ItemT]):
             insort(self._keys, ring.key)
 
     def _rebase(self) -> None:
-        """Count cycles from here again, so that keys stay small."""
+        """Restart the count of cycles, so that keys stay small."""
         cycle = EVEN_CYCLE if self._is_even else PAPER_CYCLE
         cycles = self._pointer // cycle
         self._pointer -= cycles * cycle
@@ -478,7 +474,7 @@ class InputScheduler(Generic[ItemT]):
             raise ValueError(f"slot {slot} of weight {weight} is taken or not below {SLOTS_MAX}")
 
     def _join_weight(self, topic: InputTopic[ItemT], slot: int) -> None:
-        """Give the topic a slot among those of its weight; the lowest free one if `slot` is -1."""
+        """Reserve a slot for the topic among those of its weight; -1 = the lowest free one."""
         topic.slot = self._take_slot(topic, topic.weight, slot)
         topic.place = self._place_of(topic.slot)
 
@@ -542,7 +538,7 @@ class InputScheduler(Generic[ItemT]):
         self._change_key = self._changes[0].key if self._changes else _NO_CHANGE
 
     def _update_step(self) -> None:
-        """Follow the gcd of all weights, unless the step is fixed: it decides which rounds have cells."""
+        """Set the step to the gcd of all weights, unless it is fixed: it decides which rounds have cells."""
         if self._is_step_fixed:
             return
         step = max(1, step_of(list(self._rings)))
@@ -553,7 +549,7 @@ class InputScheduler(Generic[ItemT]):
             self._rebuild(ring)
 
     def _check(self) -> None:
-        """Assert what must hold between calls; for tests."""
+        """Assert the invariants between calls; for tests."""
         waiting = 0
         for topic in self.topics.values():
             assert topic.in_rotation or len(topic.ring) == 0, topic.name

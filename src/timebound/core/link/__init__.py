@@ -1,1 +1,1 @@
-"""The output side of one link: its bounded queue, shares of classes, and how it is scheduled."""
+"""The output side of one link: bounded queue, shares of classes, and scheduling."""

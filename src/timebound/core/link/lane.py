@@ -1,11 +1,11 @@
-"""Classes of messages on one link, each with a share of it that nobody can take away.
+"""Lanes: classes of messages on one link, each with a guaranteed share of it.
 
-The strategy chooses among all classes. Beside that every class that has something waiting
-builds up claims: its share of each byte sent. Once a claim covers the message it is for, that
-is served whatever the strategy says. Messages without any time limit are never dropped, so
-half of the share of a class that holds some is for the oldest of them, the rest for its best.
-So, while it has something waiting, a class gets at least its share of the bytes, less at most
-(2 · number of classes + 1) largest messages, and everything without a limit is sent in the end.
+The strategy chooses among all lanes. In addition, every lane with waiting messages accumulates
+claims: its share of each byte sent. Once a claim covers its message, that message is sent
+regardless of the strategy. Messages without a time limit are never dropped, so half of the share
+of a lane that has some is for the oldest of them, the rest for its best message. So, while
+messages wait in it, a lane gets at least its share of the bytes, less at most
+(2 · number of lanes + 1) largest messages, and every message without a limit is sent eventually.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from timebound.core.link.strategy.ranking import Ranking
 
 
 class LinkLane:
-    """The waiting entries of one class."""
+    """The waiting entries of one lane."""
 
     __slots__ = ("claim", "is_oldest_turn", "oldest_claim", "ranking", "share", "size_max", "untimed")
 
@@ -57,18 +57,18 @@ class LinkLane:
             self.size_max = 0.0
 
     def due_oldest(self) -> Entry | None:
-        """The oldest untimed entry if its turn has come."""
+        """Return the oldest untimed entry if its claim covers it."""
         node = self.untimed.top()
         if node is None or self.oldest_claim < node.entry.size:
             return None
         return node.entry
 
     def is_due(self) -> bool:
-        """Whether what it sends now is by its claim, whatever the strategy says."""
+        """Whether the lane sends by its claim, regardless of the strategy."""
         return self.is_oldest_turn or (self.share > 0.0 and self.claim >= self.size_max)
 
     def accrue(self, size: float) -> None:
-        """Build up the claims for `size` bytes sent, if something waits here."""
+        """Increase the claims for `size` bytes sent, if anything waits here."""
         if len(self.untimed):
             self.claim += 0.5 * self.share * size
             self.oldest_claim += 0.5 * self.share * size
@@ -76,7 +76,7 @@ class LinkLane:
             self.claim += self.share * size
 
     def pay(self, entry: Entry) -> None:
-        """Take what was served off the claim it was served for."""
+        """Subtract a sent entry from the claim that it was sent for."""
         size = entry.size
         if self.is_oldest_turn and self.due_oldest() is entry:
             self.oldest_claim -= size
@@ -85,9 +85,9 @@ class LinkLane:
 
 
 def check_shares(shares: Sequence[float]) -> None:
-    """Raise ValueError unless there is a lane and the shares fit on one link."""
+    """Raise ValueError unless there is at least one lane and the shares add up to at most 1."""
     if not shares:
-        raise ValueError("shares are empty; give at least one lane, such as (0.0,)")
+        raise ValueError("shares are empty; at least one lane is needed, such as (0.0,)")
     for share in shares:
         if not (0.0 <= share <= 1.0):
             raise ValueError(f"share {share} is not between 0 and 1")
@@ -96,7 +96,7 @@ def check_shares(shares: Sequence[float]) -> None:
 
 
 def choose(lanes: list[LinkLane], now_ns: int) -> Entry | None:
-    """The entry to send next: one that a due claim is for, else the strategy's best of all."""
+    """Return the entry to send next: that of a due claim, otherwise the best by the strategy."""
     due: LinkLane | None = None
     oldest_due: Entry | None = None
     most = 0.0
@@ -121,7 +121,7 @@ def choose(lanes: list[LinkLane], now_ns: int) -> Entry | None:
 
 
 def charge(lanes: list[LinkLane], entry: Entry) -> None:
-    """Account for an entry that is sent, before it is removed from its lane."""
+    """Update the claims for an entry that is sent, before it is removed from its lane."""
     for lane in lanes:
         if lane.share > 0.0:
             lane.accrue(entry.size)

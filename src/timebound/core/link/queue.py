@@ -1,13 +1,13 @@
-"""The bounded outgoing queue of one link: what goes next, what no longer can, what must leave.
+"""The bounded outgoing queue of one link: which entry is sent next, and which are dropped.
 
-Neighbour brokers and subscribers are both links; the live node and the simulator drive this
-same object. It has no clock: every call is told the time, which must not go backwards. It
-sends nothing: `pop` hands out one entry at a time, as late as possible, because what has left
-can no longer be reordered or dropped. Every entry that was pushed is popped once or dropped
-once, with one reason.
+Links lead to neighbour brokers and to subscribers; the node and the simulator use the same
+queue. It has no clock: every call gets the time, which must not go backwards. It sends nothing:
+`pop` returns one entry at a time, as late as possible, because a sent entry can no longer be
+reordered or dropped. Every entry that was pushed is either popped once, or dropped once with one
+reason.
 
-How the choice is made stands in `strategy/ranking.py`, how nothing starves in `lane.py`, what is given
-up early in `strategy/entry.py`.
+The choice is made in `strategy/ranking.py`; `lane.py` prevents starvation; early drops are decided
+in `strategy/entry.py`.
 """
 
 from __future__ import annotations
@@ -39,21 +39,22 @@ from timebound.records import Reason
 
 MESSAGES_MAX: Final = 10_000
 BYTES_MAX: Final = 64 * 1_048_576
-# ε of the model: the chance of arriving in time below which a message is not worth sending.
+# ε of the model: a message whose probability to arrive in time is below this is dropped.
 EPSILON: Final = 0.000_5
-# Timed messages compete by value; those without any time limit keep a twentieth of the link.
+# Timed messages compete by value; those without a time limit keep a twentieth of the link.
 SHARES: Final = (0.0, 0.05)
-# An entry is given up for a newer one of its flow that is worth more than this many times as much.
-# With 2 a flow beyond its link sends what has an even chance; measured at three times the capacity of
-# a link, 1.1 delivers what is possible also where the link's delay is known badly.
+# An entry is dropped for a newer one of its flow that is worth more than this many times as much.
+# With 2, an overloaded flow sends messages with an even chance; measured at three times the capacity of
+# a link, 1.1 delivers what is possible even if the delay of the link is known badly.
 GIVE_UP_RATIO: Final = 1.1
 # The mean message size is a plain average at first, later over about this many messages.
 _SIZES_MAX: Final = 1_024
-# FT follows the mean message size in steps of this size: every step ranks the queue anew.
+# FT follows the mean message size in steps of this size, as each step ranks the whole queue.
 _SIZE_DRIFT: Final = 0.25
 _SIZE_CHECK_PUSHES: Final = 16
-# What is sent only after this part of its time shows that the link is congested; what has no limit, after
-# the time. That counts for as long again, between these limits: every change ranks the queue anew.
+# A message sent only after this part of its time limit shows that the link is congested; one without a
+# limit, after _CONGESTED_NS. The link counts as congested for the same time again, within these limits,
+# as each change ranks the whole queue.
 _CONGESTED_PART: Final = 0.5
 _CONGESTED_NS: Final = 1_000_000_000
 _CONGESTED_NS_MIN: Final = 250_000_000
@@ -63,11 +64,11 @@ _CONGESTED_NS_MAX: Final = 5_000_000_000
 class LinkQueue:
     """Messages waiting for one link.
 
-    `shares` gives one number per lane: the least part of the link's bytes that lane gets while
-    it has something waiting. An entry with `lane=-1` goes to lane 0, or, if nothing limits its
-    time, to the last lane. `message_bytes` fixes the mean message size behind FT; 0 learns it.
-    `wants_fresh` gives up early what is beyond the link's capacity, so that what is sent has time to
-    spare; strategies that were published without such a rule keep to what was published.
+    `shares` has one number per lane: its least share of the link's bytes while it has waiting
+    entries. An entry with `lane=-1` goes to lane 0, or, without a time limit, to the last lane.
+    `message_bytes` fixes the mean message size behind FT; 0 = measure it. `wants_fresh` drops early
+    what exceeds the link's capacity, so that what is sent has time to spare; published strategies
+    without such a rule ignore it.
     """
 
     __slots__ = (
@@ -131,9 +132,9 @@ class LinkQueue:
         self.popped = 0
         self.dropped_by_reason: dict[Reason, int] = {}
         self._sequence = 0
-        self._single: Entry | None = None  # the only entry, not in any structure
+        self._single: Entry | None = None  # the only entry; it is not in the other structures
         self._timers = Heap()
-        self._victims: Ranking | None = None  # kept only from the first overflow on
+        self._victims: Ranking | None = None  # made by the first overflow
         self._chains: dict[Hashable, Chain] = {}
         self._latest: dict[Hashable, Entry] = {}
         self._wants_fresh = wants_fresh
@@ -141,7 +142,7 @@ class LinkQueue:
         self._backlogs: dict[int, Backlog] = {}
         self._congested_until_ns = 0
         self._dropped: deque[Entry] = deque()
-        self._kept = 0  # in the structures: entries that make no room and need none
+        self._kept = 0  # entries in the structures with `is_kept`: they are never dropped for others
         self._kept_bytes = 0
         self._size_fixed = message_bytes > 0
         self._size_mean = float(message_bytes)
@@ -153,7 +154,7 @@ class LinkQueue:
         return self.messages_queued
 
     def kept_messages(self) -> int:
-        """Entries that are not dropped for others; the limits of the queue are those of the rest."""
+        """Count the entries that are never dropped for others; the limits apply to the rest."""
         single = self._single
         return self._kept if single is None else int(single.is_kept)
 
@@ -164,10 +165,10 @@ class LinkQueue:
         return single.cost_bytes if single.is_kept else 0
 
     def push(self, entry: Entry, now_ns: int) -> None:
-        """Queue an entry; what has to leave for it, or it itself, is then found by `pop_dropped`.
+        """Queue an entry; `pop_dropped` then returns those dropped for it, or the entry itself.
 
         Raises:
-            ValueError: the entry names a lane that the queue does not have.
+            ValueError: the queue does not have the lane of the entry.
         """
         assert entry.state == NEW, "an entry is pushed once"
         if not -1 <= entry.lane < len(self.lanes):
@@ -198,7 +199,7 @@ class LinkQueue:
             self._report(entry, Reason.QUEUE_FULL)
 
     def pop(self, now_ns: int) -> Entry | None:
-        """Take out the entry that goes next, or None; it can still arrive in time."""
+        """Remove and return the entry to send next, which can still arrive in time; None if there is none."""
         single = self._single
         if single is not None:
             self._single = None
@@ -226,16 +227,16 @@ class LinkQueue:
         return entry
 
     def pop_dropped(self, now_ns: int) -> Entry | None:
-        """Take the next dropped entry, its `reason` set, or None; drain it after each push and pop."""
+        """Return the next dropped entry, with its `reason`, or None; drain it after each push and pop."""
         self._expire(now_ns)
         return self.next_dropped()
 
     def next_dropped(self) -> Entry | None:
-        """As `pop_dropped`, of what was dropped so far."""
+        """Like `pop_dropped`, but without dropping anything first."""
         return self._dropped.popleft() if self._dropped else None
 
     def expire_some(self, count_max: int, now_ns: int) -> None:
-        """Drop at most `count_max` entries that have timed out or become hopeless; see `next_dropped`."""
+        """Drop at most `count_max` entries that timed out or are hopeless; see `next_dropped`."""
         for _ in range(count_max):
             node = self._timers.top()
             if node is None or node.entry.drop_ns > now_ns:
@@ -243,13 +244,13 @@ class LinkQueue:
             self.drop(node.entry, node.entry.drop_reason)
 
     def take_dropped(self) -> list[Entry]:
-        """Take all dropped entries that `pop_dropped` has not given yet; nothing else is dropped for it."""
+        """Take all dropped entries that `pop_dropped` has not returned yet, without dropping others."""
         dropped = list(self._dropped)
         self._dropped.clear()
         return dropped
 
     def next_wakeup_ns(self) -> int | None:
-        """When the next waiting entry has to be dropped if nothing else happens, or None."""
+        """Return the time of the next drop if nothing else happens, or None."""
         single = self._single
         if single is not None:
             return single.drop_ns if single.drop_ns < NEVER_NS else None
@@ -257,7 +258,7 @@ class LinkQueue:
         return None if node is None else node.entry.drop_ns
 
     def drop(self, entry: Entry, reason: Reason) -> None:
-        """Drop one waiting entry, for example because its only subscription has gone."""
+        """Drop one waiting entry, for example because its only subscription was removed."""
         assert entry.state == QUEUED, "only a waiting entry can be dropped"
         if entry is self._single:
             self._single = None
@@ -268,12 +269,12 @@ class LinkQueue:
         self._report(entry, reason)
 
     def drop_all(self, reason: Reason) -> None:
-        """Drop everything that waits, oldest first, because the link has ended."""
+        """Drop all waiting entries, oldest first, because the link has ended."""
         for entry in self.entries():
             self.drop(entry, reason)
 
     def entries(self) -> list[Entry]:
-        """All waiting entries, in order of arrival; O(n log n), for inspection and for changes of all."""
+        """Return all waiting entries in order of arrival; O(n log n)."""
         if self._single is not None:
             return [self._single]
         found = [node.entry for lane in self.lanes for node in lane.ranking.nodes()]
@@ -281,7 +282,7 @@ class LinkQueue:
         return found
 
     def set_strategy(self, strategy: Strategy, now_ns: int) -> None:
-        """Choose by another strategy from now on; every waiting entry stays."""
+        """Change the strategy; all waiting entries stay."""
         self.strategy = strategy
         self._is_fresh = self._wants_fresh and strategy.knows_levels
         if self._is_fresh:
@@ -290,13 +291,13 @@ class LinkQueue:
         self._rank_anew(now_ns)
 
     def set_link(self, delay: LinkDelay, now_ns: int) -> None:
-        """Take a new estimate of the link's delay: drop times and ranks follow it, in O(n)."""
+        """Set the delay of the link and update drop times and ranks; O(n)."""
         self.link.set_delay(delay)
         self._set_first()
         self._fit_anew(now_ns)
 
     def set_margin(self, margin_ns: int, now_ns: int) -> None:
-        """Take what is sent to arrive so much later than the link alone says; O(n)."""
+        """Set the delay behind the link and update drop times and ranks; O(n)."""
         self.link.set_margin(margin_ns)
         self._fit_anew(now_ns)
 
@@ -313,7 +314,7 @@ class LinkQueue:
         self._rank_anew(now_ns)
 
     def set_limits(self, messages_max: int, bytes_max: int, now_ns: int) -> None:
-        """Hold at most this much from now on; what is worth least leaves until the rest fits."""
+        """Change the limits; entries of least worth are dropped until the rest fits."""
         self.messages_max = messages_max
         self.bytes_max = bytes_max
         while self.messages_queued > messages_max or self.bytes_queued > bytes_max:
@@ -323,7 +324,7 @@ class LinkQueue:
             self.drop(node.entry, Reason.QUEUE_FULL)
 
     def _spill(self, now_ns: int) -> None:
-        """Bring the single entry into the structures: it has to compete now."""
+        """Move the single entry into the structures, as it has to compete now."""
         single = self._single
         if single is not None:
             self._single = None
@@ -360,7 +361,7 @@ class LinkQueue:
             self._shorten_backlog(entry, now_ns)
 
     def _shorten_backlog(self, entry: Entry, now_ns: int) -> None:
-        """Give up the oldest of an entry's kind while more waits than can be sent before it is late."""
+        """Drop the oldest entries of a kind while more wait than can be sent before the newest is late."""
         key = kind_of(entry)
         backlog = self._backlogs.get(key)
         if backlog is None:
@@ -377,7 +378,7 @@ class LinkQueue:
             self.drop(oldest, Reason.REPLACED)
 
     def _count_sent(self, entry: Entry, now_ns: int) -> None:
-        """Learn what part of the link each kind can have, and whether the link keeps up."""
+        """Update the share of the link for each kind, and whether the link is congested."""
         is_due = self.lanes[entry.lane].is_due()
         for backlog in self._backlogs.values():
             is_free = backlog.lane == entry.lane if is_due else backlog.level >= entry.level
@@ -389,7 +390,7 @@ class LinkQueue:
             self._meet_congestion(wait_ns, now_ns)
 
     def _meet_congestion(self, lasting_ns: int, now_ns: int) -> None:
-        """Send by worth alone for a while: the link does not carry all it is offered."""
+        """Mark the link as congested for a while: only worth counts then."""
         until_ns = now_ns + min(max(lasting_ns, _CONGESTED_NS_MIN), _CONGESTED_NS_MAX)
         if until_ns > self._congested_until_ns:
             self._congested_until_ns = until_ns
@@ -441,7 +442,7 @@ class LinkQueue:
         return HeapNode(entry, float(entry.drop_ns - self.link.origin_ns), entry.sequence)
 
     def _expire(self, now_ns: int) -> None:
-        """Drop what has timed out or become hopeless by now."""
+        """Drop all entries that timed out or are hopeless now."""
         single = self._single
         if single is not None and single.drop_ns <= now_ns:
             self.drop(single, single.drop_reason)
@@ -454,8 +455,8 @@ class LinkQueue:
     def _conflate(self, entry: Entry) -> None:
         """Drop the older entry of the same conflation key; the new one takes its place in the order.
 
-        Else a topic that is updated faster than it is sent would never reach the front. It keeps
-        its own place if others of its flow wait, which it must not overtake.
+        Otherwise a topic that is updated faster than it is sent would never reach the front. The new
+        entry keeps its own place if others of its flow wait, which it must not overtake.
         """
         older = self._latest.get(entry.conflation)
         if older is None:
@@ -471,7 +472,7 @@ class LinkQueue:
         )
 
     def _make_room(self, newcomer: Entry, now_ns: int) -> bool:
-        """Drop what is worth less than the newcomer until it fits; else drop nothing and say False."""
+        """Drop entries worth less than a new one until it fits; False, without a drop, if it cannot."""
         if newcomer.cost_bytes > self.bytes_max:
             return False
         victims = self._ranked_victims(now_ns)
@@ -507,11 +508,11 @@ class LinkQueue:
         return victims
 
     def _in_order(self, chosen: Entry, now_ns: int) -> Entry:
-        """The entry to send so that the chosen one's flow keeps its order.
+        """Return the entry to send so that the flow of the chosen one keeps its order.
 
-        That is the oldest of its flow. But where worth counts, an old entry that has lost noticeably
-        against the chosen one is given up: else a flow that is offered more than the link carries
-        would only ever send what is about to be too late.
+        That is the oldest of the flow. But if the strategy weighs worth, an old entry that is worth
+        noticeably less than the chosen one is dropped: otherwise an overloaded flow would send only
+        messages that are about to be late.
         """
         chain = chosen.chain
         if chain is None:
@@ -530,13 +531,13 @@ class LinkQueue:
             self.drop(head, Reason.REPLACED)
 
     def _learn_size(self, size: float, now_ns: int) -> None:
-        """Follow the mean message size; change FT, and rank anew, only when it has drifted."""
+        """Update the mean message size; change FT, and rank anew, only after a drift."""
         if self._sizes < _SIZES_MAX:
             self._sizes += 1
         self._size_mean += (size - self._size_mean) / float(self._sizes)
         self._pushes_since_first += 1
         if self.link.first_ns > 0.0:
-            # Half as many pushes as entries lie between two rankings, so each push pays for two at most.
+            # At least half as many pushes as entries are between two rankings: each push pays for two.
             if self._pushes_since_first < max(_SIZE_CHECK_PUSHES, self.messages_queued // 2):
                 return
             known = self.link.first_ns / self.link.mean_ns_per_byte
@@ -556,7 +557,7 @@ class LinkQueue:
             self._victims.rebuild(LeastWorth(self.strategy), now_ns)
 
     def _check(self) -> None:
-        """Assert everything that must hold between two calls."""
+        """Assert that the queue is consistent."""
         waiting = self.entries()
         assert len(waiting) == self.messages_queued, "the count of entries is off"
         assert sum(entry.cost_bytes for entry in waiting) == self.bytes_queued, "the count of bytes is off"

@@ -1,6 +1,6 @@
-"""How the output side of a link chooses: strategy, shares, limits of chance.
+"""Scheduling settings of a link: strategy, shares, and ε.
 
-Settings are shared by all sessions of a listener and can be replaced while messages wait.
+All sessions of a listener share them; they can be replaced while messages wait.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, STRATEGY_NAM
 from timebound.core.values.delay import LinkDelay
 from timebound.topics import check_filter, matches
 
-# Messages without a time limit keep this part of a link that has more to send than it can.
+# Messages without a time limit keep this share of an overloaded link.
 UNTIMED_SHARE: Final = 0.05
-# Every class costs each choice a look, and each waiting session some memory.
+# Every class costs time for each choice, and memory for each waiting session.
 CLASSES_MAX: Final = 16
-# Topics whose class is remembered; beyond it all are looked up anew.
+# Topics whose class is cached; a full cache is cleared.
 _TOPICS_MAX: Final = 4_096
 
 
 class Scheduling:
-    """Settings by which the queue of a link is made.
+    """Settings from which the queue of a link is made.
 
-    `shares` are classes of messages: a topic filter and the least part of a full link that what it
-    matches gets; of several that match, the most specific one counts. `margin_ns` is the least time that
-    what was sent is believed to take behind the link.
+    `shares` are classes of messages: a topic filter, and the least share of a full link for matching
+    messages; if several match, the most specific one counts. `margin_ns` is the least delay assumed
+    behind the link.
     """
 
     __slots__ = (
@@ -56,9 +56,7 @@ class Scheduling:
         if not 0.0 <= untimed_share < 1.0:
             raise ValueError(f"untimed_share={untimed_share} is not between 0 and 1")
         if len(shares) > CLASSES_MAX:
-            raise ValueError(
-                f"there are {len(shares)} classes with a share; at most {CLASSES_MAX} are possible"
-            )
+            raise ValueError(f"{len(shares)} classes have a share; at most {CLASSES_MAX} are possible")
         check_shares([untimed_share, *[share for _, share in shares]])
         if margin_ns < 0:
             raise ValueError(f"margin_ns={margin_ns} is negative")
@@ -73,7 +71,7 @@ class Scheduling:
         self._lanes: dict[str, int] = {}  # by topic
 
     def lane_of(self, topic: str) -> int:
-        """The lane of a topic's class in queues made here; -1 for what is in none."""
+        """Return the lane of a topic's class in queues made here; -1 = no class."""
         if not self.shares:
             return -1
         lane = self._lanes.get(topic)
@@ -92,14 +90,14 @@ class Scheduling:
         return strategy_named(self.name, mix=self.mix)
 
     def lane_shares(self) -> list[float]:
-        """What each lane of a queue keeps: what is in no class, each class, and what has no time limit."""
+        """Return the shares of all lanes: no class, each class, and no time limit."""
         return [0.0, *[share for _, share in self.shares], self.untimed_share]
 
     def make_queue(self, delay: LinkDelay, messages_max: int, bytes_max: int, now_ns: int) -> LinkQueue:
-        """An empty queue with these settings.
+        """Return an empty queue with these settings.
 
-        The first lane is for what is in no class, the last for what is in none and has no time limit.
-        The papers' strategies know one class of messages; the default keeps a share for the last.
+        The first lane is for messages in no class, the last for those that also have no time limit. The
+        published strategies have one class of messages; the default reserves a share for the last lane.
         """
         shares = [0.0]
         if self.is_default or self.shares:
@@ -119,20 +117,22 @@ class Scheduling:
 
 
 def parse_share(text: str) -> tuple[str, float]:
-    """Read a class as the configuration writes it, such as `plant/+/alarm=20`, in percent.
+    """Parse a class in the form of the configuration, such as `plant/+/alarm=20`, in percent.
 
     Raises:
-        ValueError: it is not of that form.
+        ValueError: the text does not have that form.
     """
     topic_filter, found, percent = text.rpartition("=")
     if not found or not percent.isascii() or not percent.isdigit() or not 1 <= int(percent) <= 90:
-        raise ValueError(f"share {text!r} is no topic filter and percent from 1 to 90, like 'alarm/#=20'")
+        raise ValueError(
+            f"share {text!r} is not a topic filter with a percentage from 1 to 90, such as 'alarm/#=20'"
+        )
     check_filter(topic_filter)
     return topic_filter, int(percent) / 100
 
 
 def _specificity(share: tuple[str, float]) -> list[int]:
-    """Sorts filters so that, of those that match a topic, the most specific one comes first."""
+    """Return a sort key by which the most specific of several matching filters comes first."""
     return [2 if level == "#" else int(level == "+") for level in share[0].split("/")]
 
 

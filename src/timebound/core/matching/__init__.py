@@ -1,1 +1,1 @@
-"""From a topic to those who want it: the topic index, retained messages, taps for journals."""
+"""Matching: the topic index, retained messages, taps for journals."""

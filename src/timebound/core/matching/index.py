@@ -1,8 +1,8 @@
-"""Matching: which subscriptions want a message.
+"""The subscription index: which subscriptions select a message.
 
-A trie of topic levels finds the filters that select a topic; the answer is kept per topic
-as a `Match` until a subscription changes. What a match cannot know beforehand, content
-filters and the turn of a shared group, is decided per message from the structures it points at.
+A trie of topic levels finds the filters that match a topic; the result is cached per topic as a
+`Match` until a subscription changes. Content filters and the turn of a shared group are not cached:
+they are evaluated for each message.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from timebound.core.values.subscription import Subscription
 from timebound.core.values.trace_columns import TraceHint
 from timebound.topics import has_wildcard, split_share
 
-# Matches kept at most; a publisher that invents topics must not fill the memory. At about
-# 300 bytes a match this is some 30 MB; when it is full, the cache starts over.
+# Cached matches; a publisher that invents topics must not fill the memory. At about 300 bytes
+# a match this is some 30 MB; a full cache is cleared.
 MATCHES_MAX: Final = 100_000
 
 
 class SharedGroup:
-    """The members of `$share/NAME/FILTER`, of whom each message goes to one, in turn."""
+    """The members of `$share/NAME/FILTER`; each message goes to one of them, in turn."""
 
     __slots__ = ("members", "name", "turn")
 
@@ -31,7 +31,7 @@ class SharedGroup:
         self.turn = 0
 
     def candidates(self, attributes: Attributes | None) -> list[Subscription]:
-        """The members that want the message, beginning with the one whose turn it is."""
+        """Return the members that select the message, beginning with the one whose turn it is."""
         wanted = [
             subscription
             for subscription in self.members.values()
@@ -84,9 +84,9 @@ class TrieNode:
 
 
 class Match:
-    """The subscriptions that a topic leads to.
+    """The subscriptions that a topic selects.
 
-    `is_simple` says that `plain` alone is the answer and names no session twice.
+    `is_simple`: `plain` has all of them, and no session twice.
     """
 
     __slots__ = ("contents", "groups", "is_simple", "needs_attributes", "plain", "trace_hint")
@@ -112,7 +112,7 @@ class Match:
         return bool(self.plain) or bool(self.contents) or bool(self.groups)
 
     def select(self, attributes: Attributes | None) -> list[Subscription]:
-        """All unshared subscriptions that want the message, content filters applied."""
+        """Return all unshared subscriptions that select the message, with content filters applied."""
         if attributes is None or not self.contents:
             return self.plain
         selected = list(self.plain)
@@ -135,7 +135,7 @@ class SubscriptionIndex:
         return self._count
 
     def insert(self, subscription: Subscription) -> None:
-        """Add a subscription; one of the same session and filter must be removed before."""
+        """Add a subscription; an earlier one of the same session and filter must be removed first."""
         group_name, topic_filter = split_share(subscription.topic_filter)
         leaf = self._make_leaf(topic_filter)
         before = leaf.size()
@@ -155,7 +155,7 @@ class SubscriptionIndex:
             self._settle(topic_filter, leaf, before)
 
     def remove(self, subscription: Subscription) -> bool:
-        """Take out a subscription; False if this very object is not here."""
+        """Remove a subscription; False if this object is not in the index."""
         if not self.has(subscription):
             return False
         group_name, topic_filter = split_share(subscription.topic_filter)
@@ -178,14 +178,14 @@ class SubscriptionIndex:
         return True
 
     def _settle(self, topic_filter: str, leaf: TrieLeaf, before: int) -> None:
-        """Bring count, matches and trie in line with a leaf that has changed; also where an error struck."""
+        """Update count, matches and trie after a change of a leaf, also after an error."""
         self._count += leaf.size() - before
         self._forget_matches(topic_filter)
         if leaf.is_empty():
             self._prune(self._path(topic_filter), topic_filter)
 
     def has(self, subscription: Subscription) -> bool:
-        """Whether this very subscription was inserted."""
+        """Whether this object is in the index."""
         group_name, topic_filter = split_share(subscription.topic_filter)
         node: TrieNode | None = self._root
         for level in topic_filter.split("/"):
@@ -205,7 +205,7 @@ class SubscriptionIndex:
         return leaf.plain.get(subscription.client_id) is subscription
 
     def shared_group(self, topic_filter: str) -> SharedGroup | None:
-        """The members of a filter `$share/NAME/FILTER`; None if there are none."""
+        """Return the group of a filter `$share/NAME/FILTER`; None if it has no members."""
         group_name, plain_filter = split_share(topic_filter)
         node = self._root
         for level in plain_filter.split("/"):
@@ -219,11 +219,11 @@ class SubscriptionIndex:
         return None if leaf is None else leaf.groups.get(group_name)
 
     def has_below(self, level: str) -> bool:
-        """Whether a filter begins with this level; wildcards in front match none with a `$` (4.7.2)."""
+        """Whether a filter begins with this level; leading wildcards do not match `$` topics (4.7.2)."""
         return level in self._root.children
 
     def match(self, topic: str) -> Match:
-        """Return the match of a topic, from the cache or found now."""
+        """Return the match of a topic, from the cache or computed now."""
         match = self._matches.get(topic)
         if match is None:
             if len(self._matches) >= MATCHES_MAX:
@@ -284,7 +284,7 @@ class SubscriptionIndex:
         return node.leaf
 
     def _path(self, topic_filter: str) -> list[TrieNode]:
-        """The nodes from the root to the one that holds the filter's leaf."""
+        """Return the nodes from the root to the one that holds the filter's leaf."""
         path = [self._root]
         for level in topic_filter.split("/"):
             node = path[-1]
@@ -311,7 +311,7 @@ class SubscriptionIndex:
                 del path[depth - 1].children[level]
 
     def _check(self) -> None:
-        """Raise AssertionError where the structure contradicts itself."""
+        """Assert that the structure is consistent."""
         count = 0
         pending = [self._root]
         while pending:

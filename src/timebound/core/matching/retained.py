@@ -1,8 +1,8 @@
-"""Retained messages: the last one of each topic, found again by filter.
+"""Retained messages: the last one of each topic, found by filter.
 
-The trie mirrors the topic levels, so a filter visits only what it can select. The store
-is bounded in messages and bytes; a full store refuses the new message and changes nothing.
-The broker's own figures (`$SYS`) are few by themselves: they take no room from clients.
+The trie follows the topic levels, so a filter visits only nodes that it can match. The store
+is bounded in messages and bytes; a full store refuses a new message without a change. The
+broker's own messages (`$SYS`) are few and do not count against the limits.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Final
 from timebound.core.values.message import Message, copy_cost
 
 SYS_PREFIX: Final = "$SYS/"
-# What a level of the trie takes: its node, with a table of those below. Measured: 250 to 400 bytes.
+# Memory of one level of the trie: its node, with a table of its children. Measured: 250 to 400 bytes.
 NODE_COST: Final = 320
 
 WALK_STEPS_MAX: Final = 1 << 60  # all at once
 
 
 class RetainedNode:
-    """One topic level and what is retained at it."""
+    """One topic level and its retained message."""
 
     __slots__ = ("children", "message")
 
@@ -29,7 +29,7 @@ class RetainedNode:
 
 
 class Branch:
-    """Nodes of a walk that are gone through one after the other, all `depth` levels below the root."""
+    """Nodes that a walk visits one after the other, all `depth` levels below the root."""
 
     __slots__ = ("depth", "next", "nodes")
 
@@ -40,10 +40,10 @@ class Branch:
 
 
 class RetainedWalk:
-    """What a filter selects, found a part at a time.
+    """A search for the messages that a filter selects, in steps.
 
-    Messages may come and go meanwhile: what is gone before the walk gets there is not found, and of
-    what comes, some is.
+    Messages may change between steps: one that is removed before the walk reaches it is not found; one that
+    is added may be.
     """
 
     __slots__ = ("_branches", "_is_open", "_levels", "_root")
@@ -54,14 +54,14 @@ class RetainedWalk:
         self._is_open = self._levels[-1] == "#"
         if self._is_open:
             self._levels.pop()
-        # Not by recursion: a topic may have more levels than the stack has room.
+        # No recursion: a topic may have more levels than the stack allows.
         self._branches = [Branch([root], 0)]
 
     def is_over(self) -> bool:
         return not self._branches
 
     def take(self, steps_max: int) -> list[Message]:
-        """What the next nodes hold, `steps_max` of them at most; the walk may be over then."""
+        """Return the messages of the next `steps_max` nodes; `is_over` tells whether there are more."""
         found: list[Message] = []
         steps = 0
         while self._branches and steps < steps_max:
@@ -101,20 +101,20 @@ class RetainedStore:
     def __init__(self, messages_max: int, bytes_max: int) -> None:
         self._messages: dict[str, Message] = {}
         self._root = RetainedNode()
-        self._own = 0  # of the broker itself
-        self.size_bytes = 0  # of clients, with the nodes of the trie
+        self._own = 0  # messages of the broker itself
+        self.size_bytes = 0  # of clients' messages, with the nodes of the trie
         self.messages_max = messages_max
         self.bytes_max = bytes_max
 
     def __len__(self) -> int:
-        """Messages of clients."""
+        """Return the number of messages of clients."""
         return len(self._messages) - self._own
 
     def get(self, topic: str) -> Message | None:
         return self._messages.get(topic)
 
     def put(self, message: Message) -> bool:
-        """Retain a message in place of its predecessor; False, and no change, where it does not fit."""
+        """Retain a message in place of the last of its topic; False, without a change, if it does not fit."""
         if not _is_own(message):
             old = self._messages.get(message.topic)
             is_new = old is None or _is_own(old)
@@ -128,7 +128,7 @@ class RetainedStore:
         return True
 
     def restore(self, message: Message) -> None:
-        """Retain what an earlier run had: it was promised, even if the limits are lower now."""
+        """Retain a message of an earlier run, even if the limits are lower now."""
         old = self._messages.get(message.topic)
         if old is not None:
             self._subtract(old)
@@ -146,7 +146,7 @@ class RetainedStore:
         node.message = message
 
     def _missing_cost(self, topic: str) -> int:
-        """What the nodes cost that the trie lacks for a topic."""
+        """Return the cost of the nodes that a topic would add to the trie."""
         levels = topic.split("/")
         node = self._root
         for depth, level in enumerate(levels):
@@ -161,7 +161,7 @@ class RetainedStore:
         self._own -= _is_own(message)
 
     def remove(self, topic: str) -> bool:
-        """Forget the topic's message; False if there was none."""
+        """Remove the message of a topic; False if there is none."""
         message = self._messages.pop(topic, None)
         if message is None:
             return False
@@ -179,15 +179,15 @@ class RetainedStore:
         return True
 
     def match(self, topic_filter: str) -> list[Message]:
-        """The retained messages that an unshared filter selects, level by level in order of arrival."""
+        """Return the messages that an unshared filter selects, level by level in order of arrival."""
         return self.walk(topic_filter).take(WALK_STEPS_MAX)
 
     def walk(self, topic_filter: str) -> RetainedWalk:
-        """Begin to find what an unshared filter selects, a part at a time."""
+        """Begin to search for what an unshared filter selects, in steps."""
         return RetainedWalk(self._root, topic_filter)
 
     def _check(self) -> None:
-        """Raise AssertionError where the trie and the table disagree."""
+        """Assert that the trie and the table agree."""
         topics = [message.topic for message in self.match("#")]
         plain = [topic for topic in self._messages if not topic.startswith("$")]
         assert sorted(topics) == sorted(plain), "trie and table differ"
@@ -206,7 +206,7 @@ class RetainedStore:
 
 
 def _is_own(message: Message) -> bool:
-    """Whether the broker itself has published it; a client that may write to `$SYS` is named."""
+    """Whether the broker itself published it; messages of clients on `$SYS` name their publisher."""
     return not message.publisher and message.topic.startswith(SYS_PREFIX)
 
 

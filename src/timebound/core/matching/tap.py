@@ -1,7 +1,7 @@
-"""Messages that the shell keeps in journals, picked out as they are given out.
+"""A tap: collects messages for the journals while they are distributed.
 
-A tap holds messages of the topics asked for until the shell takes them, once a turn. It decides
-only whether a message is kept at all; which journal it goes to is for the shell, off the hot path.
+The messages are kept until the shell takes them, once a turn. The tap decides only whether any journal
+wants a message; the shell assigns it to journals, off the hot path.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Final
 from timebound.core.values.message import Message
 from timebound.topics import matches
 
-# Topics whose answer is remembered; beyond, all are forgotten and asked again.
+# Topics whose result is cached; a full cache is cleared.
 REMEMBERED_TOPICS_MAX: Final = 10_000
 
 
 class Tap:
-    """Collects the messages whose topics match one of some filters."""
+    """Collects the messages whose topics match at least one of its filters."""
 
     __slots__ = ("_filters", "_messages", "_remembered")
 
@@ -26,7 +26,7 @@ class Tap:
         self._remembered: dict[str, bool] = {}
 
     def offer(self, message: Message) -> bool:
-        """Keep a message if it is wanted; tells whether it is."""
+        """Keep a message if a filter matches; return whether one does."""
         is_wanted = self._remembered.get(message.topic)
         if is_wanted is None:
             is_wanted = self._decide(message.topic)
@@ -35,7 +35,7 @@ class Tap:
         return is_wanted
 
     def take(self) -> list[Message]:
-        """What was kept since the last call, in the order of arrival."""
+        """Take the messages kept since the last call, in order of arrival."""
         messages = self._messages
         if messages:
             self._messages = []

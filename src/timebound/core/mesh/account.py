@@ -1,9 +1,9 @@
-"""What became of every matched (message, subscription) of a mesh, and the traffic it took.
+"""The account of a mesh: the outcome of every pair of message and subscription, and the traffic.
 
-A pair is counted once, where its message is published, and ends once: in time or late at its
-subscriber's broker, or dropped at the broker that gave it up. All brokers of a simulated mesh
-may share one account. A broker on a network has its own, and `pairs`, the account of all its clients:
-there a pair counts where it ends, so that the account of each broker adds up by itself.
+A pair is opened once, where its message is published, and ends once: in time or late at its subscriber's
+broker, or dropped at the broker that gave it up. The brokers of a simulated mesh share one account. A broker
+on a network has its own, and `pairs`, the account of all its clients: there a pair counts where it ends, so
+that the account of each broker adds up by itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TraceRow = tuple[
 
 
 class MeshAccount:
-    """Totals since start; with `is_tracing`, also one row per pair in the order of records.TRACE_FIELDS."""
+    """Totals since start; with `is_tracing`, also one row per pair as in records.TRACE_FIELDS."""
 
     __slots__ = (
         "dropped",
@@ -51,11 +51,11 @@ class MeshAccount:
         self.in_time = 0
         self.late = 0
         self.dropped: dict[str, int] = {reason.value: 0 for reason in Reason}
-        self.unreachable = 0  # of those dropped, pairs to which no way led
+        self.unreachable = 0  # of those dropped: pairs without a path
         self.earned_micro = 0
         self.paid_micro = 0
-        self.open_penalty_micro = 0  # to be paid if nothing under way arrives in time
-        self.received = 0  # messages received by brokers, from publishers too: the papers' traffic
+        self.open_penalty_micro = 0  # due if nothing under way arrives in time
+        self.received = 0  # by brokers, from publishers too: the papers' traffic
         self.duplicates = 0
         self.is_tracing = is_tracing
         self.rows: list[TraceRow] = []
@@ -64,22 +64,22 @@ class MeshAccount:
         return sum(self.dropped.values())
 
     def open_pairs(self) -> int:
-        """Pairs still under way."""
+        """Return the number of pairs still under way."""
         return self.matched - self.in_time - self.late - self.dropped_total()
 
     def open(self, group: HomeGroup) -> None:
-        """A published message matches these subscriptions."""
+        """Open the pairs of a published message with the subscriptions of a group."""
         self.matched += len(group.subscriptions)
         self.open_penalty_micro += group.penalty_micro
 
     def close(self, reason: Reason) -> None:
-        """Count all that is still under way as dropped; nothing more will arrive."""
+        """Count all pairs still under way as dropped."""
         self.dropped[reason.value] += self.open_pairs()
         self.paid_micro += self.open_penalty_micro
         self.open_penalty_micro = 0
 
     def delivered(self, message: Message, group: HomeGroup, size_bytes: int, hops: int, now_ns: int) -> None:
-        """A message is at the broker of a group: each subscriber gets it after its last mile."""
+        """Count a message that reached the home of a group: each subscriber gets it after its last mile."""
         age_ns = now_ns - message.published_ns
         self.open_penalty_micro -= group.penalty_micro
         for subscription in group.subscriptions:
@@ -110,7 +110,7 @@ class MeshAccount:
         reason: Reason,
         now_ns: int,
     ) -> None:
-        """A broker gave up a message for all subscriptions of a group."""
+        """Count a message as dropped for all subscriptions of a group."""
         self.dropped[reason.value] += len(group.subscriptions)
         self.paid_micro += group.penalty_micro
         self.open_penalty_micro -= group.penalty_micro

@@ -1,11 +1,10 @@
-"""How brokers of a mesh come to know the same links and subscriptions: by flooding advertisements.
+"""Flooding of link-state advertisements, by which all brokers learn the same links and subscriptions.
 
-Whoever owns a fact, the broker at the start of a link or the home of a subscription, advertises it
-with a stamp that only grows. A broker takes over what is newer than what it knows and passes it
-on to all neighbours but the sender; what is not newer ends there. So advertisements may come in any
-order, twice, and over any path, and all brokers that are connected end up with the same state.
-What is withdrawn is remembered, else an old advertisement could bring it back. A broker that has
-started again owns only what it has advertised since: all it had advertised before is void.
+The owner of a fact, the broker at the start of a link or the home of a subscription, advertises it with a
+stamp that only grows. A broker stores an advertisement that is newer than what it knows and passes it on to
+all neighbours but the sender; others it ignores. So advertisements may come in any order, twice, and over any
+path, and all connected brokers end up with the same state. Withdrawals are remembered, or an old
+advertisement could revive what was withdrawn. What a broker advertised before a restart is void after it.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from timebound.core.mesh.overlay import LinkState
 from timebound.core.mesh.table import MeshSubscription, SubscriptionTable
 from timebound.core.values.delay import LinkDelay
 
-# Withdrawals remembered at most; an advertisement older than all of these no longer travels.
+# Withdrawals remembered, at most; an advertisement older than all of them is hardly still under way.
 WITHDRAWN_MAX: Final = 100_000
 
 LINK: Final = 0
 SUBSCRIPTION: Final = 1
 
-# When the owner started, in ns, and how many advertisements it has made since: an owner that
-# restarts goes on with larger stamps without having stored the last one.
+# When the owner started, in ns, and its count of advertisements since: after a restart stamps are larger
+# without the last one having been stored.
 Stamp = tuple[int, int]
 Key = tuple[int, str, str, str]  # kind, owner, then target or client id, then topic filter
 
 
 class LinkStateAdvertisement:
-    """One fact. Neither `delay` nor `subscription` set means that it no longer holds."""
+    """One fact; a withdrawal if neither `delay` nor `subscription` is set."""
 
     __slots__ = ("delay", "key", "stamp", "subscription")
 
@@ -51,9 +50,9 @@ class LinkStateAdvertisement:
 
 
 class Replica:
-    """What one broker knows of the mesh; `links` and `table` follow the advertisements.
+    """One broker's copy of the mesh's state; `link_state` and `table` follow the advertisements.
 
-    A broker that finds its own clients by another index leaves them out of the table (`lists_own`).
+    With `lists_own` false the table leaves out the broker's own clients, which it finds by another index.
     """
 
     __slots__ = ("_count", "_known", "_starts", "_withdrawn", "link_state", "lists_own", "name", "table")
@@ -74,11 +73,11 @@ class Replica:
         self._starts: dict[str, int] = {name: started_ns}  # by owner, the latest known
         self._count = 0
         self._known: dict[Key, LinkStateAdvertisement] = {}
-        # In order of withdrawal; of a dict, the search for the oldest grows with all that were taken out.
+        # In order of withdrawal. In a dict, the search for the oldest grows with all keys ever removed.
         self._withdrawn: OrderedDict[Key, None] = OrderedDict()
 
     def set_link(self, target: str, delay: LinkDelay | None) -> LinkStateAdvertisement:
-        """Advertise the delay of one of this broker's own links, or None: it has gone."""
+        """Advertise the delay of one of this broker's own links; None withdraws the link."""
         return self._own((LINK, self.name, target, ""), delay, None)
 
     def subscribe(self, subscription: MeshSubscription) -> LinkStateAdvertisement:
@@ -88,11 +87,11 @@ class Replica:
         return self._own(key, None, subscription)
 
     def unsubscribe(self, client_id: str, topic_filter: str) -> LinkStateAdvertisement:
-        """Advertise that a subscription has ended."""
+        """Withdraw a subscription."""
         return self._own((SUBSCRIPTION, self.name, client_id, topic_filter), None, None)
 
     def receive(self, advertisement: LinkStateAdvertisement) -> bool:
-        """Take over what is newer; True if it has to be passed on to the other neighbours."""
+        """Store an advertisement if it is newer; return whether to pass it on to the other neighbours."""
         owner = advertisement.key[1]
         started_ns = advertisement.stamp[0]
         start_ns = self._starts.get(owner, 0)
@@ -100,7 +99,7 @@ class Replica:
             return False
         if started_ns > start_ns:
             if owner == self.name:
-                # This broker's clock went back: to be believed it has to count from there.
+                # This broker's clock went back: it must count from there to be believed.
                 self._starts[owner] = started_ns + 1
                 return False
             self._starts[owner] = started_ns
@@ -113,16 +112,16 @@ class Replica:
         return True
 
     def started_ns(self) -> int:
-        """When this broker started, as it tells others."""
+        """Return when this broker started, as its stamps say."""
         return self._starts[self.name]
 
     def readvertise(self) -> list[LinkStateAdvertisement]:
-        """Everything this broker owns and holds, advertised anew; after `started_ns` has changed."""
+        """Advertise everything this broker owns with new stamps, after `started_ns` has changed."""
         own = [one for one in self._known.values() if one.key[1] == self.name and not one.is_withdrawal()]
         return [self._own(one.key, one.delay, one.subscription) for one in own]
 
     def snapshot(self) -> list[LinkStateAdvertisement]:
-        """Everything known, to be told to a neighbour that has just connected."""
+        """Return everything known, for a neighbour that has just connected."""
         return list(self._known.values())
 
     def _own(
@@ -136,7 +135,7 @@ class Replica:
         return advertisement
 
     def _forget(self, owner: str) -> None:
-        """Take out all that an earlier run of a broker advertised."""
+        """Remove all that an earlier run of a broker advertised."""
         for key in [key for key in self._known if key[1] == owner]:
             known = self._known.pop(key)
             self._withdrawn.pop(key, None)
@@ -159,7 +158,7 @@ class Replica:
         kind, owner, first, second = key
         if kind == LINK:
             self.link_state.remove_link(owner, first)
-        # A client that has moved is advertised by its new home, perhaps before the old one ends.
+        # A client that moved may be advertised by its new home before the old one withdraws it.
         elif self.table.home_of(first, second) == owner:
             self.table.remove(first, second)
 

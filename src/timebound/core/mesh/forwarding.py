@@ -14,14 +14,12 @@ from timebound.core.link.queue import SHARES, LinkQueue
 from timebound.core.link.scheduling import Scheduling
 from timebound.core.link.strategy.base import Strategy, expected_gain
 from timebound.core.link.strategy.entry import NEVER_NS, QUEUED, Entry
-from timebound.core.link.strategy.fixed import Fixed
 from timebound.core.mesh.account import MeshAccount
 from timebound.core.mesh.link import MeshLink
-from timebound.core.mesh.message import Copy, InTransit, MeshMessage, Placement, Seen
-from timebound.core.mesh.options import LATE, MATCH, THRIFT_MOST, LocalDelivery, MeshOptions, Send
+from timebound.core.mesh.message import Copy, InTransit, MeshMessage, Placement
+from timebound.core.mesh.options import LATE, THRIFT_MOST, LocalDelivery, MeshOptions, Send
 from timebound.core.mesh.overlay import LinkState
 from timebound.core.mesh.pressure import EXHAUSTED, ROOM, Parking
-from timebound.core.mesh.readings import endless_entry
 from timebound.core.mesh.routes import Router
 from timebound.core.mesh.table import HomeGroup, SubscriptionTable
 from timebound.core.values.delay import LinkDelay
@@ -36,7 +34,6 @@ class Forwarder:
         "_deliveries",
         "_is_stale",
         "_levels",
-        "_seen",
         "_sends",
         "_version",
         "account",
@@ -66,7 +63,6 @@ class Forwarder:
         self.links = self.router.links
         self._sends: list[Send] = []
         self._deliveries: list[LocalDelivery] = []
-        self._seen = Seen()
         self.parking = Parking(options.grace_ns, options.messages_max, options.bytes_max)
         self._levels: dict[str, int] = {}
         self._is_stale = False  # levels have changed since
@@ -77,7 +73,7 @@ class Forwarder:
         options = self.options
         strategy = options.strategy if scheduling is None else scheduling.strategy()
         queue = LinkQueue(
-            Fixed() if options.never_drops else strategy,
+            strategy,
             delay,
             messages_max=options.messages_max,
             bytes_max=options.bytes_max,
@@ -256,13 +252,13 @@ class Forwarder:
     # Where a message goes.
 
     def _place(self, copy: Copy, now_ns: int) -> None:
-        is_second = self.options.routing == MATCH and self._is_duplicate(copy)
-        if is_second and self.options.drops_duplicates:
-            return
         transit = InTransit(copy, now_ns)
         for group in self.router.place(copy, transit):
-            if not is_second:
-                self._end_here(copy, group, now_ns)
+            self._end_here(copy, group, now_ns)
+        self._queue(transit, now_ns)
+
+    def _queue(self, transit: InTransit, now_ns: int) -> None:
+        """Queue a message for the links it was placed on, and send it over those that are idle."""
         for placement in list(transit.placements):
             self._push(placement, now_ns)
         self._start_idle(transit, now_ns)
@@ -288,32 +284,31 @@ class Forwarder:
     # Queues.
 
     def _push(self, placement: Placement, now_ns: int) -> None:
-        transit = placement.transit
-        what = transit.what
-        message = what.message
         link = self.links[placement.neighbour]
-        audience = self.router.audience(link, placement.groups)
-        if self.options.never_drops:
-            entry = endless_entry(placement, message, what.size_bytes, audience, self.options.strategy)
-        else:
-            entry = Entry(
-                placement,
-                what.size_bytes,
-                message.published_ns,
-                audience,
-                message.lifetime_ns(),
-                message.priority,
-                lane=link.lane_of(message.topic),
-            )
-            if self.options.is_lossless and _is_untimed(message, placement.groups):
-                if message.qos == 0 and link.gauge.level == EXHAUSTED:
-                    transit.forget(placement)
-                    self._lose(placement, Reason.QUEUE_FULL, now_ns)
-                    return
-                entry.is_kept = True
+        entry = self._make_entry(placement, link)
+        message = placement.transit.what.message
+        if self.options.is_lossless and _is_untimed(message, placement.groups):
+            if message.qos == 0 and link.gauge.level == EXHAUSTED:
+                placement.transit.forget(placement)
+                self._lose(placement, Reason.QUEUE_FULL, now_ns)
+                return
+            entry.is_kept = True
         placement.entry = entry
         link.queue.push(entry, now_ns)
         self._drain(link, now_ns)
+
+    def _make_entry(self, placement: Placement, link: MeshLink) -> Entry:
+        what = placement.transit.what
+        message = what.message
+        return Entry(
+            placement,
+            what.size_bytes,
+            message.published_ns,
+            self.router.audience(link, placement.groups),
+            message.lifetime_ns(),
+            message.priority,
+            lane=link.lane_of(message.topic),
+        )
 
     def _start_idle(self, transit: InTransit, now_ns: int) -> None:
         """Send the message over idle links, first over the one for which it is worth most."""
@@ -357,18 +352,15 @@ class Forwarder:
             return
 
     def _send(self, link: MeshLink, transit: InTransit, groups: list[HomeGroup], now_ns: int) -> None:
-        targets: set[str] | None = None
-        if self.options.routing != MATCH:
-            targets = {group.home for group in groups}
-            if transit.placements and self.options.routing == LATE:
-                self._withdraw(transit, targets, now_ns)
-        what = transit.what
+        targets = {group.home for group in groups}
+        if transit.placements and self.options.routing == LATE:
+            self._withdraw(transit, targets, now_ns)
         waited_ns = now_ns - transit.arrived_ns
-        link.sending(what.size_bytes, waited_ns, now_ns)
-        # Where copies may meet they may also go in circles: only the sender is named then.
-        via = (self.name,) if targets is None else (*transit.via, self.name)
-        copy = Copy(what, via, transit.hops + 1, targets)
-        self._sends.append(Send(link.name, copy, waited_ns))
+        link.sending(transit.what.size_bytes, waited_ns, now_ns)
+        self._sends.append(Send(link.name, self._make_copy(transit, targets), waited_ns))
+
+    def _make_copy(self, transit: InTransit, targets: set[str]) -> Copy:
+        return Copy(transit.what, (*transit.via, self.name), transit.hops + 1, targets)
 
     def _pays(self, link: MeshLink, transit: InTransit, groups: list[HomeGroup], now_ns: int) -> bool:
         """Whether these groups are worth the links that the message passes to reach them.
@@ -481,8 +473,6 @@ class Forwarder:
 
     def _lose(self, placement: Placement, reason: Reason, time_ns: int) -> None:
         """Count as dropped the groups of a placement that wait in no other queue."""
-        if self.options.routing == MATCH:
-            return  # another copy may still arrive; what never did is counted at the end
         transit = placement.transit
         what = transit.what
         for group in self._without_place(placement):
@@ -507,12 +497,6 @@ class Forwarder:
             if not left:
                 lost.append(group)
         return lost
-
-    def _is_duplicate(self, copy: Copy) -> bool:
-        is_new = self._seen.add(copy.what.key())
-        if not is_new:
-            self.account.duplicates += 1
-        return not is_new
 
 
 def _is_untimed(message: Message, groups: list[HomeGroup]) -> bool:

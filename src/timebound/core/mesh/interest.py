@@ -1,8 +1,8 @@
-"""What the clients of one broker want of the rest of the mesh, gathered as they subscribe.
+"""The subscriptions that one broker advertises to the rest of the mesh, as its clients subscribe.
 
-`WatchedIndex` is the broker's own index of subscriptions and notes every change; `Interest`
-turns the changes into what is advertised. The members of a shared group at one broker are advertised
-as one: the broker gets one copy of a message for all of them, and chooses among them itself.
+`WatchedIndex` is the broker's own index of subscriptions and records every change; `Interest` turns the
+changes into advertisements. The members of a shared group at one broker are advertised as one: the broker
+gets one copy of a message for all of them, and chooses among them itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from timebound.topics import is_own_topic, split_share
 
 
 class WatchedIndex(SubscriptionIndex):
-    """An index that remembers what was added and removed until somebody asks."""
+    """An index that records what was added and removed until `Interest.take`."""
 
     __slots__ = ("changes",)
 
@@ -34,7 +34,7 @@ class WatchedIndex(SubscriptionIndex):
 
 
 class Interest:
-    """The subscriptions of a broker's clients as the mesh is told them."""
+    """The subscriptions of a broker's clients as advertised to the mesh."""
 
     __slots__ = ("_groups", "_index", "home")
 
@@ -45,7 +45,7 @@ class Interest:
         self._groups: dict[tuple[str, str], dict[str, Subscription]] = {}
 
     def take(self) -> list[tuple[MeshSubscription, bool]]:
-        """What to advertise (True) and what to withdraw (False) since the last call, in this order."""
+        """Return what to advertise (True) or withdraw (False) since the last call, in order."""
         changes = self._index.changes
         if not changes:
             return []
@@ -80,12 +80,12 @@ class Interest:
             found.append((self._advertised(name, topic_filter, subscription), False))
             return
         first = next(iter(members.values()))
-        # Only a change of the first one changes what is advertised.
+        # Only a change of the first member changes what is advertised.
         if not is_added or first is subscription:
             found.append((self._advertised(name, topic_filter, first), True))
 
     def advertised(self, client_id: str, subscription: Subscription) -> MeshSubscription:
-        """What the mesh is told of a subscription, or of a member of a shared group."""
+        """Return a subscription, or a member of a shared group, as advertised to the mesh."""
         group, topic_filter = split_share(subscription.topic_filter)
         return self._advertised(f"$share/{group}" if group else client_id, topic_filter, subscription)
 

@@ -1,12 +1,12 @@
 """One broker as a member of a mesh: what it knows of the others, and what it decides for messages.
 
-Joins `Forwarder`, which decides, with `Replica`, which knows, and only joins. The driver says what
-happened: a client of this broker published or subscribed, a link came up or failed, a neighbour
-sent a copy or an advertisement. Then it asks what to do: `take_sends`, `take_advertisements`. Nothing here
-knows a clock or a socket, so tests and simulations drive it as the network node does.
+Joins `Forwarder`, which decides, with `Replica`, which knows. The driver reports what happened: a client of
+this broker published or subscribed, a link came up or failed, a neighbour sent a copy or an advertisement.
+Then it asks what to do: `take_sends`, `take_advertisements`. Nothing here knows a clock or a socket, so tests
+and simulations drive it as the network node does.
 
-A copy that was sent is kept by the driver until the neighbour has confirmed it. When a link fails,
-what is not confirmed goes another way; should it have arrived after all, its home knows it.
+The driver keeps a copy until the neighbour has confirmed it. When a link fails, unconfirmed copies go another
+way; a home recognises a copy that had arrived after all.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
 from timebound.units import SECOND
 
-# What a copy takes on the wire beside its message: framing, and where it comes from and goes to.
+# Size of a copy on the wire beside its message: framing, origin and targets.
 COPY_BYTES: Final = 100
 # A link's delay is advertised at most this often: every advertisement reaches every broker.
 ADVERTISE_NS: Final = SECOND
 
 
 class SendAdvertisement:
-    """An advertisement to be told to one neighbour."""
+    """An order: send this advertisement to that neighbour."""
 
     __slots__ = ("advertisement", "neighbour")
 
@@ -74,12 +74,12 @@ class Member:
         link_state = LinkState()
         self.replica = Replica(name, link_state, self.table, started_ns, lists_own=False)
         self.forwarder = Forwarder(name, link_state, self.table, options, account)
-        self.resent = 0  # copies sent another way because their link failed before they were confirmed
+        self.resent = 0  # copies sent again after their link failed unconfirmed
         self.received = 0  # copies from neighbours
-        self.pressed: list[str] = []  # homes of the last message published to which all ways are full
+        self.pressed: list[str] = []  # homes of the last message published to which all paths are full
         self._interest = Interest(index, name)
         self._advertisements: list[SendAdvertisement] = []
-        self._seen = Seen()  # what was for this broker's clients
+        self._seen = Seen()  # messages for this broker's clients
         self._size_max = NEVER_NS
         self._advertised_ns: dict[str, int] = {}  # by neighbour
         self._measured: dict[str, LinkDelay] = {}  # by neighbour, not yet advertised
@@ -87,14 +87,14 @@ class Member:
     # --- links ------------------------------------------------------------------------
 
     def add_neighbour(self, name: str, delay: LinkDelay, scheduling: Scheduling | None = None) -> None:
-        """A link that may come up; the delay is what is known of it beforehand."""
+        """Add a link that may come up; `delay` is its estimate until it is measured."""
         self.forwarder.add_neighbour(name, delay, scheduling)
         self.forwarder.links[name].is_up = False
 
     def link_up(self, name: str, now_ns: int, size_max: int = 0) -> None:
-        """The link to a neighbour works: tell it all there is to know, and the others about it.
+        """Take a link into use: send the neighbour everything known, and advertise the link to the others.
 
-        It takes messages of at most `size_max` bytes; 0 = any.
+        The link takes messages of at most `size_max` bytes; 0 = no limit.
         """
         self.forwarder.links[name].size_max = size_max
         for advertisement in self.replica.snapshot():
@@ -104,7 +104,7 @@ class Member:
         self._advertise_link(name, self.forwarder.delay_of(name), now_ns)
 
     def link_down(self, name: str, unconfirmed: list[Copy], now_ns: int) -> None:
-        """A link has failed; `unconfirmed` was sent over it and may not have arrived."""
+        """Withdraw a failed link; `unconfirmed` was sent over it and may not have arrived."""
         self._measured.pop(name, None)
         self._advertisements = [send for send in self._advertisements if send.neighbour != name]
         self._flood(self.replica.set_link(name, None), "")
@@ -113,16 +113,16 @@ class Member:
         self._measure_sizes()
 
     def _measure_sizes(self) -> None:
-        """Keep the least that a working link takes at once, to which almost all messages are compared."""
+        """Update the smallest limit of all working links: almost every message is below it."""
         sizes = [one.size_max for one in self.forwarder.links.values() if one.is_up and one.size_max]
         self._size_max = min(sizes, default=NEVER_NS)
 
     def advertised(self, client_id: str, subscription: Subscription) -> MeshSubscription:
-        """What the mesh is told of a subscription of this broker's clients."""
+        """Return a subscription of this broker's clients as advertised to the mesh."""
         return self._interest.advertised(client_id, subscription)
 
     def measured(self, name: str, delay: LinkDelay, now_ns: int) -> None:
-        """The speed of a link was measured: decide by it at once, and advertise it now and then."""
+        """Use a measured delay at once, and advertise it at most every ADVERTISE_NS."""
         self.forwarder.set_link(name, delay, now_ns)
         if now_ns - self._advertised_ns.get(name, 0) >= ADVERTISE_NS:
             self._advertise_link(name, delay, now_ns)
@@ -133,10 +133,10 @@ class Member:
         self._advertised_ns[name] = now_ns
         self._flood(self.replica.set_link(name, delay), "")
 
-    # --- what others say ----------------------------------------------------------------
+    # --- advertisements -----------------------------------------------------------------
 
     def receive_advertisement(self, sender: str, advertisement: LinkStateAdvertisement) -> None:
-        """A neighbour passed on an advertisement."""
+        """Store an advertisement from a neighbour, and pass it on if it is newer."""
         started_ns = self.replica.started_ns()
         if self.replica.receive(advertisement):
             self._flood(advertisement, sender)
@@ -152,7 +152,7 @@ class Member:
     # --- messages -----------------------------------------------------------------------
 
     def publish(self, message: Message, now_ns: int) -> int:
-        """A message of this broker's own clients: send it on; gives the subscriptions elsewhere it is for."""
+        """Forward a message of this broker's own clients; return how many subscriptions elsewhere match."""
         if self.pressed:
             self.pressed = []
         what = MeshMessage(message, self.name, message.size() + COPY_BYTES, self.replica.started_ns())
@@ -169,9 +169,9 @@ class Member:
         return count
 
     def refusal(self, message: Message) -> str:
-        """Why a message that is acknowledged cannot be taken in; empty if it can.
+        """Return why a message that is acknowledged cannot be accepted; empty if it can.
 
-        What has a time limit may be dropped on its way, and an advertised flow was promised its room.
+        Messages with a time limit may be dropped on their way, and an admitted flow has its room guaranteed.
         """
         levels = self.forwarder.levels()
         is_large = message.size() > self._size_max
@@ -187,7 +187,7 @@ class Member:
         return ""
 
     def receive(self, copy: Copy, now_ns: int) -> bool:
-        """A neighbour sent a copy; True if clients of this broker are to get it."""
+        """Take a copy from a neighbour; return whether to deliver it to clients of this broker."""
         self.received += 1
         targets = copy.targets
         assert targets is not None, "a copy between members names the homes it is for"
@@ -202,17 +202,17 @@ class Member:
         return is_for_here
 
     def link_free(self, name: str, now_ns: int) -> None:
-        """A link can take the next copy."""
+        """Send the next copy over a link that is free."""
         self.forwarder.link_free(name, now_ns)
 
-    # --- what to do ---------------------------------------------------------------------
+    # --- orders -------------------------------------------------------------------------
 
     def take_sends(self) -> list[Send]:
-        """Copies to send now; a link that has one is busy until `link_free`."""
+        """Return copies to send now; the links used are busy until `link_free`."""
         return self.forwarder.take_sends()
 
     def take_advertisements(self) -> list[SendAdvertisement]:
-        """Advertisements to tell the neighbours, in this order."""
+        """Return advertisements to send to neighbours, in order."""
         for subscription, is_wanted in self._interest.take():
             if is_wanted:
                 self._flood(self.replica.subscribe(subscription), "")
@@ -224,7 +224,7 @@ class Member:
         return sends
 
     def wake(self, now_ns: int) -> None:
-        """About once a second: give up what can no longer arrive, advertise what was measured."""
+        """Drop what can no longer arrive, and advertise measured delays; called about once a second."""
         self.forwarder.wake(now_ns)
         for name in list(self._measured):
             if now_ns - self._advertised_ns.get(name, 0) >= ADVERTISE_NS:

@@ -85,9 +85,8 @@ class MeshMessage:
 class Copy:
     """One copy of a message between two brokers.
 
-    `targets` names the homes it is for; None on publication, and where every broker matches again: all
-    homes that the message matches. `via` names the brokers it has passed, its sender last; it never
-    returns to one of them.
+    `targets` names the homes it is for; None: all homes that the message matches. `via` names the brokers
+    it has passed, its sender last; it never returns to one of them.
     """
 
     __slots__ = ("hops", "targets", "via", "what")

@@ -1,4 +1,4 @@
-"""How a broker of a mesh is set up, and the orders it gives its driver."""
+"""Options of a mesh broker, and the orders that it gives its driver."""
 
 from __future__ import annotations
 
@@ -10,47 +10,45 @@ from timebound.core.link.strategy.base import Strategy
 from timebound.core.mesh.message import Copy
 from timebound.core.mesh.table import HomeGroup
 
-# How a message finds its way; `routes.py` explains them.
+# Routings; `routes.py` explains them.
 TREE: Final = 0
 LATE: Final = 1
-MATCH: Final = 2
 
-# ε of a mesh: messages queue at later brokers too, so less than this is hardly ever kept.
+# ε of a mesh. Messages queue at later brokers too, so a smaller probability hardly ever comes true.
 MESH_EPSILON: Final = 0.1
-# A link leaves a group to another way that promises more than 1 / this much of its own worth.
+# A link leaves a group to another link that is worth more than 1 / this times as much.
 PREFERENCE: Final = 0.7
-# How much of the waiting time that neighbours report is counted on. The mean is of messages that
-# were chosen; what is urgent or worth much waits less.
+# Share of the reported queueing delays that is counted on. They are means of the messages that were sent;
+# urgent or valuable messages wait less.
 WAITING_SHARE: Final = 0.4
-# How soon what is worth little is given up before a congested way (docs/decisions/0055), and how much of
-# the usual worth is always enough. Off unless it is asked for: it costs earnings on ordinary meshes.
+# How soon messages of little worth are dropped before a congested path (docs/decisions/0055), and the share
+# of the usual worth that is always enough. Off by default: it costs earnings on ordinary meshes.
 THRIFT: Final = 0.0
 THRIFT_MOST: Final = 0.75
 
 
 class MeshOptions:
-    """How a broker of the mesh decides; the same for all its links.
+    """Options of a forwarder; the same for all its links.
 
-    `preference` 0 lets the first free link take all it can reach, `waiting_share` 0 ignores what
-    neighbours report. `send_cost` is what sending a message over one link costs, in the unit of
-    prices: what is not expected to earn the cost of its whole way is given up, and its place on the
-    links goes to what is worth more. `thrift` does the same in proportion to how congested the way is,
-    and to what is usually sent there; 0 leaves that out.
+    With `preference` 0 the first free link takes all it can reach; with `waiting_share` 0 delay reports are
+    ignored. `send_cost` is the cost of one message over one link, in the unit of prices: messages that are
+    not expected to earn the cost of their whole path are dropped, which leaves the links to others. `thrift`
+    does the same in proportion to the congestion of the path and the usual worth of what is sent there; 0 =
+    off.
 
-    `is_lossless` keeps what has no time limit however full a queue is, for a driver that has publishers wait
-    (`pressure.py`); `grace_ns` is for how long QoS 1 and 2 wait for a broker that cannot be reached.
+    `is_lossless` keeps messages without a time limit however full a queue is, for a driver that makes
+    publishers wait (`pressure.py`). `grace_ns` is how long QoS 1 and 2 messages wait for a home that cannot
+    be reached.
     """
 
     __slots__ = (
         "bytes_max",
-        "drops_duplicates",
         "epsilon",
         "grace_ns",
         "is_lossless",
         "is_thrifty",
         "message_bytes",
         "messages_max",
-        "never_drops",
         "preference",
         "processing_ns",
         "routing",
@@ -76,8 +74,6 @@ class MeshOptions:
         bytes_max: int = BYTES_MAX,
         is_lossless: bool = False,
         grace_ns: int = 0,
-        drops_duplicates: bool = True,
-        never_drops: bool = False,
     ) -> None:
         if not 0.0 <= preference <= 1.0 or not 0.0 <= waiting_share <= 1.0:
             raise ValueError(
@@ -96,18 +92,15 @@ class MeshOptions:
         self.thrift = thrift
         self.is_thrifty = send_cost > 0.0 or thrift > 0.0
         self.processing_ns = processing_ns
-        self.message_bytes = message_bytes  # behind FT; 0 learns it
+        self.message_bytes = message_bytes  # mean size behind FT; 0 = learn it
         self.messages_max = messages_max
         self.bytes_max = bytes_max
         self.is_lossless = is_lossless
         self.grace_ns = grace_ns
-        self.drops_duplicates = drops_duplicates  # of MATCH only: the others have none
-        # Keep even what has expired, as brokers without early drop do; to compare with them.
-        self.never_drops = never_drops
 
 
 class Send:
-    """An order to the driver: send this copy to that neighbour now, and say when the link is free."""
+    """An order: send this copy to that neighbour now, and call `link_free` when the link is free."""
 
     __slots__ = ("copy", "neighbour", "queued_ns")
 
@@ -118,7 +111,7 @@ class Send:
 
 
 class LocalDelivery:
-    """A message has reached the broker of these subscribers."""
+    """An order: deliver this copy to these subscribers of the broker."""
 
     __slots__ = ("copy", "group")
 

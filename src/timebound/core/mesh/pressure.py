@@ -1,12 +1,11 @@
-"""How full the ways out of a broker are, and what waits until a broker can be reached again.
+"""Levels of a broker's queues, and parking for homes that cannot be reached.
 
-A message without a time limit is not dropped for want of room: its publisher waits instead. A
-`Gauge` tells when: at its limit it says FULL, and publishers wait; at half of it they go on. What
-comes meanwhile, of publishers that had not been told yet and of other brokers, is taken in up to
-EXHAUSTED. Copies from other brokers never wait for anything but a link, so links that are full in
-a circle cannot stop each other.
+Messages without a time limit are never dropped for lack of room: their publishers wait instead. A `Gauge` is
+FULL at its limit, and publishers wait; at half the limit they go on. Messages under way in the meantime, from
+publishers and from other brokers, are accepted up to EXHAUSTED. Copies from other brokers wait for nothing
+but a link, so a circle of full links cannot deadlock.
 
-`Parking` keeps QoS 1 and 2 messages for brokers to which no way leads at the moment.
+`Parking` keeps QoS 1 and 2 messages for homes to which no path leads at present.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ ROOM: Final = 0
 FULL: Final = 1
 EXHAUSTED: Final = 2
 
-# EXHAUSTED in multiples of the limit. Every publisher may have as many messages under way as its Receive
-# Maximum allows when a link fills up: this has room for some seventy that all send as fast as they can.
+# EXHAUSTED as a multiple of the limit. When a link fills up, every publisher may have as many messages under
+# way as its Receive Maximum allows: this leaves room for some seventy that send as fast as they can.
 EXHAUSTED_TIMES: Final = 8
 
 
 class Gauge:
-    """The level of one store of messages, with hysteresis."""
+    """The level of one queue, with hysteresis."""
 
     __slots__ = ("bytes_max", "level", "messages_max")
 
@@ -35,7 +34,7 @@ class Gauge:
         self.level = ROOM
 
     def note(self, messages: int, size_bytes: int) -> bool:
-        """Say what the store holds; whether the level has changed."""
+        """Update the level for what the queue holds; return whether it has changed."""
         before = self.level
         times = max(messages / self.messages_max, size_bytes / self.bytes_max)
         if times >= EXHAUSTED_TIMES:
@@ -52,7 +51,7 @@ class Gauge:
 class Parking:
     """Copies for homes that cannot be reached, by home, in order of arrival.
 
-    A home that stays away for longer than `grace_ns` is taken to be gone: nothing waits for it then.
+    A home that is away for `grace_ns` or longer counts as gone: nothing waits for it any more.
     """
 
     __slots__ = ("_bytes", "_copies", "_lost", "_messages", "gauge", "grace_ns")
@@ -61,7 +60,7 @@ class Parking:
         self.grace_ns = grace_ns
         self.gauge = Gauge(messages_max, bytes_max)  # of all homes together
         self._copies: dict[str, list[Copy]] = {}
-        self._lost: dict[str, int] = {}  # by home, since when
+        self._lost: dict[str, int] = {}  # by home: when it was first missed
         self._messages = 0
         self._bytes = 0
 
@@ -69,7 +68,7 @@ class Parking:
         return self._messages
 
     def put(self, home: str, copy: Copy, now_ns: int) -> bool:
-        """Keep a copy until its home can be reached; False if it has been away too long."""
+        """Keep a copy until its home can be reached; return False if the home is gone."""
         if now_ns - self._lost.setdefault(home, now_ns) >= self.grace_ns:
             return False
         self._copies.setdefault(home, []).append(copy)
@@ -79,16 +78,16 @@ class Parking:
         return True
 
     def homes(self) -> list[str]:
-        """Those that could not be reached when they were last asked for."""
+        """Return the homes that could not be reached when last tried."""
         return list(self._lost)
 
     def take(self, home: str) -> list[Copy]:
-        """What waits for a home that can be reached again."""
+        """Remove and return the copies for a home that can be reached again."""
         self._lost.pop(home, None)
         return self._remove(home)
 
     def take_gone(self, now_ns: int) -> list[Copy]:
-        """What waits for homes that have been away too long."""
+        """Remove and return the copies for homes that are gone."""
         gone: list[Copy] = []
         for home, lost_ns in self._lost.items():
             if now_ns - lost_ns >= self.grace_ns:

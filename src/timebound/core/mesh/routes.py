@@ -1,12 +1,11 @@
 """The next hops of a copy from one broker of a mesh, and what it is worth over each of them.
 
 A router knows the overlay and the subscriptions as its broker sees them. It places a copy on links (`place`)
-by one of three routings, and computes what lies behind a link (`reach`, `audience`):
+by one of two routings, and computes what lies behind a link (`reach`, `audience`):
 
 * `TREE`: along the path tree of its origin, so that no broker gets it twice;
 * `LATE`: in the queues of all links that lead nearer to a subscriber; the link that takes it first binds
-  the path, and the copy names the homes it is for;
-* `MATCH`: every broker matches again and sends to all next hops, so that copies may meet.
+  the path, and the copy names the homes it is for.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from timebound.core.link.strategy.audience import DIRECT, Audience
 from timebound.core.link.strategy.entry import NEVER_NS
 from timebound.core.mesh.link import MeshLink, Reach
 from timebound.core.mesh.message import Copy, InTransit, Placement
-from timebound.core.mesh.options import LATE, TREE
+from timebound.core.mesh.options import LATE
 from timebound.core.mesh.overlay import LinkState, NextHop
 from timebound.core.mesh.pressure import EXHAUSTED, ROOM
 from timebound.core.mesh.table import HomeGroup, SubscriptionTable
@@ -47,9 +46,7 @@ class Router:
             self.forget_paths()
         if self.routing == LATE:
             return self._place_late(copy, transit)
-        if self.routing == TREE:
-            return self._place_single(copy, transit)
-        return self._place_again(copy, transit)
+        return self._place_single(copy, transit)
 
     def _place_single(self, copy: Copy, transit: InTransit) -> list[HomeGroup]:
         """Choose one link per home: along the path tree of the origin if that leads there, else the best."""
@@ -94,21 +91,6 @@ class Router:
                 transit.places[home] = places
             else:
                 ended.append(group)
-        _make_placements(transit, by_neighbour)
-        return ended
-
-    def _place_again(self, copy: Copy, transit: InTransit) -> list[HomeGroup]:
-        """Choose every matching next hop as this broker sees it, whoever else sends there."""
-        next_hops = self.link_state.tree(self.name).next_hops_from(self.name)
-        by_neighbour: dict[str, list[HomeGroup]] = {}
-        ended: list[HomeGroup] = []
-        for group in copy.what.groups(self.table):
-            hop = next_hops.get(group.home)
-            if hop is None:
-                if group.home == self.name:
-                    ended.append(group)
-            elif self._is_open(hop.neighbour, copy):
-                _add(by_neighbour, hop.neighbour, group)
         _make_placements(transit, by_neighbour)
         return ended
 

@@ -1,9 +1,8 @@
 """The subscriptions of a whole mesh, as every broker keeps them, and matching against them.
 
-Each stands with the broker where its subscriber is connected, its home. How to get there is
-the routing's affair, so the table is the same at all brokers, and a message that matched
-says per home which subscriptions it is for. Equal sets of one home are one `HomeGroup`:
-whatever is worked out for a group serves every later message that matches the same.
+Each is stored with its home, the broker where its subscriber is connected. Paths are the routing's part, so
+the table is the same at all brokers, and a match lists the subscriptions of each home. Equal sets of one home
+are one `HomeGroup`: what is computed for a group serves every later message that matches the same.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from timebound.core.predicate.predicate import Attributes, Predicate
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
 
-# Groups are kept for reuse; beyond this many they start over. At about 500 bytes each that is 50 MB.
+# Groups that are cached; beyond this many the cache is cleared. At about 500 bytes each that is 50 MB.
 GROUPS_MAX: Final = 100_000
 
 
 class MeshSubscription(Subscription):
     """A subscription with its home broker and the delay of its subscriber's own connection.
 
-    `client_id` tells it apart in the whole mesh, `subscriber` is what its home calls the client.
+    `client_id` is unique in the mesh; `subscriber` is the client's id at its home.
     """
 
     __slots__ = ("home", "last_mile_ns", "number", "subscriber")
@@ -50,10 +49,10 @@ class MeshSubscription(Subscription):
         self.home = home
         self.last_mile_ns = last_mile_ns
         self.subscriber = subscriber or client_id
-        self.number = 0  # given by the table
+        self.number = 0  # set by the table
 
     def copy(self) -> MeshSubscription:
-        """The same for another table: each table numbers its own."""
+        """Return the same subscription for another table: each table numbers its own."""
         return MeshSubscription(
             self.client_id,
             self.home,
@@ -68,7 +67,7 @@ class MeshSubscription(Subscription):
 
 
 class GroupTerm:
-    """What subscriptions of a group with the same deadline and last mile ask for, together."""
+    """The subscriptions of a group with the same deadline and last mile, merged."""
 
     __slots__ = ("count", "deadline_ns", "last_mile_ns", "penalty", "price")
 
@@ -81,9 +80,9 @@ class GroupTerm:
 
 
 class HomeGroup:
-    """Subscriptions of one home that one message matched; `number` tells groups apart.
+    """The subscriptions of one home that a message matched; `number` identifies the group.
 
-    `deadline_ns` is the mean of their deadlines, 0 if one of them has none.
+    `deadline_ns` is the mean of their deadlines; 0 if one of them has none.
     """
 
     __slots__ = ("deadline_ns", "home", "number", "penalty_micro", "subscriptions", "terms")
@@ -138,7 +137,7 @@ class SubscriptionTable:
         self.version += 1
 
     def remove(self, client_id: str, topic_filter: str) -> bool:
-        """Take a subscription out; False if there is none."""
+        """Remove a subscription; return False if there is none."""
         known = self._by_key.pop((client_id, topic_filter), None)
         if known is None:
             return False
@@ -147,7 +146,7 @@ class SubscriptionTable:
         return True
 
     def home_of(self, client_id: str, topic_filter: str) -> str:
-        """The home of a subscription; empty if there is none."""
+        """Return the home of a subscription; empty if there is none."""
         known = self._by_key.get((client_id, topic_filter))
         return known.home if known is not None else ""
 
@@ -155,7 +154,7 @@ class SubscriptionTable:
         return list(self._by_key.values())
 
     def match(self, message: Message) -> list[HomeGroup]:
-        """The subscriptions that want a message, one group per home, homes in order of their name."""
+        """Return the subscriptions that match a message, one group per home, homes by name."""
         route = self._index.match(message.topic)
         if not route.has_any():
             return []

@@ -1,9 +1,9 @@
-"""Subscriptions that wait: for several topics together, for silence, for the beat of a timer.
+"""Correlations and timers of subscriptions: several topics together, silence, and regular ticks.
 
-A subscription with `correlate` gets messages only once its correlation is complete, all of them
-at once and in the order of its parts; one with `watchdog` is told when nothing came in time, one
-with `every` regularly. The rules are those of the event channel (`core/correlation`); here topics
-are matched to the leaves, and what comes due is turned into messages.
+A subscription with `correlate` gets its messages once the correlation is complete, all at once and in
+the order of its parts; one with `watchdog` gets a notice when no message came in time, one with `every`
+at regular intervals. The rules are those of the event channel (`core/correlation`); this module matches
+topics to the leaves and turns due timers into messages.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from timebound.core.values.subscription import Subscription
 from timebound.topics import matches
 from timebound.units import MILLISECOND
 
-# Timers of all subscriptions together; allocated when the first is asked for, about 1.5 MB.
+# Timers of all subscriptions together; allocated with the first timer, about 1.5 MB.
 TIMERS_MAX: Final = 16_384
-# Ticks that one call gives out: under a millisecond. What came due beyond waits for the next, which the
-# shell makes after it has looked after everybody else; ticks missed meanwhile are counted, not made up for.
+# Ticks that one call delivers: under a millisecond. Further ticks wait for the next call, which the shell
+# makes after it has served all connections; ticks missed in the meantime are counted, not repeated.
 TICKS_MAX: Final = 32
-# Timers that one call puts in line, which costs little: as many as one client may have subscriptions.
+# Due timers that one call moves to their clients' lines, which costs little: as many as one client may have
+# subscriptions.
 LINED_UP_MAX: Final = 1_024
 WATCHDOG_TOPIC: Final = "$timebound/watchdog"
 EVERY_TOPIC: Final = "$timebound/every"
@@ -42,7 +43,7 @@ EVERY_TOPIC: Final = "$timebound/every"
 def dependency_of(
     topic_filter: str, correlation: Dependency | None, watchdog_ns: int, every_ns: int
 ) -> Dependency | None:
-    """What a subscription waits for by its terms; None if it simply gets its messages."""
+    """Return what a subscription waits for by its terms; None if it gets every message at once."""
     if correlation is None and not watchdog_ns and not every_ns:
         return None
     wanted: Dependency = Leaf(topic_filter) if correlation is None else correlation
@@ -52,9 +53,9 @@ def dependency_of(
 
 
 class Due:
-    """Something to deliver for a subscription: its messages, or a notice of a timer.
+    """Messages to deliver for a subscription, or the error that was raised instead.
 
-    Or the error that struck instead: the other timers ring all the same.
+    An error does not keep the other timers from being served.
     """
 
     __slots__ = ("error", "messages", "subscription")
@@ -68,7 +69,7 @@ class Due:
 
 
 class Tick:
-    """A timer that came due, and whose it was then."""
+    """A timer that is due, and its owner at that moment."""
 
     __slots__ = ("correlator", "subscription", "timer")
 
@@ -79,24 +80,24 @@ class Tick:
 
 
 class Correlations:
-    """All running waits of one broker, and their timers."""
+    """All running correlations of one broker, and their timers."""
 
     __slots__ = ("_heap", "_lines")
 
     def __init__(self) -> None:
         self._heap: TimerHeap | None = None
-        # Timers that came due, by client: they take turns, so many timers of one do not delay another's.
+        # Due timers by client. Clients take turns, so the many timers of one do not delay another's.
         self._lines: OrderedDict[str, deque[Tick]] = OrderedDict()
 
     def has_timers(self, subscription: Subscription) -> bool:
-        """Whether there are timers enough to begin to wait."""
+        """Whether enough timers are left for a subscription."""
         dependency = subscription.dependency
         if dependency is None or self._heap is None:
             return True
         return self._heap.available() >= Correlator(dependency).timer_count
 
     def start(self, subscription: Subscription, now_ns: int) -> bool:
-        """Begin to wait; False, and nothing changed, if there are no timers left."""
+        """Start the correlation of a subscription; False, without a change, if no timers are left."""
         dependency = subscription.dependency
         if dependency is None:
             return True
@@ -114,13 +115,13 @@ class Correlations:
             subscription.correlator = None
 
     def arrive(self, subscription: Subscription, message: Message, now_ns: int) -> list[Message]:
-        """Take in a message the subscription's filter selects; what is to be delivered for it now."""
+        """Count a message that the filter selects, and return the messages to deliver now."""
         correlator = subscription.correlator
         assert correlator is not None
         hits = 0
         for number, leaf in enumerate(correlator.leaves):
             topic_filter = cast(str, leaf.key)
-            # A subscription without a correlation waits for its own filter, which has matched.
+            # Without `correlate`, the leaf is the subscription's own filter, which has matched.
             if topic_filter == subscription.topic_filter or matches(topic_filter, message.topic):
                 hits |= 1 << number
         if not hits:
@@ -129,7 +130,7 @@ class Correlations:
         return _as_messages(complete, subscription, now_ns) if complete is not None else []
 
     def wake(self, now_ns: int) -> list[Due]:
-        """What timers that came due have to say, some of them; `next_wakeup_ns` tells if there are more."""
+        """Return what some of the due timers deliver; `next_wakeup_ns` is 0 while more are due."""
         self._line_up(now_ns)
         found: list[Due] = []
         for _ in range(TICKS_MAX):
@@ -141,12 +142,12 @@ class Correlations:
                 self._lines[client_id] = line  # behind the others
             subscription, correlator = tick.subscription, tick.correlator
             if subscription.correlator is not correlator:
-                continue  # it was ended meanwhile, and its timer may be somebody else's
+                continue  # it was stopped in the meantime, and its timer may have another owner
             try:
                 complete = correlator.expire(tick.timer, now_ns)
                 if complete is not None:
                     found.append(Due(subscription, _as_messages(complete, subscription, now_ns)))
-            except Exception as error:  # of one of many subscriptions, see core/sessions/faults.py
+            except Exception as error:  # concerns one of many subscriptions, see core/sessions/faults.py
                 found.append(Due(subscription, [], error))
         return found
 
@@ -167,7 +168,7 @@ class Correlations:
 
     def next_wakeup_ns(self) -> int | None:
         if self._lines:
-            return 0  # as soon as everybody else was looked after
+            return 0  # as soon as all connections were served
         return self._heap.next_due_ns() if self._heap is not None else None
 
 

@@ -1,10 +1,10 @@
-"""What must be on disk before an answer may leave.
+"""Orders for storage, and the replies that must not be sent before they are on disk.
 
-Orders for storage collect here during a loop turn, and with them the replies and QoS 2
-deliveries that depend on them. The shell takes both as one batch, writes the orders, and
-hands the batch back; only then is what it held released, in the order it was made. A reply
-also waits when an earlier one of the same session does, so that answers never overtake.
-Messages that a journal keeps are no orders, but replies to them wait in the same way.
+During a turn, orders are collected here together with the replies and QoS 2 deliveries that
+depend on them. The shell takes both as one batch, writes the orders, and hands the batch back;
+then its replies and deliveries are released in order. A reply also waits while an earlier one of
+the same session does, so that replies never overtake each other. A message for a journal is not
+an order, but its reply waits in the same way.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from timebound.core.sessions.session import ReadyList, Reply, Session
 from timebound.core.values.message import Delivery
 from timebound.core.values.store_orders import StoreOrder
 
-ALL_SO_FAR: Final = -1  # in place of a mark: whatever was ordered until now, in this batch or before
+ALL_SO_FAR: Final = -1  # in place of a mark: everything ordered so far, in this batch or earlier
 
 
 class Held:
-    """One reply or one delivery that waits for storage, for one connection of one session."""
+    """One reply or delivery of one connection that waits for storage."""
 
     __slots__ = ("connection", "delivery", "reply", "session")
 
@@ -31,18 +31,18 @@ class Held:
 
 
 class Batch:
-    """Orders to write in one transaction, and what may go once they are written."""
+    """Orders to write in one transaction, and what may be sent once they are written."""
 
     __slots__ = ("held", "is_journaled", "orders")
 
     def __init__(self, orders: list[StoreOrder], held: list[Held], is_journaled: bool = False) -> None:
         self.orders = orders
         self.held = held
-        self.is_journaled = is_journaled  # what it holds waits for the journals, too
+        self.is_journaled = is_journaled  # what it holds waits for the journals as well
 
 
 class Durability:
-    """Collects orders and holds back what depends on them."""
+    """Collects orders and holds what depends on them."""
 
     __slots__ = ("_held", "_journaled", "_orders", "_ready", "_unfinished", "is_enabled")
 
@@ -51,7 +51,7 @@ class Durability:
         self._ready = ready
         self._orders: list[StoreOrder] = []
         self._held: list[Held] = []
-        self._journaled = 0  # messages to be acknowledged that a journal keeps
+        self._journaled = 0  # messages for a journal that must be acknowledged
         self._unfinished = 0
 
     def add(self, order: StoreOrder) -> None:
@@ -59,11 +59,11 @@ class Durability:
             self._orders.append(order)
 
     def expect_journal(self) -> None:
-        """A journal keeps the message that is being handled: its answer waits until it has it on disk."""
+        """Hold the reply to the present message until the journal has it on disk."""
         self._journaled += 1
 
     def mark(self) -> int:
-        """A position to compare with: were orders added since?"""
+        """Return a position by which `reply` tells whether orders were added since."""
         return len(self._orders) + self._journaled
 
     def is_settled(self) -> bool:
@@ -71,12 +71,12 @@ class Durability:
         return not self._orders and not self._unfinished
 
     def reply(self, session: Session, reply: Reply, mark: int) -> None:
-        """Answer the session: now, or after the orders added since `mark` are on disk.
+        """Send a reply now, or once the orders added since `mark` are on disk.
 
-        A mark is good for the batch in which it was taken; ALL_SO_FAR stands for one of an earlier batch.
+        A mark is valid for the batch in which it was taken; ALL_SO_FAR stands for one of an earlier batch.
         """
         if not session.connection:
-            return  # its messages still waited when it was closed; the next connection knows nothing of them
+            return  # closed while its messages waited; the next connection does not expect the reply
         is_free = self.is_settled() if mark == ALL_SO_FAR else self.mark() == mark
         if session.held == 0 and is_free:
             session.replies.append(reply)
@@ -94,7 +94,7 @@ class Durability:
             self._held.append(Held(session, None, delivery))
 
     def take(self) -> Batch | None:
-        """What was collected since the last call; hand it back with `committed` when written."""
+        """Take what was collected since the last call; pass it to `committed` when it is written."""
         is_journaled = self._journaled > 0
         self._journaled = 0
         if not self._orders and not self._held:
@@ -106,7 +106,7 @@ class Durability:
         return batch
 
     def committed(self, batch: Batch) -> None:
-        """The batch is on disk: release what it held. Batches must come back in order."""
+        """Release what a batch held, as it is on disk now. Batches must come back in order."""
         assert self._unfinished > 0
         self._unfinished -= 1
         for held in batch.held:

@@ -1,7 +1,7 @@
-"""From a delivery to an entry that competes for its session's link.
+"""Entries for the queue of a session's link, made from deliveries.
 
-What a copy is worth and until when follows from its message and from the subscriptions it is
-for; equal subscriptions of a session share one audience, so that it is worked out once.
+The worth of a copy and its time limit follow from its message and its subscriptions. Copies for
+the same subscription share one audience, so that it is computed once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from timebound.core.values.subscription import Subscription
 def needs_scheduling(
     session: Session, message: Message, subscription: Subscription, others: tuple[Subscription, ...]
 ) -> bool:
-    """Whether this copy has anything by which it could be preferred to another, or lose its worth."""
+    """Whether a copy has a time limit or a priority, so that its place in the queue matters."""
     if message.timeout_ns or subscription.deadline_ns or subscription.keep_last:
         return True
     if message.priority and session.scheduling.uses_priority:
@@ -31,7 +31,7 @@ def needs_scheduling(
 
 
 def any_needs_scheduling(session: Session) -> bool:
-    """Whether anything that waits needs to be chosen by worth; O(n)."""
+    """Whether any waiting copy needs scheduling; O(n)."""
     waiting = [*session.queue, *session.blocked]
     if session.scheduled is not None:
         waiting += [cast(Delivery, entry.item) for entry in session.scheduled.entries()]
@@ -45,7 +45,7 @@ def any_needs_scheduling(session: Session) -> bool:
 
 
 def make_entry(session: Session, delivery: Delivery) -> Entry:
-    """The entry by which a delivery stands in the queue of its session's link."""
+    """Return an entry for the queue of the session's link."""
     message = delivery.message
     subscription = delivery.subscription
     audience = _audience(session, delivery)
@@ -74,7 +74,7 @@ def make_entry(session: Session, delivery: Delivery) -> Entry:
 
 
 def entry_cost(delivery: Delivery) -> int:
-    """What a delivery counts for while it competes."""
+    """Return the memory that a delivery counts for while it is scheduled."""
     return copy_cost(delivery.message.size()) + ENTRY_COST
 
 
@@ -83,7 +83,7 @@ def _audience(session: Session, delivery: Delivery) -> Audience:
     if subscription is None:
         return Audience([Term()])
     if delivery.others or subscription.is_free:
-        # Those free of charge may stand beside others of the same filter that are not.
+        # Copies free of charge may wait beside others of the same filter that are not.
         return Audience([_term(one) for one in pairs(delivery)])
     known = session.audiences.get(subscription.topic_filter)
     if known is None:

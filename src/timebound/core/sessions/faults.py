@@ -1,31 +1,31 @@
-"""Errors of the broker's own that struck one client while it was serving several.
+"""Internal errors that concern one client while several are served.
 
-A message goes to many sessions, a timer rings for one of many: what raises there is noted with
-the name of its client, and the others are served. The shell takes the notes, logs them with
-their traceback, and ends the connections. Nothing here is for mistakes of a peer; those are decisions.
+A message goes to many sessions, and a timer belongs to one of many. An exception raised there is recorded
+with the client id, and the other clients are served. The shell takes the records, logs them with their
+traceback, and ends the connections. Mistakes of a peer are not recorded here: they are decisions.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# Between two looks of the shell, which come once a turn; more say nothing new.
+# Per turn, after which the shell takes them; more would add nothing.
 FAULTS_MAX: Final = 100
 
 
 class Fault:
-    """An error, and the client that was being served."""
+    """An exception and the client that was being served."""
 
     __slots__ = ("client_id", "connection", "error")
 
     def __init__(self, client_id: str, connection: int, error: Exception) -> None:
         self.client_id = client_id
-        self.connection = connection  # 0 = it was not connected
+        self.connection = connection  # 0 = not connected
         self.error = error
 
 
 class Faults:
-    """What went wrong since the shell asked the last time."""
+    """The faults since the shell last took them."""
 
     __slots__ = ("_faults",)
 

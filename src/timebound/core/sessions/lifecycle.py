@@ -1,8 +1,8 @@
-"""Sessions coming and going: connection, take-over, expiry, and wills.
+"""The life cycle of sessions: connection, take-over, expiry, and wills.
 
-The order of events decides what happens to a will: a take-over first loses the old
-connection, which makes its will due, and then resumes the session, which cancels it,
-or ends the session, which publishes it at once (MQTT 5, 3.1.2.5 and 3.1.3.2.2).
+The order of events decides about a will: a take-over first closes the old connection, which
+makes its will due, and then either resumes the session, which cancels the will, or ends the
+session, which publishes it at once (MQTT 5, 3.1.2.5 and 3.1.3.2.2).
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from timebound.records import Reason
 from timebound.topics import matches, split_share
 from timebound.units import SECOND
 
-# Timers that ring for nothing, beyond as many as are needed, before they are cleared out: a client
-# that comes and goes leaves one behind each time, due perhaps only in years.
+# Outdated timers, beyond the needed ones, before all are rebuilt: a client that reconnects
+# leaves one behind each time, which may be due only in years.
 STALE_TIMERS_MAX: Final = 1_024
 
 
 class Lifecycle:
-    """All sessions, and the timers by which they and their wills fall due.
+    """All sessions, and the timers for their expiry and their wills.
 
-    Wills that fall due are appended to `due_wills`; the broker publishes them.
+    Wills that are due are appended to `due_wills`; the broker publishes them.
     """
 
     __slots__ = (
@@ -95,13 +95,13 @@ class Lifecycle:
         connection: int,
         now_ns: int,
     ) -> tuple[Session, bool]:
-        """Open a session for a new connection; also tells whether it was present before.
+        """Open a session for a new connection; return it, and whether it was present before.
 
-        The session must not be connected: the broker disconnects the old connection first.
+        The session must not be connected: the broker closes the old connection first.
         """
         session = self.sessions.get(client_id)
         assert session is None or session.connection == 0
-        # A session belongs to its user: somebody else with the same client id must not inherit it.
+        # A session belongs to its user: another user with the same client id must not inherit it.
         if session is not None and (clean_start or session.user != user):
             self.end(session, Reason.SESSION_EXPIRED, now_ns)
             session = None
@@ -116,7 +116,7 @@ class Lifecycle:
         session.receive_maximum = min(receive_maximum, self._limits.outgoing_inflight_max)
         session.send_quota = session.receive_maximum
         session.expiry_interval_s = min(expiry_interval_s, self._limits.session_expiry_max_s)
-        # Once stored, a session stays stored until it ends, even if it no longer outlives this connection.
+        # A stored session stays stored until it ends, even if it no longer outlives this connection.
         session.is_durable = session.is_durable or session.expiry_interval_s > 0
         if session.is_durable:
             self._put(session, 0)
@@ -129,14 +129,14 @@ class Lifecycle:
         return session, is_present
 
     def disconnect(self, session: Session, keep_will: bool, now_ns: int) -> None:
-        """The session's connection is gone; its will becomes due unless the client took it back.
+        """Handle the end of a connection; its will becomes due unless the client withdrew it.
 
-        A DISCONNECT may have changed `expiry_interval_s` just before. Where an error strikes, the session
-        is forgotten as a whole: half of one would be in everybody's way for ever.
+        A DISCONNECT may have changed `expiry_interval_s` just before. If an error is raised, the whole
+        session is removed: half a session would block its client id for ever.
         """
         try:
             self._disconnect(session, keep_will, now_ns)
-        except Exception as error:  # who asks is ending one client, perhaps for another
+        except Exception as error:  # the caller may be serving another client
             self._faults.note(session.client_id, 0, error)
             self._forget(session)
 
@@ -158,9 +158,9 @@ class Lifecycle:
         self._schedule_expiry(session, now_ns)
 
     def end(self, session: Session, reason: Reason, now_ns: int) -> None:
-        """Forget the session; a will that still waits is due now."""
+        """Remove the session; a will that still waits is due now."""
         for subscription in list(session.subscriptions.values()):
-            # Out of the session last: what an error leaves there is found again by `_forget`.
+            # Removed from the session last: what an error leaves there is found by `_forget`.
             self._index.remove(subscription)
             self._correlations.stop(subscription)
             session.remove_subscription(subscription.topic_filter)
@@ -173,7 +173,7 @@ class Lifecycle:
         self._fire_will(session.client_id)
 
     def _forget(self, session: Session) -> None:
-        """Remove what there is of a session that could not be ended in order; its will is not published."""
+        """Remove the rest of a session whose regular end failed; its will is not published."""
         if session.connection:
             session.connection = 0
             self.connected -= 1
@@ -191,7 +191,7 @@ class Lifecycle:
         self._cancel_will(session.client_id)
 
     def restore(self, snapshot: Snapshot, now_ns: int) -> None:
-        """Take up the sessions and wills of an earlier run; all of them are disconnected."""
+        """Restore the sessions and wills of an earlier run; none is connected."""
         for stored in snapshot.sessions:
             access = self._access.for_client(stored.user, stored.client_id)
             session = Session(stored.client_id, stored.user, access, self.costs)
@@ -213,9 +213,8 @@ class Lifecycle:
                 self._put(session, now_ns)
             self._schedule_expiry(session, ended_ns)
         for will in snapshot.wills:
-            will.message.is_repeated = (
-                True  # it may have been published, and the end have come before the note
-            )
+            # The broker may have ended after publishing it and before recording that.
+            will.message.is_repeated = True
             self.wills[will.client_id] = will
             owner = self.sessions.get(will.client_id)
             if owner is None:
@@ -226,7 +225,7 @@ class Lifecycle:
                 self._arm(will.due_ns, will.client_id)
 
     def set_access(self, access: AccessList) -> None:
-        """Apply new access rules, also to subscriptions made before; what is queued stays owed."""
+        """Apply new access rules, also to existing subscriptions; queued copies are still delivered."""
         self._access = access
         for session in self.sessions.values():
             session.access = access.for_client(session.user, session.client_id)
@@ -244,14 +243,14 @@ class Lifecycle:
                 self._outbound.relax(session)
 
     def may_publish(self, will: Will) -> bool:
-        """Whether its client may publish the will by the rules of this moment."""
+        """Whether the client of a will may publish it under the present rules."""
         return self._access.for_client(will.user, will.client_id).may_publish(will.message.topic)
 
     def wake(self, now_ns: int) -> None:
-        """End the sessions and fire the wills that are due."""
+        """End the sessions and publish the wills that are due."""
         while self._timers and self._timers[0][0] <= now_ns:
             _, client_id = heapq.heappop(self._timers)
-            # Timers are never taken back: what they meant is checked when they ring.
+            # Timers are never cancelled: whether one still applies is checked when it is due.
             will = self.wills.get(client_id)
             if will is not None and 0 < will.due_ns <= now_ns:
                 self._fire_will(client_id)
@@ -259,7 +258,7 @@ class Lifecycle:
             if session is not None and 0 < session.expires_ns <= now_ns:
                 try:
                     self.end(session, Reason.SESSION_EXPIRED, now_ns)
-                except Exception as error:  # the other timers ring all the same
+                except Exception as error:  # the other timers are still served
                     self._faults.note(client_id, 0, error)
                     self._forget(session)
 
@@ -305,10 +304,10 @@ class Lifecycle:
 
 
 def _subscription_for(session: Session, topic: str) -> Subscription | None:
-    """The subscription that a stored message was for, as far as it still stands.
+    """Return the subscription that a stored message was for; None if it no longer exists.
 
-    Where a shared one may be meant and another as well it is the other: what others of its group have
-    got already must not be passed on to them.
+    An unshared subscription is preferred: a copy that other members of a group already have must not
+    be given to them again.
     """
     shared: Subscription | None = None
     for subscription in session.subscriptions.values():

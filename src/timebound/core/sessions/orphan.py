@@ -1,4 +1,4 @@
-"""Copies that a member of a shared group leaves behind, for another member of the group."""
+"""Copies that a member of a shared group leaves to the other members."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from timebound.records import Reason
 
 
 class Orphan:
-    """A copy that a member of a shared group leaves behind; nobody has it, another member may get it."""
+    """A copy that a member of a shared group leaves; another member may get it."""
 
     __slots__ = ("delivery", "reason", "session")
 
     def __init__(self, session: Session, delivery: Delivery, reason: Reason) -> None:
         self.session = session
         self.delivery = delivery
-        self.reason = reason  # it is dropped for, if nobody takes it
+        self.reason = reason  # why it is dropped if no other member takes it
 
 
 def is_for(delivery: Delivery, topic_filter: str) -> bool:
-    """Whether a copy came by this filter; of the broker's own there are none, as nobody else gets them."""
+    """Whether a copy was matched by this filter; messages of the broker itself do not count."""
     subscription = delivery.subscription
     return subscription is not None and subscription.topic_filter == topic_filter and not subscription.is_free

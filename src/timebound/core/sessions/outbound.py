@@ -1,14 +1,13 @@
-"""Deliveries on their way out: queued, sent, acknowledged, dropped.
+"""Outgoing deliveries: queued, sent, acknowledged, dropped.
 
-Every copy of a message that a session is owed enters by `offer` and leaves by exactly one
-of: delivered (QoS 0 when sent, QoS 1 and 2 when acknowledged), or dropped with a reason. What
-is owed to a durable session is ordered into storage when it is offered and out of it when it
-leaves.
+Every copy for a session enters by `offer` and leaves in exactly one way: delivered (QoS 0 when
+sent, QoS 1 and 2 when acknowledged), or dropped with a reason. A copy for a durable session is
+ordered into storage when it is offered and out of storage when it leaves.
 
 Copies wait in order of arrival. Only when a session has messages with a time limit and more
-waits than its link can take at once do they compete: then `LinkQueue` chooses by worth. So
-nothing is added to the way of a message that meets no queue. The sums, the account and the rows in
-storage, which all of this keeps in step, are in `owed.py`.
+waits than its link can take at once do they compete: then `LinkQueue` chooses by worth. So a
+message that meets no queue costs nothing more. Sums, account and rows in storage are kept
+in `owed.py`.
 
 Long, since a call inside one compiled class is a jump, and most of this is hot.
 """
@@ -41,14 +40,15 @@ from timebound.records import Reason
 
 PACKET_ID_NOT_FOUND: Final = 0x92
 NO_OTHERS: Final[tuple[Subscription, ...]] = ()
-# The time at which a link gets to what it is given now may fall back by so much without notice.
+# The expected start of sending may move back by this much before the queue is computed anew.
 LINK_TIME_SLIP_NS: Final = 20_000_000
-# What is known of the way behind the link changes all drop times only when it has moved by this part.
+# A new estimate of the path behind the link is applied only if it differs by this share: it changes all drop
+# times.
 MARGIN_MOVE: Final = 0.25
 MARGIN_MOVE_NS: Final = 10_000_000
-# Copies that are ranked or dropped at once for sessions that are not served, while others wait.
+# Copies that are ranked or dropped in one step for sessions that are not being served.
 STEP_COPIES_MAX: Final = 256
-# A session in which something has waited unranked for this time ranks some copies with each that comes.
+# A session whose oldest unranked copy has waited this long ranks some copies with each new one.
 STUCK_NS: Final = 50_000_000
 STUCK_COPIES_MAX: Final = 4
 
@@ -72,8 +72,8 @@ class Outbound(Owed):
     ) -> bool:
         """Queue a copy for the session; False if it was dropped instead.
 
-        An error that strikes is noted and ends this session's connection: those who get the same message
-        after it, and its publisher, must not notice.
+        An error is recorded and ends the connection of this session only: the other receivers of the
+        message and its publisher are not affected.
         """
         session.last_sequence += 1
         delivery = Delivery(
@@ -95,7 +95,7 @@ class Outbound(Owed):
             self.account.matched += len(others)
         try:
             return self._queue(session, delivery, message, subscription, now_ns)
-        except Exception as error:  # one of several clients in a loop of the caller's, see faults.py
+        except Exception as error:  # concerns one of several clients, see faults.py
             self._faults.note(session.client_id, session.connection, error)
             self.mend(session)
             return False
@@ -115,8 +115,8 @@ class Outbound(Owed):
             if not session.is_full:
                 session.is_full = True
                 self._counters.alert(
-                    f"the queue of {session.client_id!r} is full at {session.queued_messages()} messages "
-                    f"({session.cost_bytes} bytes), {self.queued_bytes} bytes in all"
+                    f"queue of client {session.client_id!r} is full ({session.queued_messages()} messages, "
+                    f"{session.cost_bytes} bytes; all queues {self.queued_bytes} bytes)"
                 )
             self._drop(session, delivery, Reason.QUEUE_FULL, now_ns)
             return False
@@ -134,10 +134,10 @@ class Outbound(Owed):
         return True
 
     def take(self, session: Session, bytes_max: int, now_ns: int, ahead_ns: int = 0) -> list[Delivery]:
-        """Deliveries to write now, about `bytes_max` of them; what they leave behind is recorded.
+        """Take deliveries of about `bytes_max` bytes to write now, and record the effects.
 
-        What the link was given before takes it another `ahead_ns`: so much later than now do they
-        begin to be sent, and that is the time by which they are judged.
+        The link is busy for another `ahead_ns` with earlier data. So the deliveries begin to be sent
+        that much later, and are judged by that time.
         """
         start_ns = now_ns + ahead_ns
         session.is_full = False
@@ -181,16 +181,16 @@ class Outbound(Owed):
         return taken
 
     def _take_in_order(self, session: Session, budget: int, start_ns: int, taken: list[Delivery]) -> int:
-        """Take by arrival; gives what is left of the budget.
+        """Take copies in order of arrival; return the rest of the budget.
 
-        What needs an answer that the client may not be asked for yet waits apart, so that others pass
-        it; in a session with time limits it ends this, because it may compete meanwhile.
+        Copies beyond the client's Receive Maximum are moved to `blocked`, so that others pass them. In a
+        session with time limits the first of them ends this, because it may still compete.
         """
         queue = session.queue
         first = len(taken)
         is_timed = session.scheduled is not None
         entry = ENTRY_COST if is_timed else 0
-        left_bytes = left_cost = 0  # added up first: most take many at once
+        left_bytes = left_cost = 0  # subtracted once at the end: most calls take many copies
         while queue and budget > 0:
             delivery = queue.popleft()
             if delivery.qos and (session.send_quota <= 0 or session.blocked):
@@ -216,7 +216,7 @@ class Outbound(Owed):
         return budget
 
     def _take_unconfirmed(self, session: Session, budget: int, start_ns: int, taken: list[Delivery]) -> int:
-        """Take QoS 0 that fits where all else needs an answer the client owes: it competes with nobody."""
+        """Take the QoS 0 copies if all fit, where the rest waits for acknowledgements: none competes."""
         plain = [delivery for delivery in session.queue if delivery.qos == 0]
         if sum([delivery.message.size() for delivery in plain]) > budget:
             return budget
@@ -235,14 +235,14 @@ class Outbound(Owed):
         self, session: Session, scheduled: LinkQueue, budget: int, start_ns: int, taken: list[Delivery]
     ) -> None:
         if start_ns < session.scheduled_ns - LINK_TIME_SLIP_NS:
-            # The link is faster than it seemed, so it is earlier: all that is known of the queue changes.
+            # The link is faster than assumed, so time moves back: the whole queue is computed anew.
             session.scheduled_ns = start_ns
             scheduled.set_link(session.link_delay(), start_ns)
         self._learn_path_delay(session, scheduled, start_ns)
         self._schedule(session, scheduled, start_ns)
         while budget > 0:
             if session.send_quota <= 0 and session.scheduled_unconfirmed == 0:
-                break  # all the rest needs an answer of the client first, and may compete until then
+                break  # the rest needs acknowledgements first, and competes until then
             entry = scheduled.pop(session.scheduled_ns)
             if entry is None:
                 break
@@ -264,13 +264,13 @@ class Outbound(Owed):
         self._collect_dropped(session, scheduled, session.scheduled_ns)
 
     def expire(self, now_ns: int) -> None:
-        """Begin to drop what has timed out or become hopeless in any queue; called about once a second."""
+        """Begin to drop copies that timed out or are hopeless, in all queues; about once a second."""
         if not self.expiring:
             self.expiring.extend(self._scheduled.values())
         self.continue_expiry(now_ns)
 
     def continue_expiry(self, now_ns: int) -> None:
-        """Take the next step of what `expire` began: while `expiring` holds any, there is another."""
+        """Continue what `expire` began, by one step; there are more while `expiring` is not empty."""
         left = STEP_COPIES_MAX
         while self.expiring and left > 0:
             session = self.expiring.popleft()
@@ -284,7 +284,7 @@ class Outbound(Owed):
                 self.expiring.appendleft(session)
 
     def _expire(self, session: Session, copies_max: int, now_ns: int) -> int:
-        """Look after one queue; how many copies that took, and at least `copies_max` if there are more."""
+        """Expire one queue; return how many copies were handled, and `copies_max` if there are more."""
         scheduled = session.scheduled
         self._watch_path(session, now_ns)
         if scheduled is None or not session.queue_bytes:
@@ -300,7 +300,7 @@ class Outbound(Owed):
         return min(count, copies_max - 1)
 
     def _watch_path(self, session: Session, now_ns: int) -> None:
-        """Forget what a receiver that does not answer any more has shown of its way."""
+        """Forget the path delay of a receiver that no longer answers."""
         transit = session.transit
         if transit is None:
             return
@@ -325,18 +325,18 @@ class Outbound(Owed):
         return len(waiting)
 
     def prepare(self, session: Session, subscription: Subscription, now_ns: int) -> None:
-        """Have a queue by worth, before anything waits, where a new subscription asks for it.
+        """Create the scheduled queue before anything waits, if a new subscription needs it.
 
-        Until there is one, as much as possible is handed to the link, and cannot be recalled for
-        the first message that is urgent.
+        Without one, as much as possible is handed to the link, and cannot be recalled for the first
+        urgent message.
         """
         if session.scheduled is None and subscription.is_timed():
             self._make_scheduled(session, now_ns)
 
     def relax(self, session: Session) -> None:
-        """Go back to order of arrival where no subscription of the session asks for more any longer.
+        """Return to order of arrival once no subscription of the session needs scheduling.
 
-        What waits and has a time limit keeps it: while there is any, `expire` asks again.
+        Waiting copies keep their time limits: while there are any, `expire` tries again.
         """
         if session.scheduled is not None and not session.timed_subscriptions and not session.is_relaxing:
             session.is_relaxing = True
@@ -350,10 +350,10 @@ class Outbound(Owed):
             session.is_relaxing = False
             session.transit = None
             session.path_delay = None
-            self._ready.add(session)  # its connection may write as much as it likes again
+            self._ready.add(session)  # its connection may write without a limit again
 
     def set_delay(self, session: Session, delay: LinkDelay, now_ns: int) -> None:
-        """The session's link was measured: drop times and ranks follow."""
+        """Apply a measured delay of the session's link to drop times and ranks."""
         session.delay = delay
         if session.scheduled is not None:
             session.scheduled_ns = now_ns
@@ -361,7 +361,7 @@ class Outbound(Owed):
             self._collect_dropped(session, session.scheduled, now_ns)
 
     def set_scheduling(self, session: Session, scheduling: Scheduling, now_ns: int) -> None:
-        """Choose by other settings from now on; what waits is kept."""
+        """Change the scheduling settings; waiting copies are kept."""
         session.scheduling = scheduling
         if session.scheduled is not None:
             self._return_to_queue(session)
@@ -370,7 +370,7 @@ class Outbound(Owed):
             self._make_scheduled(session, now_ns)
 
     def acknowledge(self, session: Session, kind: int, packet_id: int, reason_code: int, now_ns: int) -> bool:
-        """Take a PUBACK, PUBREC or PUBCOMP; False if it contradicts the delivery's QoS."""
+        """Handle PUBACK, PUBREC or PUBCOMP; False if it contradicts the QoS of the delivery."""
         delivery = session.inflight.get(packet_id)
         if delivery is None:
             if kind == PUBREC and reason_code < 0x80:
@@ -398,7 +398,7 @@ class Outbound(Owed):
         return True
 
     def abandon(self, session: Session, delivery: Delivery, reason: Reason, now_ns: int) -> None:
-        """Give up a delivery that was taken and turned out unsendable."""
+        """Drop a delivery that was taken and cannot be sent."""
         self._counters.messages_sent -= 1
         if delivery.qos == 0:
             self.account.retract(session.client_id, delivery)
@@ -411,10 +411,10 @@ class Outbound(Owed):
             self._finish(session, delivery)
 
     def resume(self, session: Session, now_ns: int) -> None:
-        """Send again, on a new connection, what the last one left without an answer (4.4).
+        """Resend on a new connection what was not acknowledged on the last one (4.4).
 
-        What is past its limit is not sent again. Of QoS 2 the receiver may know the packet id:
-        releasing it frees the id on both sides, whether it does or not (4.3.3).
+        Copies past their time limit are not sent again. The receiver may know the packet id of a QoS 2
+        copy: PUBREL frees the id on both sides in any case (4.3.3).
         """
         released = 0
         for delivery in list(session.inflight.values()):
@@ -433,14 +433,14 @@ class Outbound(Owed):
             else:
                 delivery.dup = True
                 session.resend.append(delivery)
-        # Those count although MQTT would start anew (4.9): a client that never completes would
-        # otherwise use up all packet ids by connecting again and again.
+        # Released ids count although MQTT resets the quota (4.9): a client that never completes
+        # would otherwise use up all packet ids by reconnecting again and again.
         session.send_quota = session.receive_maximum - released
         if session.has_work():
             self._ready.add(session)
 
     def unsent(self, session: Session, subscription: Subscription) -> list[Delivery]:
-        """The copies for a subscription that its session has not been sent yet, in order."""
+        """Return the unsent copies of a subscription, in order."""
         found = list(session.blocked) + list(session.queue)
         if session.scheduled is not None:
             found += [cast(Delivery, entry.item) for entry in session.scheduled.entries()]
@@ -449,7 +449,7 @@ class Outbound(Owed):
         return found
 
     def withdraw(self, session: Session, deliveries: list[Delivery], reason: Reason, now_ns: int) -> None:
-        """Take copies that were not sent out of the session's queue, for others of its group."""
+        """Remove unsent copies from the session's queues and leave them to other members of the group."""
         if not deliveries:
             return
         is_scheduled = session.scheduled is not None
@@ -479,8 +479,8 @@ class Outbound(Owed):
         if delivery.qos == 1:
             taken.append(delivery)
         else:
-            # After a crash a QoS 2 message must come again under the same packet id,
-            # or the receiver takes it for a new one: so the id goes to disk first.
+            # After a crash a QoS 2 message must be resent with the same packet id, or the
+            # receiver takes it for a new one: so the id is written to disk first.
             self._durability.deliver(session, delivery)
 
     def _release(self, session: Session, delivery: Delivery) -> None:
@@ -489,8 +489,8 @@ class Outbound(Owed):
             delivery.state = RELEASED
             if delivery.stored:
                 self._durability.add(PutDelivery(session.client_id, delivery))
-        # PUBREL makes the receiver forget the packet id: a PUBLISH sent again after it would
-        # count as new. So it waits until storage knows that the message was received.
+        # PUBREL makes the receiver forget the packet id, and a PUBLISH resent after it would
+        # count as new. So it waits until storage has recorded that the message was received.
         self._durability.reply(session, Reply(PUBREL, delivery.packet_id), mark)
 
     def _finish(self, session: Session, delivery: Delivery) -> None:
@@ -516,7 +516,7 @@ class Outbound(Owed):
             )
         if not self.is_full(session, cost):
             return True
-        # What is worth least leaves, which may be what came last.
+        # The copy of least worth leaves, which may be the newest one.
         self._limit_scheduled(session, scheduled, now_ns)
         self._schedule(session, scheduled, now_ns)
         return cost <= scheduled.bytes_max and len(session.blocked) < limits.queue_messages_per_client_max
@@ -538,7 +538,7 @@ class Outbound(Owed):
         self._scheduled[session.client_id] = session
 
     def _learn_path_delay(self, session: Session, scheduled: LinkQueue, now_ns: int) -> None:
-        """Judge what waits by the way behind the link: as answers say, or as configured."""
+        """Update the delay of the path behind the link, as acknowledged or as configured."""
         transit = session.transit
         if transit is None:
             return
@@ -552,7 +552,7 @@ class Outbound(Owed):
             scheduled.set_margin(margin_ns, now_ns)
 
     def _schedule(self, session: Session, scheduled: LinkQueue, now_ns: int) -> None:
-        """Move what waits in order of arrival to where it is chosen by worth."""
+        """Move the waiting copies to the queue in which they compete by worth."""
         if session.scheduled_ns < now_ns:
             session.scheduled_ns = now_ns  # a queue's time never goes backwards
         if (
@@ -573,9 +573,9 @@ class Outbound(Owed):
         self._collect_dropped(session, scheduled, session.scheduled_ns)
 
     def _schedule_some(self, session: Session, scheduled: LinkQueue, copies_max: int, now_ns: int) -> int:
-        """Drop what is late or hopeless, then rank what has come; `copies_max` if there may be more to do.
+        """Drop late and hopeless copies, then rank new ones; return `copies_max` if there may be more to do.
 
-        The link keeps the limits it has: they are set anew before anything is sent, or has to leave.
+        The limits of the queue stay: they are updated before a copy is sent or has to leave.
         """
         count = 0
         session.scheduled_ns = max(session.scheduled_ns, now_ns)
@@ -590,7 +590,7 @@ class Outbound(Owed):
         return min(count, copies_max)
 
     def _limit_scheduled(self, session: Session, scheduled: LinkQueue, now_ns: int) -> None:
-        """Leave the link what is left of the session's limits: what waits for answers makes no room."""
+        """Limit the queue to what blocked and unacknowledged copies leave of the session's limits."""
         limits = self._limits
         competing = scheduled.bytes_queued + sum([entry_cost(delivery) for delivery in session.queue])
         bytes_left = limits.queue_bytes_per_client_max - (session.cost_bytes - competing)
@@ -614,7 +614,7 @@ class Outbound(Owed):
         self._drop(session, delivery, reason, now_ns)
 
     def _is_late(self, session: Session, delivery: Delivery, now_ns: int) -> bool:
-        """Whether a copy sent now would reach none of its subscriptions in time (success <= ε)."""
+        """Whether a copy sent now would be in time for none of its subscriptions (success <= ε)."""
         message = delivery.message
         if message.is_expired(now_ns):
             return True
@@ -649,5 +649,5 @@ class Outbound(Owed):
 
 
 def _is_unanswered(session: Session, delivery: Delivery) -> bool:
-    """Whether a delivery that was due to be sent still is: an answer may have come before it."""
+    """Whether a delivery still has to be sent: an acknowledgement may have come before."""
     return delivery.state == SENT and session.inflight.get(delivery.packet_id) is delivery

@@ -1,9 +1,9 @@
-"""What sessions are owed: copies that wait or are not acknowledged, and everything that follows from them.
+"""The copies that sessions are owed: waiting, or sent and not acknowledged.
 
-Every way in and out of a queue keeps the same things in step: the sums of a session and of all, the
-account, and the rows in storage. They are kept here, and put right here after an error, together with
-the moments that concern all copies of a session: it loses its connection, ends, or was stored. How
-copies move is in `outbound.py`, which extends this class: a call inside one compiled class is a jump.
+Every operation on a queue updates the same things: the sums of the session and of all sessions, the
+account, and the rows in storage. That is done here, and repaired here after an error, together with
+the events that concern all copies of a session: its connection is lost, it ends, or it is restored.
+How copies move is in `outbound.py`, which extends this class: a call inside one compiled class is a jump.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from timebound.core.values.store_orders import DropDelivery, DropMessage, PutDel
 from timebound.records import Reason
 from timebound.topics import SHARE_PREFIX
 
-# A queue that is full of copies without an answer takes QoS 0 for another sixteenth of its limits. All queues
-# together take as much more for sessions in which less than this waits.
+# A queue that is full of unacknowledged copies accepts QoS 0 for another sixteenth of its limits. All queues
+# together accept another sixteenth for sessions in which less than SMALL_QUEUE_BYTES wait.
 SPARE_PART: Final = 16
 SMALL_QUEUE_BYTES: Final = 64 * 1024
 
@@ -61,13 +61,13 @@ class Owed:
         self._durability = durability
         self._counters = counters
         self.account = account
-        self.queued_bytes = 0  # the cost of all sessions
-        self._scheduled: dict[str, Session] = {}  # those with a queue by worth
-        self.expiring: deque[Session] = deque()  # of them, those to look after in this round, see `Outbound`
+        self.queued_bytes = 0  # memory cost of all sessions
+        self._scheduled: dict[str, Session] = {}  # sessions whose `scheduled` is set
+        self.expiring: deque[Session] = deque()  # those that the present expiry has still to visit
         self.orphans: list[Orphan] = []
 
     def restore(self, session: Session, delivery: Delivery) -> None:
-        """Put back a delivery read from storage."""
+        """Restore a delivery read from storage."""
         session.last_sequence = max(session.last_sequence, delivery.sequence)
         self.account.matched += 1
         size = delivery.message.size()
@@ -81,19 +81,19 @@ class Owed:
     # --- room -------------------------------------------------------------------------
 
     def has_room_for(self, session: Session, message: Message) -> bool:
-        """Whether a message can wait without anything of this session having to go."""
+        """Whether a message fits without dropping another of this session."""
         cost = copy_cost(message.size())
         return not self.is_full(session, cost if session.scheduled is None else cost + ENTRY_COST)
 
     def is_full(self, session: Session, cost: int) -> bool:
-        """Whether something of this session has to go before another message can wait."""
+        """Whether a copy of this cost exceeds the limits of the session."""
         return (
             session.cost_bytes + cost > self._limits.queue_bytes_per_client_max
             or session.queued_messages() >= self._limits.queue_messages_per_client_max
         )
 
     def _may_exceed(self, session: Session, cost: int) -> bool:
-        """Whether a session that keeps up is served although others have filled all there is."""
+        """Whether a session that keeps up may exceed the total limit, which others have reached."""
         if session.connection == 0:
             return False
         total_max = self._limits.queue_bytes_total_max
@@ -101,9 +101,9 @@ class Owed:
         return is_small and self.queued_bytes + cost <= total_max + total_max // SPARE_PART
 
     def _has_spare_room(self, session: Session, cost: int) -> bool:
-        """Whether QoS 0 fits beside what waits for a client that owes answers.
+        """Whether QoS 0 fits beside copies that wait for the client's acknowledgements.
 
-        That may fill the queue for as long as the client likes, and must not keep QoS 0 from flowing.
+        These may fill the queue for as long as the client does not answer, and must not stop QoS 0.
         """
         limits = self._limits
         plain = len(session.queue) + session.scheduled_unconfirmed
@@ -116,7 +116,7 @@ class Owed:
     # --- the ends of connections and sessions ------------------------------------------
 
     def suspend(self, session: Session, now_ns: int) -> None:
-        """The connection is gone: what was only for it goes too."""
+        """Drop what belonged to the connection, which is gone; the rest waits in the queue."""
         session.replies.clear()
         session.awaiting.clear()
         session.slowed_by.clear()
@@ -140,9 +140,9 @@ class Owed:
         self._recount(session)
 
     def discard(self, session: Session, reason: Reason, now_ns: int) -> None:
-        """The session ends: everything still owed to it is dropped, or left to others of its groups.
+        """Drop all copies of a session that ends, or leave them to other members of its groups.
 
-        Of what was sent, QoS 1 may go to another; QoS 2 may not (MQTT 5, 4.8.2).
+        Of sent copies, QoS 1 may go to another member; QoS 2 may not (MQTT 5, 4.8.2).
         """
         self._return_to_queue(session)
         for delivery in session.inflight.values():
@@ -156,7 +156,7 @@ class Owed:
         self._clear(session)
 
     def forget(self, session: Session) -> None:
-        """Drop all that is owed to a session that could not be ended in order, without an account of it."""
+        """Drop all copies of a session whose regular end failed, without accounting for them."""
         if session.scheduled is not None:
             self._return_to_queue(session)
         for delivery in [*session.queue, *session.blocked, *session.inflight.values()]:
@@ -168,31 +168,31 @@ class Owed:
         self._clear(session)
 
     def mend(self, session: Session) -> None:
-        """Put a session right after an error: what is left waits by arrival, and the sums follow it."""
+        """Repair a session after an error: the remaining copies wait by arrival, the sums are recomputed."""
         self._return_to_queue(session)
         session.is_relaxing = False
         self._recount(session)
 
     def end_orphan(self, orphan: Orphan, is_taken: bool, now_ns: int) -> None:
-        """Another member has got its own copy of an orphan, or there is none: this one ends."""
+        """End an orphan: another member has its own copy (`is_taken`), or it is dropped."""
         if is_taken:
-            # The pair is counted where the message went.
+            # The pair is counted for the other member.
             self.account.matched -= 1
             self._forget(orphan.session, orphan.delivery)
         else:
             self._drop(orphan.session, orphan.delivery, orphan.reason, now_ns)
 
     def forget_orphan(self, orphan: Orphan) -> None:
-        """An error struck while an orphan was passed on: nobody gets it, and storage forgets it."""
+        """Remove an orphan whose reassignment failed; nobody gets it."""
         self._forget(orphan.session, orphan.delivery)
 
     def _return_to_queue(self, session: Session) -> None:
-        """Undo `_schedule`: what is left waits in order of arrival again, before what came since."""
+        """Undo `_schedule`: the copies wait in order of arrival again, before later ones."""
         scheduled = session.scheduled
         if scheduled is None:
             return
         for entry in scheduled.take_dropped():
-            # Only an error leaves any, between a drop and its account, which `reconcile` completes.
+            # Only an error leaves any, between a drop and its account; `reconcile` adds the missing outcome.
             self._forget(session, cast(Delivery, entry.item))
         self._charge(session, -ENTRY_COST * session.queued_messages())
         waiting = [cast(Delivery, entry.item) for entry in scheduled.entries()]
@@ -206,14 +206,14 @@ class Owed:
     # --- outcomes ---------------------------------------------------------------------
 
     def _drop(self, session: Session, delivery: Delivery, reason: Reason, now_ns: int) -> None:
-        """Account for a copy that is in no queue any more and will never be sent."""
-        # Out of storage first: what an error leaves out of the account, `reconcile` adds.
+        """Account for a copy that has left its queue and will never be sent."""
+        # Storage first: `reconcile` adds an outcome that an error leaves out of the account.
         self._forget(session, delivery)
         self._counters.drop(reason)
         self.account.drop(session.client_id, delivery, reason, now_ns)
 
     def _give_up(self, session: Session, delivery: Delivery, reason: Reason, now_ns: int) -> None:
-        """Drop a copy that its session will not get, unless others share its subscription."""
+        """Drop a copy that its session will not get; one of a shared subscription becomes an orphan."""
         subscription = delivery.subscription
         if (
             subscription is not None
@@ -225,7 +225,7 @@ class Owed:
             self._drop(session, delivery, reason, now_ns)
 
     def _settle(self, session: Session, delivery: Delivery, reason: Reason | None, now_ns: int) -> None:
-        """Account for the outcome of a QoS 1 or 2 copy, once: delivered, or lost for a reason."""
+        """Account for the outcome of a QoS 1 or 2 copy, once: delivered, or dropped for a reason."""
         if delivery.is_settled:
             return
         delivery.is_settled = True
@@ -256,8 +256,8 @@ class Owed:
         self._recount(session)
 
     def _recount(self, session: Session) -> None:
-        """Take the sums from what the session has: an error may have struck between a message and its sum."""
-        assert session.scheduled is None, "what competes is counted by its queue"
+        """Recompute the sums: an error may have been raised between a change and its sum."""
+        assert session.scheduled is None, "scheduled copies are counted by their queue"
         waiting = 0
         cost = 0
         for delivery in [*session.queue, *session.blocked]:

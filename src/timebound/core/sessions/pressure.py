@@ -1,9 +1,9 @@
-"""Publishers that wait for full links to other brokers.
+"""Back pressure: publishers that wait for full links to other brokers.
 
-The acknowledgement of a QoS 1 or 2 message waits until every broker it goes to has room again, and so do
-those after it of the same session: MQTT wants them in order [MQTT-4.6.0-2]. A client has no more under way
-than its Receive Maximum, so it stops by itself. QoS 0 has no acknowledgement: the session is marked, and
-the shell leaves its socket unread.
+The acknowledgement of a QoS 1 or 2 message is held until every broker it goes to has room again, and so are
+the later ones of the same session: MQTT requires their order [MQTT-4.6.0-2]. A client sends no more than the
+broker's Receive Maximum without an acknowledgement, so it stops by itself. QoS 0 has no acknowledgement: the
+session is marked, and the shell does not read its socket.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final
 from timebound.core.sessions.durability import Durability
 from timebound.core.sessions.session import Awaited, ReadyList, Reply, Session
 
-NO_HOMES: Final[list[str]] = []  # nothing is put into it
+NO_HOMES: Final[list[str]] = []  # never changed
 
 
 class Pressure:
-    """All sessions that wait, each for the brokers its messages go to."""
+    """All sessions that wait, each with the brokers it waits for."""
 
     __slots__ = ("_durability", "_ready", "_sessions")
 
@@ -30,7 +30,7 @@ class Pressure:
         return len(self._sessions)
 
     def acknowledge(self, session: Session, reply: Reply, homes: list[str], mark: int) -> None:
-        """Acknowledge a message: when there is room at these brokers, and it is on disk if it has to be."""
+        """Acknowledge a message once these brokers have room and it is on disk, if it must be stored."""
         if not homes and not session.awaiting:
             self._durability.reply(session, reply, mark)
         elif session.connection:
@@ -38,19 +38,19 @@ class Pressure:
             self._add(session)
 
     def slow(self, session: Session, homes: list[str]) -> None:
-        """A QoS 0 message found no room at these brokers."""
+        """Mark a session whose QoS 0 message found no room at these brokers."""
         if session.connection:
             for home in homes:
                 session.slowed_by[home] = None
             self._add(session)
 
     def forget(self, session: Session) -> None:
-        """The session's connection is gone, and with it whatever waited."""
+        """Remove a session whose connection is gone."""
         if self._sessions.get(session.client_id) is session:
             del self._sessions[session.client_id]
 
     def relieve(self, levels: dict[str, int]) -> None:
-        """Let go of what waits for brokers that are no longer among the full ones."""
+        """Release what waits only for brokers that are no longer full."""
         for client_id, session in list(self._sessions.items()):
             awaiting = session.awaiting
             before = len(awaiting) + len(session.slowed_by)
@@ -74,7 +74,7 @@ class Pressure:
     def _release(self, session: Session, awaited: Awaited) -> None:
         mark = self._durability.mark()
         if awaited.needs_disk:
-            # Its orders were handed over before: whatever is ordered now comes after them.
+            # Its orders were handed over earlier, so everything ordered now is written after them.
             self._durability.expect_journal()
         self._durability.reply(session, awaited.reply, mark)
 

@@ -1,8 +1,8 @@
-"""What the broker keeps for one client, connected or not.
+"""The state of one client, connected or not.
 
-A session owns its subscriptions, the packet ids in use in both directions, and what waits
-to be sent. It enforces nothing about storage or limits of the whole broker: `outbound` and
-`lifecycle` do, and are the only ones to change it.
+A session owns its subscriptions, the packet ids in use in both directions, and the deliveries
+waiting to be sent. It does not enforce storage or the limits of the broker: `outbound` and
+`lifecycle` do, and only they change it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from timebound.core.values.filter_costs import FilterCosts
 from timebound.core.values.message import ENTRY_COST, Delivery, Message, copy_cost
 from timebound.core.values.subscription import Subscription
 
-# Kinds of reply: MQTT's own packet type numbers, and one for a packet the shell has encoded.
+# Kinds of reply: the packet type numbers of MQTT, and 0 for a packet that the shell has encoded.
 ENCODED: Final = 0
 PUBACK: Final = 4
 PUBREC: Final = 5
@@ -28,12 +28,12 @@ PUBREL: Final = 6
 PUBCOMP: Final = 7
 
 PACKET_ID_MAX: Final = 65_535
-# A link nobody has measured yet.
+# The delay of a link that has not been measured yet.
 START_DELAY: Final = LinkDelay(START_MEAN_S_PER_KB, (START_VARIATION * START_MEAN_S_PER_KB) ** 2)
 
 
 class Reply:
-    """An answer to one packet of the client; `frame` is set when the shell encoded it itself."""
+    """An answer to one packet of the client; `frame` is set if the shell encoded it."""
 
     __slots__ = ("frame", "kind", "packet_id", "reason", "reason_code")
 
@@ -48,22 +48,22 @@ class Reply:
 
 
 class Awaited:
-    """An acknowledgement that is given when the ways to these brokers have room again."""
+    """An acknowledgement that is held until the links to these brokers have room again."""
 
     __slots__ = ("homes", "needs_disk", "reply")
 
     def __init__(self, reply: Reply, homes: list[str], needs_disk: bool) -> None:
         self.reply = reply
         self.homes = homes
-        self.needs_disk = needs_disk  # what it acknowledges was ordered into storage or a journal
+        self.needs_disk = needs_disk  # its message goes to storage or to a journal
 
 
 class Session:
     """State of one client id.
 
     Deliveries move queue -> (scheduled, when they compete for the link) -> (blocked, when the client's
-    Receive Maximum is used up) -> inflight. `outbox` holds those that wait for nothing but the
-    socket; `resend` those of an earlier connection.
+    Receive Maximum is used up) -> inflight. `outbox` holds those that wait only for the socket;
+    `resend` those of an earlier connection.
     """
 
     __slots__ = (
@@ -120,10 +120,10 @@ class Session:
         self.expiry_interval_s = 0
         self.is_durable = False  # outlives its connection
         self.expires_ns = 0  # when it ends, while not connected; 0 = never
-        self.subscriptions: dict[str, Subscription] = {}  # changed by the two methods below alone
-        self.timed_subscriptions = 0  # of them, with a deadline or `keep=last`
-        self.ticks_per_hour = 0  # of their timers
-        self.costs = FilterCosts(costs)  # of their filters; `costs` are those of all sessions
+        self.subscriptions: dict[str, Subscription] = {}  # changed only by the two methods below
+        self.timed_subscriptions = 0  # those with a deadline or `keep=last`
+        self.ticks_per_hour = 0  # of all their timers
+        self.costs = FilterCosts(costs)  # of their filters; `costs` is the sum over all sessions
         self.inbound: dict[int, bool] = {}  # packet ids of QoS 2 messages not yet released
         self.inflight: dict[int, Delivery] = {}
         self.queue: deque[Delivery] = deque()
@@ -133,34 +133,30 @@ class Session:
         self.replies: list[Reply] = []
         self.queue_bytes = 0  # of queue, scheduled and blocked, as sizes on the link
         self.cost_bytes = 0  # of these and of inflight, as memory
-        self.ticks: dict[tuple[str, str], Message] = {}  # of timers while away: by filter and topic, the last
+        self.ticks: dict[tuple[str, str], Message] = {}  # the last tick while away, by filter and topic
         self.held = 0  # replies that wait for storage
         self.awaiting: deque[Awaited] = deque()  # acknowledgements that wait for links to other brokers
-        self.slowed_by: dict[str, None] = {}  # brokers to which its QoS 0 messages find no room
-        self.is_pressed = False  # one of the two holds something
-        self.is_ready = False  # stands in the ready list
-        self.is_full = False  # something did not fit since it was last served
+        self.slowed_by: dict[str, None] = {}  # brokers whose links have no room for its QoS 0 messages
+        self.is_pressed = False  # `awaiting` or `slowed_by` is not empty
+        self.is_ready = False  # is in the ready list
+        self.is_full = False  # a copy was dropped for lack of room since it was last served
         self.receive_maximum = PACKET_ID_MAX
         self.send_quota = PACKET_ID_MAX
         self.last_packet_id = 0
         self.last_sequence = 0
-        self.listener = ""  # name of the listener it is connected through
+        self.listener = ""  # name of the listener of its connection
         self.scheduling = DEFAULT_SCHEDULING
-        self.delay = START_DELAY  # what is known of its link's speed
-        self.scheduled: LinkQueue | None = None  # made when something with a time limit waits
-        self.is_relaxing = False  # `scheduled` goes as soon as nothing waits that needs it
-        self.scheduled_ns = (
-            0  # the last time that `scheduled` was told: when what leaves it would begin to be sent
-        )
-        self.scheduled_unconfirmed = (
-            0  # messages with QoS 0 in `scheduled`: they need no answer of the client
-        )
+        self.delay = START_DELAY  # of its link, as the socket shows it
+        self.scheduled: LinkQueue | None = None  # made when a copy with a time limit waits
+        self.is_relaxing = False  # `scheduled` is removed once no waiting copy needs it
+        self.scheduled_ns = 0  # clock of `scheduled`: when the next copy to leave would begin to be sent
+        self.scheduled_unconfirmed = 0  # QoS 0 copies in `scheduled`, which are not acknowledged
         self.audiences: dict[str, Audience] = {}  # by topic filter; they belong to `scheduled`
-        self.transit: Transit | None = None  # what is on its way, where `scheduled` is set
-        self.path_delay: LinkDelay | None = None  # the speed that its answers show, behind the link
+        self.transit: Transit | None = None  # what is in transit, where `scheduled` is set
+        self.path_delay: LinkDelay | None = None  # of the path behind the link, as acknowledgements show it
 
     def add_subscription(self, subscription: Subscription) -> None:
-        """Keep a subscription under its filter, in place of one that stood there before."""
+        """Store a subscription under its filter, replacing an earlier one."""
         old = self.subscriptions.get(subscription.topic_filter)
         if old is not None:
             self._count(old, -1)
@@ -168,14 +164,14 @@ class Session:
         self._count(subscription, 1)
 
     def remove_subscription(self, topic_filter: str) -> Subscription | None:
-        """Take a subscription out; None if there is none under the filter."""
+        """Remove and return the subscription of a filter; None if there is none."""
         subscription = self.subscriptions.pop(topic_filter, None)
         if subscription is not None:
             self._count(subscription, -1)
         return subscription
 
     def sums_with(self, subscription: Subscription) -> tuple[int, int, int]:
-        """What filters cost here and in all, and `ticks_per_hour`, with a subscription in its place."""
+        """Return the filter cost here and in all, and `ticks_per_hour`, as if a subscription were added."""
         old = self.subscriptions.get(subscription.topic_filter)
         if old is not None:
             self._count(old, -1)
@@ -187,21 +183,21 @@ class Session:
         return sums
 
     def _count(self, subscription: Subscription, change: int) -> None:
-        """Update the sums over all subscriptions for one that comes (1) or goes (-1)."""
+        """Update the sums over all subscriptions for one that is added (1) or removed (-1)."""
         if subscription.is_timed():
             self.timed_subscriptions += change
         self.ticks_per_hour += change * subscription.ticks_per_hour
         self.costs.count(subscription, change)
 
     def link_delay(self) -> LinkDelay:
-        """What its link carries: the slower of what its socket and its answers say."""
-        way = self.path_delay
-        if way is None or way.mean_s_per_kb <= self.delay.mean_s_per_kb:
+        """Return the delay of its link: the slower of what socket and acknowledgements show."""
+        path = self.path_delay
+        if path is None or path.mean_s_per_kb <= self.delay.mean_s_per_kb:
             return self.delay
-        return LinkDelay(way.mean_s_per_kb, way.variance, self.delay.jitter_s)
+        return LinkDelay(path.mean_s_per_kb, path.variance, self.delay.jitter_s)
 
     def next_packet_id(self) -> int:
-        """A packet id that no delivery in flight uses; there is one while the quota is kept."""
+        """Return a packet id that no delivery in flight uses; the quota leaves at least one."""
         packet_id = self.last_packet_id
         while True:
             packet_id = packet_id % PACKET_ID_MAX + 1
@@ -210,7 +206,7 @@ class Session:
                 return packet_id
 
     def has_work(self) -> bool:
-        """Whether something could be written now."""
+        """Whether anything can be written now."""
         if self.replies:
             return True
         if self.scheduled is not None and self.transit is not None and not self.transit.has_room():
@@ -228,7 +224,7 @@ class Session:
         return len(self.queue) + len(self.blocked) + competing
 
     def pairs_owed(self) -> int:
-        """Pairs of message and subscription whose outcome is not known yet."""
+        """Count the pairs of message and subscription without an outcome yet."""
         count = 0
         for delivery in [*self.queue, *self.blocked]:
             count += 1 + len(delivery.others)
@@ -241,7 +237,7 @@ class Session:
         return count
 
     def _check(self) -> None:
-        """Raise AssertionError where the session contradicts itself."""
+        """Assert that the session is consistent."""
         waiting = list(self.queue) + list(self.blocked)
         if self.scheduled is not None:
             competing = [cast(Delivery, entry.item) for entry in self.scheduled.entries()]
@@ -265,7 +261,7 @@ class Session:
 
 
 class ReadyList:
-    """Sessions with something to write, each once, in the order they became ready."""
+    """Sessions with something to write, each once, in the order in which they became ready."""
 
     __slots__ = ("_sessions",)
 
@@ -278,7 +274,7 @@ class ReadyList:
             self._sessions.append(session)
 
     def take(self) -> list[Session]:
-        """All of them; from now on they may become ready again."""
+        """Take all sessions out; each may become ready again."""
         sessions = self._sessions
         if sessions:
             self._sessions = []

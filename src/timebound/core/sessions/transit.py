@@ -1,15 +1,15 @@
-"""What is on its way to one receiver, known by its acknowledgements.
+"""Data in transit to one receiver, estimated from its acknowledgements.
 
-Behind the socket lie buffers that nobody tells about: in a relay, a radio, the receiver itself. QoS 1
-and 2 show them, as every acknowledgement says that all that was sent before has arrived. From them
-follow how fast the way is (`changed_delay`), how long what is sent now will take (`delay_ns`), and how much
-may be on the way at once (`has_room`): what the receiver has acknowledged within the least time an
-answer takes, and a little more. So the buffers stay nearly empty, and what waits does so where it can
-still be chosen or dropped.
+Behind the socket are buffers that the broker cannot see: in a relay, a radio, the receiver itself. QoS 1
+and 2 reveal them, since an acknowledgement shows that everything sent before has arrived. They give the
+speed of the path (`changed_delay`), the time that a message sent now will take (`delay_ns`), and how much
+may be in transit at once (`has_room`): what the receiver acknowledges within the shortest answer time,
+and a little more. So the buffers stay nearly empty, and messages wait where they can still be reordered
+or dropped.
 
-The window works like that of a transport protocol: it grows with what is acknowledged until answers are
-slow, and follows what was acknowledged lately from then on. It counts bursts of answers as
-they come, so a receiver that answers in batches is not held back. Where answers stop, it does not count.
+The window works like that of a transport protocol: it grows with each acknowledgement until answers are
+slow, and then follows what was acknowledged lately. Bursts of answers count as they come, so a receiver
+that answers in batches is not slowed down. While a receiver does not answer, the window is not applied.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from typing import Final
 
 from timebound.core.values.delay import NS_PER_S, DelayEstimator, LinkDelay
 
-# What may be on the way before anything is known: as much as a transport protocol begins with.
+# Bytes in transit before anything is known: as much as a transport protocol begins with.
 START_BYTES: Final = 16_384
-# Answers may take this much longer than the quickest: so long is the queue behind the socket at most.
+# Answers may take this much longer than the quickest: it limits the queue behind the socket.
 TARGET_NS: Final = 50_000_000
-# A window is this much larger than what was acknowledged: so the link stays busy, and a faster one shows.
+# The window exceeds what was acknowledged by this factor: it keeps the link busy and reveals a faster one.
 GAIN: Final = 1.25
-# What needs no answer is sent at this part of the speed while answers are slow, so that the buffers drain.
+# While answers are slow, QoS 0 is sent at this share of the speed, so that the buffers drain.
 SLOW_GAIN: Final = 0.8
-# A receiver may take its time for some answers. Only where all of these were slow, the way is to blame.
+# A receiver may be slow with some answers. Only if this many in a row were slow, the path is congested.
 TOOK_COUNT: Final = 6
-# What was acknowledged at best counts for one to two of these, the quickest answer for ten to twenty.
+# The most that was acknowledged is kept for one to two rounds, the quickest answer for ten to twenty.
 ROUND_NS: Final = 1_000_000_000
 BASE_ROUNDS: Final = 10
-# No answer for this time, and four times the usual one: the receiver does not answer, for whatever reason.
+# A receiver that has not answered for this time, and for four times the usual one, counts as silent.
 SILENCE_NS: Final = 1_000_000_000
 SILENCE_DELAYS: Final = 4
-# A speed is measured over at least this time, in which there always was more to send.
+# A speed is measured over at least this time, with more to send throughout.
 BUSY_NS: Final = 100_000_000
-# An answer that takes so much longer than the quickest has waited on the way.
+# An answer that takes this much longer than the quickest has been queued in transit.
 QUEUED_NS: Final = 5_000_000
-# Of sending time, after which a measured speed counts 1/e.
+# Sending time after which a measured speed has the weight 1/e.
 SPEED_MEMORY_NS: Final = 250_000_000
-# A speed counts for this time after the last answer.
+# A measured speed is kept for this time after the last answer.
 SPEED_NS_MAX: Final = 10_000_000_000
-# Weights of a new answer in the mean and in its deviation, as transport protocols have them.
+# Weights of a new answer in the mean and in its deviation, as in transport protocols.
 MEAN_STEP: Final = 0.125
 DEVIATION_STEP: Final = 0.25
 
 
 class SentDelivery:
-    """One delivery that will be acknowledged: where it ends in all that was sent, and when it was."""
+    """One delivery that will be acknowledged: its end in the stream of bytes sent, and its times."""
 
     __slots__ = ("end_bytes", "sent_ns", "start_ns")
 
@@ -60,7 +60,7 @@ class SentDelivery:
 
 
 class Transit:
-    """What one connection was given and has not answered yet."""
+    """What was sent on one connection and is not acknowledged yet."""
 
     __slots__ = (
         "_answered_bytes",
@@ -98,39 +98,39 @@ class Transit:
     def __init__(self) -> None:
         self._sent: dict[int, SentDelivery] = {}  # by packet id, in order
         self._sent_bytes = 0
-        self._asking_bytes = 0  # where the last one ends that will be answered
-        self._answered_bytes = 0  # where the last one ends that was answered
+        self._asking_bytes = 0  # end of the last delivery that will be acknowledged
+        self._answered_bytes = 0  # end of the last delivery that was acknowledged
         self._answered_ns = 0
-        self._arrived_bytes = 0  # taken to have arrived: what was answered, or has had its time
+        self._arrived_bytes = 0  # assumed to have arrived: acknowledged, or sent long enough ago
         self._window_bytes = float(START_BYTES)
-        self._has_slowed = False  # answers have been slow: how much is right is known
-        self._is_full = False  # the window keeps something back
-        self._is_draining = False  # nothing is sent until all is answered, to see the quickest answer
+        self._has_slowed = False  # answers have been slow, so the right window is known
+        self._is_full = False  # the window holds something back
+        self._is_draining = False  # nothing is sent until all is answered, to measure the quickest answer
         self._is_silent = False
-        # A receiver may have slept, or its way be longer than was known. So what was sent before the end of
-        # the last silence counts as no longer on the way than was waited for it.
+        # A receiver may have slept, or its path be longer than assumed. So for what was sent before the end
+        # of the last silence, the time in transit is limited to that silence.
         self._heard_ns = 0
         self._silence_ns = 0
-        self._is_slow = False  # the last answer took longer than it should: too much waits on the way
-        self._took: deque[int] = deque(maxlen=TOOK_COUNT)  # what the last answers took
-        self._mean_ns = -1.0  # of what an answer takes longer than the link alone explains
+        self._is_slow = False  # the last answers were slow: too much is queued in transit
+        self._took: deque[int] = deque(maxlen=TOOK_COUNT)  # how long the last answers took
+        self._mean_ns = -1.0  # mean time of an answer beyond what the link alone explains
         self._deviation_ns = 0.0
         self._base_ns = -1  # the quickest answer in this round and in the one before
         self._base_before_ns = -1
         self._base_rounds = 0
-        self._recent: deque[tuple[int, int]] = deque()  # when, and how many bytes were answered
+        self._recent: deque[tuple[int, int]] = deque()  # times, and bytes acknowledged at each
         self._recent_bytes = 0
         self._best_bytes = 0
         self._best_before_bytes = 0
         self._round_ns = 0
         self._estimator = DelayEstimator(memory_ns=SPEED_MEMORY_NS)
         self._given: LinkDelay | None = None
-        self._busy_ns = 0  # an answer since which there was always more to send; 0 = there was not
-        self._busy_bytes = 0  # what was answered by then
-        self._busy_is_queued = False  # whether it had waited on the way, and the window was full
+        self._busy_ns = 0  # time of an answer since which there was always more to send; 0 = none
+        self._busy_bytes = 0  # bytes acknowledged by then
+        self._busy_is_queued = False  # whether that answer had been queued while the window was full
 
     def record_sent(self, packet_id: int, size_bytes: int, now_ns: int, start_ns: int) -> None:
-        """Count a delivery that is handed over now and believed to leave at `start_ns`.
+        """Record a delivery that is written now and expected to leave at `start_ns`.
 
         `packet_id` is 0 for one that will not be acknowledged.
         """
@@ -143,15 +143,15 @@ class Transit:
             self._sent[packet_id] = SentDelivery(self._sent_bytes, now_ns, start_ns)
 
     def forget(self, packet_id: int) -> None:
-        """A delivery was not sent after all."""
+        """Remove a delivery that was not sent after all."""
         self._sent.pop(packet_id, None)
 
     def run_dry(self) -> None:
-        """Nothing more is waiting to be sent: the way may be idle from now on."""
+        """Note that nothing more is waiting, so the path may be idle."""
         self._busy_ns = 0
 
     def answer(self, packet_id: int, now_ns: int) -> None:
-        """Take the first acknowledgement of a delivery."""
+        """Handle the first acknowledgement of a delivery."""
         sent = self._sent.pop(packet_id, None)
         if sent is None:
             return
@@ -169,7 +169,7 @@ class Transit:
         new_bytes = max(sent.end_bytes - self._arrived_bytes, 0)
         self._arrived_bytes += new_bytes
         if self._answered_bytes >= self._asking_bytes or not self._sent:
-            # An answer says that all that was sent before has arrived, whatever is still unanswered.
+            # An answer shows that everything sent before has arrived, even if some is not acknowledged.
             self._is_draining = False
         limit_ns = self.base_ns() + TARGET_NS
         self._count_recent(new_bytes, limit_ns, now_ns)
@@ -177,7 +177,7 @@ class Transit:
         if sent.sent_ns < self._heard_ns:
             late_ns = min(late_ns, self._silence_ns)
         self._learn_delay(float(late_ns))
-        # Before anything is known the first slow answer counts, else the buffers would be full by the time.
+        # At first a single slow answer counts: the buffers would be full before there are several.
         quickest_ns = min(self._took) if self._estimator.samples else took_ns
         self._measure(quickest_ns > self.base_ns() + QUEUED_NS, now_ns)
         best = GAIN * max(self._best_bytes, self._best_before_bytes)
@@ -189,7 +189,7 @@ class Transit:
             self._window_bytes += new_bytes
 
     def has_room(self) -> bool:
-        """Whether more may be on the way than is."""
+        """Whether more may be sent now."""
         if not self._sent or self._is_silent:
             return True
         if self._is_draining or self._sent_bytes - self._arrived_bytes >= self._window_bytes:
@@ -198,13 +198,13 @@ class Transit:
         return True
 
     def room_bytes(self, bytes_max: int) -> int:
-        """How much of `bytes_max` may be given now; at least one byte, which is one message, if any."""
+        """Return how much of `bytes_max` may be sent now: 0, or at least one byte, which is one message."""
         if not self.has_room():
             return 0
         if self._is_silent or (self._sent_bytes and not self._answered_ns):
-            return bytes_max  # nothing it was sent so far needed an answer, or it gives none
-        on_the_way = self._sent_bytes - self._arrived_bytes if self._sent else 0
-        room = int(self._window_bytes) - on_the_way
+            return bytes_max  # nothing sent so far needs an acknowledgement, or the receiver is silent
+        in_transit = self._sent_bytes - self._arrived_bytes if self._sent else 0
+        room = int(self._window_bytes) - in_transit
         if room < bytes_max:
             self._is_full = True
             return max(room, 1)
@@ -212,14 +212,14 @@ class Transit:
         return bytes_max
 
     def pace(self) -> float:
-        """Bytes per second at which to send what needs no answer; 0: as fast as it goes."""
+        """Return the rate for QoS 0 in bytes per second; 0 = no limit."""
         if self._sent_bytes <= self._asking_bytes or not self._estimator.samples or self._is_silent:
             return 0.0
         gain = SLOW_GAIN if self._is_slow else GAIN
         return gain * self._estimator.rate_bytes_per_s()
 
     def watch(self, now_ns: int) -> None:
-        """Called about once a second: does the receiver answer at all?"""
+        """Check, about once a second, whether the receiver still answers."""
         if self._estimator.samples and now_ns - self._answered_ns > SPEED_NS_MAX:
             self._estimator = DelayEstimator(memory_ns=SPEED_MEMORY_NS)
             self._given = None
@@ -230,19 +230,19 @@ class Transit:
             self._is_draining = False
 
     def has_speed(self) -> bool:
-        """Whether the speed of the way is known, and not for too long."""
+        """Whether the speed of the path is known and not outdated."""
         return self._estimator.samples > 0
 
     def base_ns(self) -> int:
-        """The quickest answer of late: nothing waited on the way."""
+        """Return the quickest recent answer: nothing was queued in transit."""
         if self._base_before_ns < 0:
             return max(self._base_ns, 0)
         return min(self._base_ns, self._base_before_ns) if self._base_ns >= 0 else self._base_before_ns
 
     def delay_ns(self) -> int:
-        """How much longer than the link alone explains what is sent now will take; 0 = not known.
+        """Return how much longer than on the link alone a message sent now will take; 0 = not known.
 
-        With nothing on the way nothing waits there. A receiver that has stopped answering says nothing.
+        With nothing in transit, nothing is queued there. A silent receiver gives no estimate.
         """
         if self._mean_ns < 0.0 or self._is_silent:
             return 0
@@ -250,7 +250,7 @@ class Transit:
         return usual if self._sent else min(usual, self.base_ns())
 
     def changed_delay(self) -> LinkDelay | None:
-        """The speed of the way, where it is known and has moved enough to matter since it was last taken."""
+        """Return the delay of the path if it is known and has changed enough since the last call."""
         if not self._estimator.samples:
             return None
         if self._given is not None and not self._estimator.has_moved(self._given):
@@ -259,7 +259,7 @@ class Transit:
         return self._given
 
     def _carried_bytes(self, until_bytes: int, now_ns: int) -> int:
-        """What has arrived since the last answer of what needed none, as far as the speed tells."""
+        """Estimate by the speed how much QoS 0 has arrived since the last answer."""
         unanswered = until_bytes - self._arrived_bytes
         if not self._estimator.samples:
             return unanswered
@@ -267,9 +267,9 @@ class Transit:
         return min(unanswered, int(elapsed_s * self._estimator.rate_bytes_per_s()))
 
     def _measure(self, is_queued: bool, now_ns: int) -> None:
-        """Measure the speed between answers that had to wait on the way while the window was full.
+        """Measure the speed between answers that were queued in transit while the window was full.
 
-        Else it is at least as fast as it was used: it may have been idle, or we too slow.
+        Otherwise only a faster speed is taken: the path may have been idle, or the sender too slow.
         """
         if self._busy_ns:
             count = self._answered_bytes - self._busy_bytes
@@ -304,11 +304,11 @@ class Transit:
             self._base_rounds = 0
             self._base_before_ns = self._base_ns
             self._base_ns = -1
-            # With always something on the way the quickest answer would grow with what waits there.
+            # With data always in transit, the quickest answer would grow with the queue there.
             self._is_draining = self._is_full or self._sent_bytes > self._asking_bytes
 
     def _count_recent(self, new_bytes: int, limit_ns: int, now_ns: int) -> None:
-        """Keep the most that was answered within the time that answers may take."""
+        """Update the most bytes that were acknowledged within the time that an answer may take."""
         recent = self._recent
         recent.append((now_ns, new_bytes))
         self._recent_bytes += new_bytes

@@ -1,1 +1,1 @@
-"""What the core decides about: messages, subscriptions, delays, access rights, limits, storage orders."""
+"""Values of the core: messages, subscriptions, delays, access rights, limits, storage orders."""

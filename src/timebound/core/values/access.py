@@ -1,13 +1,13 @@
-"""Who may publish and subscribe to what.
+"""Access rules: who may publish and subscribe to which topics.
 
-Rules are read from top to bottom and the first that applies decides. For a publication that
-is the first rule whose filter matches the topic. A subscription asks for many topics at once,
-so an `allow` rule applies only if its filter covers all of them, and a `deny` rule as soon as
-it touches one of them: what a client may subscribe to, it may receive entirely.
+Rules are read from top to bottom, and the first that applies decides. For a publication, that is
+the first rule whose filter matches the topic. A subscription asks for many topics at once, so an
+`allow` rule applies only if its filter covers all of them, and a `deny` rule as soon as it
+overlaps one: a client may receive everything that it may subscribe to.
 
-Where no rule applies the default decides: with rules, no; without any, yes; and for topics
-that begin with `$` see `_default_publish` and `_default_subscribe`.
-`docs/decisions/0005-configuration-and-security.md` argues the choices.
+If no rule applies, the default is to deny if there are rules, and to allow if there are none; for
+topics that begin with `$` see `_default_publish` and `_default_subscribe`. The reasons are in
+`docs/decisions/0005-configuration-and-security.md`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ ALL: Final = "all"
 ANYONE: Final = "*"
 ANONYMOUS: Final = ""
 
-# A client mostly repeats a few topics. Beyond these bounds decisions are made anew each time:
-# 20,000 clients that fill their caches with the longest topics take under a gigabyte.
+# Most clients repeat a few topics. Beyond these limits decisions are not cached: 20,000 clients
+# that fill their caches with the longest topics take less than a gigabyte.
 CACHED_TOPICS_MAX: Final = 128
 CACHED_TOPIC_LENGTH_MAX: Final = 256
-# Clients remembered by the `AccessList.may_...` shortcuts; the node keeps its own per connection.
+# Clients cached for `AccessList.may_...`; the node keeps one `ClientAccess` per connection.
 CACHED_CLIENTS_MAX: Final = 1_024
 
 _SHARE_PREFIX: Final = "$share/"
@@ -35,10 +35,10 @@ _OPENINGS: Final = REQUESTS + FINDINGS
 
 
 class AccessRule:
-    """One rule; `user` is a name, ANYONE or ANONYMOUS, and `%u`, `%c` in the filter are filled in.
+    """One rule; `user` is a name, ANYONE or ANONYMOUS; `%u` and `%c` in the filter are replaced.
 
     Raises:
-        FilterError: the topic filter is not one, or begins with `$share/`.
+        FilterError: the topic filter is invalid, or begins with `$share/`.
     """
 
     __slots__ = ("action", "allow", "topic_filter", "user")
@@ -68,7 +68,7 @@ class AccessRule:
 
 
 class _Pattern:
-    """A topic filter in levels; `open_end` stands for a `#` at the end, which `levels` leave out.
+    """A topic filter in levels; `open_end` stands for a final `#`, which is not in `levels`.
 
     A lone `#` becomes `+/#`, which matches the same topics: no topic has zero levels.
     """
@@ -95,7 +95,7 @@ class _Pattern:
             mine = self.levels[index]
             theirs = other.levels[index]
             if mine == "+":
-                # MQTT 5, 4.7.2: a wildcard in front does not match topics that begin with $.
+                # MQTT 5, 4.7.2: a leading wildcard does not match topics that begin with $.
                 if index == 0 and theirs[:1] == "$":
                     return False
             elif mine != theirs:
@@ -122,7 +122,7 @@ class _Pattern:
 
 
 class _FilledRule:
-    """A rule's filter with one client's names filled in, split and ready to compare."""
+    """The filter of a rule with the names of one client, split into levels."""
 
     __slots__ = ("allow", "pattern")
 
@@ -132,9 +132,9 @@ class _FilledRule:
 
 
 def covers(filter_a: str, filter_b: str) -> bool:
-    """Whether every topic that `filter_b` matches is matched by `filter_a` too.
+    """Whether `filter_a` matches every topic that `filter_b` matches.
 
-    A topic is a filter without wildcards, so this also tells whether a filter matches a topic.
+    A topic is a filter without wildcards, so this also tests whether a filter matches a topic.
     """
     return _Pattern(filter_a).covers(_Pattern(filter_b))
 
@@ -145,7 +145,7 @@ def overlaps(filter_a: str, filter_b: str) -> bool:
 
 
 class ClientAccess:
-    """What one client may do. The node makes one per connection and asks it directly."""
+    """The rights of one client. The node makes one per connection and calls it directly."""
 
     __slots__ = ("_has_rules", "_publish_cache", "_publish_rules", "_subscribe_rules")
 
@@ -167,7 +167,7 @@ class ClientAccess:
                 self._subscribe_rules.append(filled)
 
     def may_publish(self, topic: str) -> bool:
-        """Whether a message to this topic is accepted; also asked for wills."""
+        """Whether a message to this topic is accepted; also used for wills."""
         if not self._has_rules:
             return topic[:1] != "$" or _default_publish(topic, False)
         cached = self._publish_cache.get(topic)
@@ -181,7 +181,7 @@ class ClientAccess:
         return decided
 
     def may_subscribe(self, topic_filter: str) -> bool:
-        """Whether a subscription is accepted; of `$share/group/filter` the filter counts."""
+        """Whether a subscription is accepted; for `$share/group/filter` the filter counts."""
         if topic_filter.startswith(_SHARE_PREFIX):
             end = topic_filter.find("/", len(_SHARE_PREFIX))
             if end < 0 or end + 1 == len(topic_filter):
@@ -216,7 +216,7 @@ class AccessList:
         self._clients: dict[tuple[str, str], ClientAccess] = {}
 
     def for_client(self, user: str, client_id: str) -> ClientAccess:
-        """Fill the rules in for one client; ANONYMOUS is the user of a client without a name."""
+        """Return the rights of one client; ANONYMOUS is the user of a client without a name."""
         return ClientAccess(self._rules, user, client_id)
 
     def may_publish(self, user: str, client_id: str, topic: str) -> bool:
@@ -240,9 +240,9 @@ _SYS: Final = _Pattern("$SYS/#")
 
 
 def _default_publish(topic: str, has_rules: bool) -> bool:
-    # What begins with $ belongs to the server (MQTT 5, 4.7.2), but for requests and findings. To
-    # advertise a flow is checked by its topic; changing how the broker works, or what it believes
-    # of a client's link, needs a rule as soon as there are any.
+    # Topics that begin with $ belong to the server (MQTT 5, 4.7.2), except requests and findings.
+    # Advertising a flow is checked by its topic; changing settings of the broker, or the model of
+    # a client's link, needs a rule as soon as there are any.
     if topic[:1] == "$" and not topic.startswith(_OPENINGS):
         return False
     return not has_rules or topic.startswith("$timebound/advertise/")
@@ -253,11 +253,11 @@ def _default_subscribe(asked: _Pattern, has_rules: bool) -> bool:
 
 
 def _fill(rule: AccessRule, user: str, client_id: str) -> str | None:
-    """Fill in `%u` and `%c`, or return None where the rule grants this client nothing.
+    """Replace `%u` and `%c`; return None if the rule does not apply to this client.
 
-    A name that is empty or has `/`, `+` or `#` in it could reach topics that nobody meant: then
-    an `allow` rule is left out, and a `deny` rule is cut to `#` before the first such level, so
-    that it denies at least what was meant.
+    A name that is empty or contains `/`, `+` or `#` could match unintended topics. With such a name an
+    `allow` rule is ignored, and a `deny` rule ends with `#` at the first such level, so that it denies
+    at least what was intended.
     """
     filled: list[str] = []
     for level in rule.topic_filter.split("/"):
@@ -295,16 +295,16 @@ def _is_plain(name: str) -> bool:
 
 
 def check_rule_filter(topic_filter: str) -> None:
-    """Refuse what is no topic filter, or none that a rule can use.
+    """Check that a rule can use a topic filter.
 
     Raises:
-        FilterError: says what is wrong and where.
+        FilterError: the filter is invalid; the message tells why, `position` where.
     """
     if topic_filter == "":
         raise FilterError("topic filter is empty; '#' stands for every topic")
     if topic_filter.startswith(_SHARE_PREFIX):
         raise FilterError(
-            f"topic filter {topic_filter!r} names a share; write the filter after the group alone"
+            f"topic filter {topic_filter!r} begins with '$share/'; write only the filter after the group name"
         )
     levels = topic_filter.split("/")
     position = 0
@@ -322,7 +322,7 @@ def check_rule_filter(topic_filter: str) -> None:
 
 
 def read_access_rules(text: str, path: str = "") -> tuple[list[AccessRule], list[ConfigError]]:
-    """Read the rules of an ACL file and collect every mistake, for `timebound check`."""
+    """Read the rules of an ACL file; return them and all mistakes, for `timebound check`."""
     rules: list[AccessRule] = []
     mistakes: list[ConfigError] = []
     number = 0
@@ -340,18 +340,18 @@ def read_access_rules(text: str, path: str = "") -> tuple[list[AccessRule], list
 
 
 def _parse_rule(line: str, path: str, number: int) -> AccessRule:
-    """Read `allow|deny user NAME|anyone|anonymous publish|subscribe|all FILTER`."""
+    """Parse `allow|deny user NAME|anyone|anonymous publish|subscribe|all FILTER`."""
     verdict, rest = _take_word(line)
     if verdict not in ("allow", "deny"):
-        raise ConfigError(f"a rule begins with 'allow' or 'deny', not {verdict!r}", path=path, line=number)
+        raise ConfigError(f"expected 'allow' or 'deny', found {verdict!r}", path=path, line=number)
     user, rest = _take_user(rest, path, number)
     action, topic_filter = _take_word(rest)
     if action not in (PUBLISH, SUBSCRIBE, ALL):
         raise ConfigError(
-            f"an action is 'publish', 'subscribe' or 'all', not {action!r}", path=path, line=number
+            f"expected 'publish', 'subscribe' or 'all', found {action!r}", path=path, line=number
         )
     try:
-        # Topics may have spaces in them: the filter is all that is left of the line.
+        # Topics may contain spaces: the filter is the rest of the line.
         return AccessRule(user, action, topic_filter, verdict == "allow")
     except FilterError as exc:
         raise ConfigError(str(exc), path=path, line=number) from exc
@@ -365,11 +365,13 @@ def _take_user(text: str, path: str, number: int) -> tuple[str, str]:
         return ANONYMOUS, rest
     if who != "user":
         raise ConfigError(
-            f"'user NAME', 'anyone' or 'anonymous' is expected, not {who!r}", path=path, line=number
+            f"expected 'user NAME', 'anyone' or 'anonymous', found {who!r}", path=path, line=number
         )
     user, rest = _take_word(rest)
     if user == ANYONE:
-        raise ConfigError("'user *' is no user name; write 'anyone' for every client", path=path, line=number)
+        raise ConfigError(
+            "'user *' is not a user name; write 'anyone' for every client", path=path, line=number
+        )
     return user, rest
 
 

@@ -2,8 +2,8 @@
 
 The time to send one KB over a link is taken as normal, N(μ, σ²); a path adds means and
 variances (docs/model.md, section 2). Public values are seconds and KB = 1,024 bytes, as in
-the model. `phi` is what the strategies call thousands of times a second: it gives up the
-last digits for being strictly ordered, which the exact choice in a queue relies on.
+the model. The strategies call `phi` thousands of times a second: it is less precise than
+`normal_cdf`, but never decreases, which the exact choice in a queue relies on.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ KILOBYTE: Final = 1_024
 NS_PER_S: Final = 1_000_000_000
 
 _SQRT_HALF: Final = 0.7071067811865476
-# Beyond this many deviations `phi` says 0 or 1; it is wrong by 6e-9 there, and no decision hangs on that.
+# Beyond this many deviations `phi` is 0 or 1; the error of 6e-9 affects no decision.
 SATURATED: Final = 5.7
 # 1.5 · 2^26: adding and subtracting it rounds a float to a multiple of 2^-26. One such step changes the
 # true Φ by at least 5e-16 inside ±SATURATED, more than the rounding of the fraction below (about 2e-16),
 # so `phi` never decreases: z1 <= z2 gives phi(z1) <= phi(z2) exactly, in floats.
 _GRID: Final = 100_663_296.0
 
-# What a link is taken for before anything was measured: 10 Mbit/s, and half of that either way.
+# A link before anything was measured: 10 Mbit/s, with a deviation of half the mean.
 START_MEAN_S_PER_KB: Final = 8_192.0 / 10_000_000.0
 START_VARIATION: Final = 0.5
-# 1 TB/s: faster is a clock that did not move, not a link.
+# 1 TB/s: a higher speed means that the clock did not advance.
 MEAN_FLOOR_S_PER_KB: Final = 1e-9
-# A measured link never looks steadier than this share of its mean: the kernel hands over in bursts.
+# The measured deviation is at least this share of the mean: the kernel accepts data in bursts.
 VARIATION_FLOOR: Final = 0.05
-# Busy time after which a sample counts 1/e: a rate that changed 4× is followed in about 2 s.
+# Busy time after which a sample has the weight 1/e: a rate that changed 4× is followed in about 2 s.
 MEMORY_NS: Final = 500_000_000
-# On a slow link one sample outlasts the memory; it still never replaces more than this part of the past.
+# On a slow link one sample may last longer than the memory; it never replaces more than this share.
 SAMPLE_SHARE_MAX: Final = 0.25
-# The start value counts as much as this many KB.
+# The start value has the weight of this many KB.
 START_WEIGHT_KB: Final = 4.0
 
 
 class LinkDelay:
     """Seconds to send one KB over one link: mean μ and variance σ².
 
-    `jitter_s` is a deviation that does not depend on the size, for what happens to a message after it
-    has left the queue: buffers and hosts on the way. The larger of it and size·σ counts.
+    `jitter_s` is a deviation independent of the size, for buffers and hosts behind the link. The larger
+    of it and size·σ counts.
     """
 
     __slots__ = ("jitter_s", "mean_s_per_kb", "variance")
@@ -60,7 +60,7 @@ class LinkDelay:
 
 
 class Path:
-    """The way from the far end of a link to a subscriber: nothing for one connected directly.
+    """The path from the far end of a link to a subscriber; empty for one connected directly.
 
     `brokers` (NN) counts the brokers still to come, `last_mile_ns` (SBD) is the delay of the
     subscriber's own connection where it is not part of the link.
@@ -86,7 +86,7 @@ class Path:
         self.last_mile_ns = last_mile_ns
 
     def behind(self, link: LinkDelay) -> Path:
-        """The same way seen from one broker earlier: means, variances and brokers add up."""
+        """Return the path as seen from one broker earlier: means, variances and brokers add up."""
         return Path(
             self.mean_s_per_kb + link.mean_s_per_kb,
             self.variance + link.variance,
@@ -96,7 +96,7 @@ class Path:
 
 
 def link_of_rate(rate_bytes_per_s: float, variation: float = VARIATION_FLOOR) -> LinkDelay:
-    """The delay of a link whose rate is known; `variation` is σ/μ."""
+    """Return the delay of a link with a known rate; `variation` is σ/μ."""
     if not 0.0 < rate_bytes_per_s < math.inf:
         raise ValueError(f"link rate {rate_bytes_per_s} bytes/s is not a positive number")
     mean = KILOBYTE / rate_bytes_per_s
@@ -104,12 +104,12 @@ def link_of_rate(rate_bytes_per_s: float, variation: float = VARIATION_FLOOR) ->
 
 
 def normal_cdf(z: float) -> float:
-    """Φ(z) to the last digits (relative error about 1e-15)."""
+    """Return Φ(z) with a relative error of about 1e-15."""
     return 0.5 * math.erfc(-z * _SQRT_HALF)
 
 
 def normal_quantile(probability: float) -> float:
-    """The z with Φ(z) = probability, for 0 < probability < 1, by bisection: it is called once per setting."""
+    """Return the z with Φ(z) = probability, for 0 < probability < 1; by bisection, as it is rarely called."""
     if not 0.0 < probability < 1.0:
         raise ValueError(f"probability {probability} is not between 0 and 1")
     low = -39.0
@@ -124,7 +124,7 @@ def normal_quantile(probability: float) -> float:
 
 
 def phi(z: float) -> float:
-    """Φ(z) within 7e-9, never decreasing in z, exactly 0 or 1 beyond ±SATURATED.
+    """Return Φ(z) within 7e-9, never decreasing in z, exactly 0 or 1 beyond ±SATURATED.
 
     Hart's rational form of the tail (Computer Approximations, 1968, no. 5666): 16 ns compiled where
     a call of math.erfc costs 64 ns.
@@ -153,9 +153,9 @@ def phi(z: float) -> float:
 
 
 def success(slack_s: float, size_kb: float, mean_s_per_kb: float, deviation_s_per_kb: float) -> float:
-    """The probability that `size_kb` arrive within `slack_s` on a path of this mean and deviation.
+    """Return the probability that `size_kb` arrive within `slack_s` on a path of this mean and deviation.
 
-    A path without deviation arrives surely or not at all.
+    Without a deviation it is 0 or 1.
     """
     spare = slack_s - size_kb * mean_s_per_kb
     scale = size_kb * deviation_s_per_kb
@@ -165,11 +165,11 @@ def success(slack_s: float, size_kb: float, mean_s_per_kb: float, deviation_s_pe
 
 
 class DelayEstimator:
-    """Mean and variance of the seconds per KB of one link, from what was really sent.
+    """Mean and variance of the seconds per KB of one link, estimated from what was sent.
 
-    Samples count by their bytes and are forgotten by busy time: mean = time / bytes over about
+    Samples are weighted by their bytes and decay with busy time: mean = time / bytes over about
     the last `memory_ns` of sending, so an idle link keeps its estimate. The variance is that of
-    the samples around the running mean, weighted alike (West's update with decaying weights).
+    the samples around the running mean, with the same weights (West's update with decaying weights).
     """
 
     __slots__ = ("_deviations", "_floor", "_mean", "_memory_ns", "_variation_floor", "_weight_kb", "samples")
@@ -195,9 +195,9 @@ class DelayEstimator:
         self.samples = 0
 
     def add(self, size_bytes: int, duration_ns: int) -> None:
-        """Count that `size_bytes` took `duration_ns` to be sent and acknowledged.
+        """Add a sample: `size_bytes` took `duration_ns` to be sent and acknowledged.
 
-        Samples without bytes or without time say nothing and are left out.
+        Samples without bytes or without time are ignored.
         """
         if size_bytes <= 0 or duration_ns <= 0:
             return
@@ -205,7 +205,7 @@ class DelayEstimator:
         sample = duration_ns / NS_PER_S / size_kb
         keep = math.exp(-float(duration_ns) / self._memory_ns)
         if keep < 1.0 - SAMPLE_SHARE_MAX:
-            # Limit what the sample replaces, by its bytes, so that the variance has several to go by.
+            # Limit the share of one sample, so that the variance is based on several.
             keep = 1.0 - SAMPLE_SHARE_MAX
         weight = keep * self._weight_kb + size_kb
         step = sample - self._mean
@@ -215,11 +215,11 @@ class DelayEstimator:
         self.samples += 1
 
     def mean_s_per_kb(self) -> float:
-        """μ, not below its floor."""
+        """Return μ, not below its floor."""
         return self._mean if self._mean > self._floor else self._floor
 
     def variance(self) -> float:
-        """σ², not below the square of the floor's share of the mean."""
+        """Return σ², not below the square of the floor, which is a share of the mean."""
         least = self._variation_floor * self.mean_s_per_kb()
         return max(self._deviations / self._weight_kb, least * least)
 
@@ -227,13 +227,13 @@ class DelayEstimator:
         return KILOBYTE / self.mean_s_per_kb()
 
     def link_delay(self) -> LinkDelay:
-        """The estimate as a value; hand it to the queue when `has_moved` says so."""
+        """Return the estimate as a value, for the queue when `has_moved`."""
         return LinkDelay(self.mean_s_per_kb(), self.variance())
 
     def has_moved(self, since: LinkDelay, share: float = 0.1) -> bool:
         """Whether mean or deviation differ from `since` by more than `share` of its mean.
 
-        A queue recomputes every drop time when its link changes, so small moves are not worth it.
+        A queue recomputes all drop times when its link changes, so small changes are not applied.
         """
         limit = share * since.mean_s_per_kb
         if abs(self.mean_s_per_kb() - since.mean_s_per_kb) > limit:

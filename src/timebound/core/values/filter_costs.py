@@ -1,7 +1,7 @@
-"""What the filters of many subscriptions cost for one message at worst: of a client, and of the broker.
+"""The worst-case cost of filters for one message, summed over subscriptions of a client or of the broker.
 
-Each subscription adds what is evaluated for it alone; a search of a text is made once for a message, so
-it counts once for all subscriptions with the same content filter (`predicate/cost.py`).
+Each subscription adds what is evaluated for it alone; a text is searched once for a message, so that
+cost counts once for all subscriptions with the same content filter (`predicate/cost.py`).
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from timebound.core.values.subscription import Subscription
 
 
 class FilterCosts:
-    """A sum over subscriptions, in plain tests; what changes it changes the sum of its `whole`, too."""
+    """A sum over subscriptions, in plain tests; every change is also applied to `whole`."""
 
     __slots__ = ("_texts", "_whole", "total")
 
     def __init__(self, whole: FilterCosts | None = None) -> None:
         self.total = 0
         self._whole = whole
-        self._texts: dict[str, int] = {}  # of content filters, and how many subscriptions have them
+        self._texts: dict[str, int] = {}  # number of subscriptions for each content filter
 
     def count(self, subscription: Subscription, change: int) -> None:
-        """Follow a subscription that comes (1) or goes (-1)."""
+        """Add (1) or remove (-1) the cost of a subscription."""
         self.total += change * subscription.parts_cost
         predicate = subscription.predicate
         if predicate is not None:
@@ -37,11 +37,11 @@ class FilterCosts:
             self._whole.count(subscription, change)
 
     def whole_total(self) -> int:
-        """What it is a part of, in all; its own sum if it is a part of nothing."""
+        """Return the sum of `whole`; its own sum if there is none."""
         return self.total if self._whole is None else self._whole.total
 
     def _check(self, subscriptions: list[Subscription]) -> None:
-        """Raise AssertionError where this is not the sum over these subscriptions."""
+        """Assert that this is the sum over these subscriptions."""
         predicates = [one.predicate for one in subscriptions if one.predicate is not None]
         shared = {predicate.text: predicate.cost.shared for predicate in predicates}
         each = sum([predicate.cost.each for predicate in predicates])

@@ -18,13 +18,13 @@ RETAINED_MESSAGES_MAX: Final = 500_000
 RETAINED_BYTES_MAX: Final = 256 * MEBIBYTE
 SESSION_EXPIRY_MAX_S: Final = 30 * DAY_S
 WILL_DELAY_MAX_S: Final = DAY_S
-FILTER_COST_PER_CLIENT_MAX: Final = 20_000
+FILTER_COST_PER_CLIENT_MAX: Final = 10_000
 FILTER_COST_TOTAL_MAX: Final = 1_000_000
 TICKS_PER_SECOND_MAX: Final = 1_000
 
 
 class BrokerLimits:
-    """Upper limits of what sessions and the broker may hold."""
+    """Upper limits of sessions and of the whole broker."""
 
     __slots__ = (
         "filter_cost_per_client_max",

@@ -1,8 +1,8 @@
-"""Messages, and the deliveries of one message to one session.
+"""Messages, and their deliveries to sessions.
 
-A `Message` is made once, when a publisher's packet has been read, and shared by every
-receiver; only its caches change afterwards. A `Delivery` is one copy on its way to one
-session: it carries what differs between receivers and the state of its acknowledgement.
+A `Message` is created once, from a publisher's packet, and shared by all receivers; only its
+caches change afterwards. A `Delivery` is one copy for one session: it has what differs between
+receivers, and the state of its acknowledgement.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ QUEUED: Final = 0  # waits in the session's queue
 SENT: Final = 1  # handed to the connection, awaiting PUBACK or PUBREC
 RELEASED: Final = 2  # PUBREC received, awaiting PUBCOMP
 
-# What a copy costs beside its bytes: message, delivery, encoded packet, places in lists. Measured as RSS
-# for copies that share nothing: 530 bytes compiled, 660 in plain Python.
+# Memory of a copy besides its bytes: message, delivery, encoded packet, list items. Measured as RSS for
+# copies that share nothing: 530 bytes compiled, 660 in plain Python.
 COPY_COST: Final = 576
-# What one that competes for its link costs more (`link/strategy/entry.py`): 620 bytes compiled, 1,000 plain.
+# Additional memory of a scheduled copy (`link/strategy/entry.py`): 620 bytes compiled, 1,000 plain.
 ENTRY_COST: Final = 704
-# The encoded packet of a larger message is not kept: it would take the memory of the message again.
+# The encoded packet of a larger message is not kept: it would take as much memory as the message.
 FRAME_KEPT_MAX: Final = 16 * 1024
 
 
 class Message:
     """One published message.
 
-    `properties` holds the encoded properties that a server passes on unaltered and in order;
-    the core never looks inside. `frame_v4` and `frame_v5` are room for the shell to keep the
-    encoded packet of a plain QoS 0 delivery; the core never reads them.
+    `properties` holds the encoded properties that a server forwards unaltered and in order; the
+    core never reads them. In `frame_v4` and `frame_v5` the shell keeps the encoded packet of a
+    plain QoS 0 delivery; the core never reads them either.
     """
 
     __slots__ = (
@@ -85,26 +85,26 @@ class Message:
         self.timeout_ns = timeout_ns  # from publication; 0 = none (property `timeout`)
         self.priority = priority  # 0..9
         self.sequence = sequence  # order of arrival at this broker, unique
-        self.promised_ns = 0  # the longest that its flow was said to wait here; 0 = nothing was said
+        self.promised_ns = 0  # delay bound of its flow at this broker; 0 = none
         self.hops = 0  # brokers passed before this one
         self.is_repeated = False  # sent again: an earlier run of the broker may have had it
-        self.stored_copies = 0  # deliveries of it that are in storage
+        self.stored_copies = 0  # its deliveries that are in storage
         self.frame_v4 = b""
         self.frame_v5 = b""
-        self.trace_hint: TraceHint | None = None  # for the trace, once it was routed
+        self.trace_hint: TraceHint | None = None  # of its topic, for the trace; set by the distribution
 
     def is_expired(self, now_ns: int) -> bool:
         return 0 < self.expires_ns <= now_ns
 
     def lifetime_ns(self) -> int:
-        """How long after publication it is worth anything; 0 = for ever. The smaller limit wins."""
+        """Return how long after publication it is valid: the smaller of timeout and expiry; 0 = no limit."""
         if not self.expires_ns:
             return self.timeout_ns
         expiry_ns = max(self.expires_ns - self.published_ns, 1)
         return min(self.timeout_ns, expiry_ns) if self.timeout_ns else expiry_ns
 
     def allowed_ns(self, subscription: Subscription | None) -> int:
-        """allowed(s,m) of the model: the tighter of timeout and deadline; 0 = neither."""
+        """Return allowed(s,m) of the model: the tighter of timeout and deadline; 0 = neither."""
         if subscription is None or not subscription.deadline_ns:
             return self.timeout_ns
         if not self.timeout_ns:
@@ -112,15 +112,15 @@ class Message:
         return min(self.timeout_ns, subscription.deadline_ns)
 
     def size(self) -> int:
-        """Bytes on a link: what a receiver is sent, roughly."""
+        """Return the approximate size on a link in bytes."""
         return len(self.topic) + len(self.payload) + len(self.properties) + 8
 
 
 class Delivery:
-    """One copy of a message on its way to one session.
+    """One copy of a message for one session.
 
-    `subscription` is the one it is for; where several of the session matched, `others` has the
-    rest. One read from storage whose subscription has gone since has none.
+    `subscription` is the one that matched; if several of the session did, `others` has the rest.
+    It is None for a copy from storage whose subscription no longer exists.
     """
 
     __slots__ = (
@@ -163,16 +163,16 @@ class Delivery:
         self.state = state
         self.dup = False
         self.stored = False
-        self.is_settled = False  # its outcome stands in the account
+        self.is_settled = False  # its outcome is in the account
         self.subscription = subscription
         self.others: tuple[Subscription, ...] = ()
-        self.group = ""  # its place among messages that were waited for together, such as 7:1/2
-        self.link = ""  # to another broker, for one that goes on; else it is the session's own
+        self.group = ""  # its number among messages delivered together, such as 7:1/2
+        self.link = ""  # link to another broker, if it is forwarded; otherwise the session's own
         self.offered_ns = offered_ns  # when it was queued here
         self.sent_ns = 0  # when it was handed to the connection; 0 = not yet
 
 
 def copy_cost(size: i64) -> i64:
-    """Bytes that a copy of a message of this size counts for in limits: about the memory it takes."""
-    # Half of it for the encoded packet, which not every message has, and which all copies share.
+    """Return what a copy of a message of this size counts in limits: about its memory, in bytes."""
+    # Half of the size is for the encoded packet, which not every message has and all copies share.
     return size + (size >> 1) + COPY_COST if size <= FRAME_KEPT_MAX else size + COPY_COST

@@ -1,8 +1,8 @@
-"""What the core asks the shell to store, and what it gets back after a restart.
+"""Orders for storage, and the snapshot that is read after a restart.
 
-The broker appends these orders while it decides; the shell takes them once per loop turn,
-writes them in this order in one transaction, and tells the broker when they are on disk.
-Applying the same list twice must give the same state: every order is a put or a drop by key.
+The broker collects orders; the shell takes them once per turn, writes them in this order in one
+transaction, and reports to the broker when they are on disk. Applying a list twice gives the same
+state: every order is a put or a drop by key.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from timebound.core.values.subscription import Subscription
 
 
 class Will:
-    """A message to publish when a client goes away without saying so.
+    """A message to publish when a client disconnects without DISCONNECT.
 
-    `due_ns` is 0 while its client is connected, and the time of publication once it is not.
+    `due_ns` is 0 while its client is connected, and the time of publication afterwards.
     `user` is the client's: its right to publish is checked again when the will is due.
     """
 
@@ -31,13 +31,13 @@ class Will:
 
 
 class StoreOrder:
-    """Base of everything that storage is asked to do."""
+    """Base class of all orders."""
 
     __slots__ = ()
 
 
 class PutSession(StoreOrder):
-    """Keep a durable session; `ended_ns` is 0 while its client is connected."""
+    """Store a durable session; `ended_ns` is 0 while its client is connected."""
 
     __slots__ = ("client_id", "ended_ns", "expiry_interval_s", "user")
 
@@ -49,7 +49,7 @@ class PutSession(StoreOrder):
 
 
 class DropSession(StoreOrder):
-    """Forget a session with its subscriptions, deliveries and inbound packet ids (not its will)."""
+    """Delete a session with its subscriptions, deliveries and inbound packet ids (not its will)."""
 
     __slots__ = ("client_id",)
 
@@ -73,7 +73,7 @@ class DropSubscription(StoreOrder):
 
 
 class PutMessage(StoreOrder):
-    """Keep a message that stored deliveries refer to, under `message.sequence`."""
+    """Store a message that stored deliveries refer to, under `message.sequence`."""
 
     __slots__ = ("message",)
 
@@ -89,7 +89,7 @@ class DropMessage(StoreOrder):
 
 
 class PutDelivery(StoreOrder):
-    """Keep a delivery under (client_id, sequence), with the values it has at this moment."""
+    """Store a delivery under (client_id, sequence), with its present values."""
 
     __slots__ = (
         "client_id",
@@ -122,7 +122,7 @@ class DropDelivery(StoreOrder):
 
 
 class PutInbound(StoreOrder):
-    """Remember the packet id of a QoS 2 message received and not yet released."""
+    """Store the packet id of a QoS 2 message that was received and not yet released."""
 
     __slots__ = ("client_id", "packet_id")
 
@@ -140,7 +140,7 @@ class DropInbound(StoreOrder):
 
 
 class PutOffset(StoreOrder):
-    """Note that the rows of a journal before an offset belong to what is stored with this."""
+    """Record that the rows of a journal before an offset belong to what this transaction stores."""
 
     __slots__ = ("journal", "offset")
 
@@ -150,7 +150,7 @@ class PutOffset(StoreOrder):
 
 
 class PutRetained(StoreOrder):
-    """Keep a message as the retained one of its topic."""
+    """Store a message as the retained one of its topic."""
 
     __slots__ = ("message",)
 
@@ -166,7 +166,7 @@ class DropRetained(StoreOrder):
 
 
 class PutWill(StoreOrder):
-    """Keep the will of a client, with the values it has at this moment."""
+    """Store the will of a client, with its present values."""
 
     __slots__ = ("client_id", "delay_s", "due_ns", "message", "user")
 
@@ -186,7 +186,7 @@ class DropWill(StoreOrder):
 
 
 class StoredSession:
-    """One session as it was read back; `deliveries` in the order of their sequence."""
+    """One session as read from storage; `deliveries` in the order of their sequence."""
 
     __slots__ = (
         "client_id",
@@ -209,10 +209,10 @@ class StoredSession:
 
 
 class Snapshot:
-    """Everything storage holds, read once at start.
+    """The contents of storage, read once at start.
 
-    `sequence_max` is the largest message sequence ever stored here: new messages continue after it.
-    `offsets` has, by journal, where rows begin that belong to nothing stored.
+    `sequence_max` is the largest message sequence ever stored: new messages continue after it.
+    `offsets` has for each journal the offset from which rows belong to nothing stored.
     """
 
     __slots__ = ("offsets", "retained", "sequence_max", "sessions", "wills")
@@ -225,5 +225,5 @@ class Snapshot:
         self.sequence_max = 0
 
     def publishers(self) -> set[str]:
-        """Those of whom something may come again: clients with a session, and those with a will."""
+        """Return the clients whose messages may be repeated: those with a session or a will."""
         return {session.client_id for session in self.sessions} | {will.client_id for will in self.wills}

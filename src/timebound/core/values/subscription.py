@@ -1,6 +1,6 @@
-"""A subscription: which topics one session asked for, and on what terms.
+"""A subscription: the topics that one session asked for, and the terms.
 
-Its terms are immutable once it stands in the index: a changed subscription is a new object that
+The terms are immutable once it is in the index: a changed subscription is a new object that
 replaces the old one.
 """
 
@@ -15,7 +15,7 @@ from timebound.topics import is_own_topic, level_count, split_share
 
 UserProperties = tuple[tuple[str, str], ...]
 NO_USER_PROPERTIES: Final[UserProperties] = ()
-# Money counts in millionths, as integers: sums are exact in whatever order they are made.
+# Money is counted in millionths, as integers: sums are exact in any order.
 MICRO: Final = 1_000_000
 
 
@@ -23,7 +23,7 @@ class Subscription:
     """What one SUBSCRIBE entry asked for.
 
     `topic_filter` is the whole filter as the client wrote it, `$share/...` included.
-    `user_properties` are kept as they came: storage writes them and nothing else of the terms.
+    `user_properties` are kept as received: storage writes them instead of the terms.
     """
 
     __slots__ = (
@@ -84,7 +84,7 @@ class Subscription:
         self.identifier = identifier  # 0 = none
         self.predicate = predicate  # the content filter `where`
         self.deadline_ns = deadline_ns  # 0 = none
-        # A filter that begins so selects nothing but the broker's own messages (MQTT 5, 4.7.2).
+        # Such a filter selects only messages of the broker itself (MQTT 5, 4.7.2).
         self.is_free = is_own_topic(split_share(topic_filter)[1])
         self.price = 0.0 if self.is_free else price
         self.penalty = 0.0 if self.is_free else penalty
@@ -93,19 +93,19 @@ class Subscription:
         self.user_properties = user_properties
         self.keep_last = keep_last  # only the newest message of a topic waits
         self.is_ordered = is_ordered  # never reorder what this subscription gets
-        self.notify_missed = notify_missed  # tell the session about what it did not get
-        self.dependency = dependency  # what it waits for; None: every message at once
+        self.notify_missed = notify_missed  # send the session notices about missed messages
+        self.dependency = dependency  # what it waits for; None = delivers every message at once
         self.watchdog_ns = watchdog_ns
         self.ticks_per_hour = 0 if dependency is None else ticks_per_hour(dependency)
         self.parts = [] if dependency is None else _parts(dependency, topic_filter)
-        # What comparing a topic with them takes, in plain tests: some 0.3 us for each level.
+        # Cost of comparing a topic with them, in plain tests: some 0.3 us for each level.
         self.parts_cost = sum([level_count(part) for part in self.parts])
-        self.correlator: Correlator | None = None  # the wait under way, while subscribed
-        self.trace_receiver: ReceiverColumns | None = None  # for the trace: of its latest record
+        self.correlator: Correlator | None = None  # its running correlation, while subscribed
+        self.trace_receiver: ReceiverColumns | None = None  # of its latest trace record
         self.free_terms: Subscription | None = None  # see `free`
 
     def free(self) -> Subscription:
-        """The same terms for what the broker itself has to say: it earns and costs nothing."""
+        """Return the same terms without price and penalty, for messages of the broker itself."""
         if self.is_free:
             return self
         if self.free_terms is None:
@@ -125,11 +125,11 @@ class Subscription:
         return self.free_terms
 
     def is_timed(self) -> bool:
-        """Whether its session needs a queue by worth before anything waits."""
+        """Whether its session needs a scheduled queue before anything waits."""
         return self.deadline_ns > 0 or self.keep_last
 
 
 def _parts(dependency: Dependency, topic_filter: str) -> list[str]:
-    """Return the filters it waits for besides its own, which has matched whenever they are asked."""
+    """Return the filters it waits for except its own, which has already matched when they are tested."""
     filters = [cast(str, leaf.key) for leaf in Correlator(dependency).leaves]
     return [part for part in filters if part != topic_filter]

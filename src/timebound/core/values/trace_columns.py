@@ -1,20 +1,20 @@
-"""What many trace records have in common: it stands once, and records say its number.
+"""Columns that many trace records share: stored once, and referred to by number.
 
-A record is made of a message's part, which all who get that message share, and a receiver's part, which all
-messages share that one subscription gets on the same terms.
+A record has the columns of its message, which all its receivers share, and the columns of its receiver,
+which are the same for all messages that one subscription gets on the same terms.
 """
 
 from __future__ import annotations
 
 
 class ColumnsEpoch:
-    """How long numbers count: those of another epoch are forgotten. What knows one keeps no table alive."""
+    """The period in which numbers are valid. Columns refer to it, so that they keep no table alive."""
 
     __slots__ = ()
 
 
 class MessageColumns:
-    """Of messages: where they come from, and what they were given to arrive."""
+    """Columns of messages: origin and time limits."""
 
     __slots__ = ("epoch", "hops", "number", "promised_ns", "publisher", "timeout_ns", "topic")
 
@@ -38,7 +38,7 @@ class MessageColumns:
 
 
 class TraceHint:
-    """The columns of the latest message of a topic: likely also those of the next one."""
+    """The columns of the latest message of a topic, likely also those of the next one."""
 
     __slots__ = ("columns",)
 
@@ -47,7 +47,7 @@ class TraceHint:
 
 
 class ReceiverColumns:
-    """Of pairs: whose they are, on what terms, and what became of them."""
+    """Columns of receivers: client, terms, and outcome."""
 
     __slots__ = (
         "allowed_ns",

@@ -1,7 +1,7 @@
-"""What stands between a transport and a connection: to the one a protocol, to the other a transport.
+"""Base of what stands between a transport and a connection: a protocol to one, a transport to the other.
 
-TLS (`tls.py`) and WebSocket (`websocket.py`) change the bytes, and how a connection ends. All else that is
-asked of a transport goes on to the one below, from here.
+TLS (`tls.py`) and WebSocket (`websocket.py`) change the bytes, and how a connection ends. All other
+calls are passed on to the transport below.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mypy_extensions import mypyc_attr
 
-# As much as a connection is given of a socket at once.
+# The most that a connection gets in one read.
 READ_BYTES_MAX: Final = 64 * 1024
 _READ_BUFFER: Final = memoryview(bytearray(READ_BYTES_MAX))
 
@@ -26,7 +26,7 @@ class Adapter:
     # --- protocol, for the event loop -----------------------------------------------
 
     def get_buffer(self, size_hint: int) -> memoryview:
-        """Where the event loop puts what it reads; all connections share it, one read at a time."""
+        """Return the buffer for the next read; all connections share it."""
         return _READ_BUFFER
 
     def buffer_updated(self, count: int) -> None:

@@ -1,12 +1,12 @@
 """One client on one transport: bytes in, calls to the broker. What goes out is in `output.py`.
 
-This is the hot path between socket and core, compiled where a compiler is at hand. It is
-an asyncio protocol by its methods. CONNECT is decided in `handshake`, SUBSCRIBE and the
-other seldom packets in `requests`; a mistake of the peer ends this connection and nothing else.
+This is the hot path between socket and core, compiled if a compiler is available. It is an asyncio
+protocol by its methods. CONNECT is decided in `handshake`, SUBSCRIBE and the other rare packets in
+`requests`; a mistake of the peer ends this connection and nothing else.
 
-What was read waits in `_packets` for the turn (`input/input.py`). Alone, this publisher's packets pass
-straight through; else its PUBLISHes go into the input queues, and whatever depends on their order
-(SUBSCRIBE, DISCONNECT, PINGREQ, requests, the end of the connection) waits until none is left there.
+Packets wait in `_packets` for the turn (`input/input.py`). A single publisher's packets pass straight
+through; otherwise its PUBLISHes go into the input queues, and whatever depends on their order (SUBSCRIBE,
+DISCONNECT, PINGREQ, requests, the end of the connection) waits until these are empty.
 
 Long, since a call inside one compiled class is a jump, and all of this is hot.
 """
@@ -50,23 +50,23 @@ from timebound.wire.terms import publish_hint
 logger = logging.getLogger("timebound.node")
 
 PINGRESP_FRAME: Final = b"\xd0\x00"
-# A read that fills its buffer means that more is waiting. The event loop would go on reading this one
+# A read that fills its buffer means that more is waiting. The event loop would continue to read this
 # socket, up to 32 times, before anything is written; so it is paused until the turn is over.
 # 64 KiB of small messages, as objects, still fit the processor's cache: 256 KiB were a third slower.
 READ_BYTES_MAX: Final = 64 * 1024
-# After a smaller read the turn follows at once, without going round the loop: latency, not batches.
+# After a smaller read the turn follows at once, without another round of the loop, for low latency.
 SMALL_READ_BYTES: Final = 4 * 1024
 
-# Packets between two looks at the clock, and packets taken in at once: bounds on what one
-# publisher can do in a turn before the others are looked at.
+# Packets between two readings of the clock, and packets handled at once: bounds on what one
+# publisher can do in a turn before others are served.
 CLOCK_EVERY: Final = 32
 TAKEN_IN_MAX: Final = 64
 
-# Where several publishers are read in one turn, less of each: together they should fit the cache.
+# With several publishers in one turn, less is read of each: together they should fit the cache.
 SHARED_READ_BYTES: Final = 32 * 1024
 
-# Names of properties that a client's messages are looked through for mistakes in them: its programs have
-# few, and one that makes them up is not worth the time.
+# Distinct property names per client that are checked for misspelling: programs use few, and a client that
+# makes up names is not worth the time.
 NAMES_SEEN_MAX: Final = 64
 
 _READ_BUFFER: Final = memoryview(bytearray(READ_BYTES_MAX))
@@ -78,16 +78,16 @@ class Connection(ConnectionOutput):
 
     def __init__(self, driver: Driver, door: Door) -> None:
         super().__init__(driver, door)
-        self._packets: list[Packet] = []  # read, and from `_next` on not yet handled
+        self._packets: list[Packet] = []  # those from `_next` on are not yet handled
         self._next = 0
         self._arrived_ns = 0
-        self._promised_ns = 0  # to the message that is being read
-        self._generation = 0  # of the input's weights that `queues` goes by
-        self._long_messages = 0  # of all clients, when one of this was last taken in
-        self._request: requests.Request | None = None  # takes several turns; the packets after it wait
+        self._promised_ns = 0  # delay bound of the message that is being handled
+        self._generation = 0  # of the input's weights for which `queues` is valid
+        self._long_messages = 0  # of all clients, at the last message of this one
+        self._request: requests.Request | None = None  # in progress over several turns; later packets wait
         self._aliases: dict[int, str] = {}
-        # A shorter topic is within the limits whatever it is made of: a character takes up to four
-        # bytes, and there is at most one level more than characters.
+        # A shorter topic is always within the limits: a character takes up to four bytes, and there is
+        # at most one level more than characters.
         self._topic_unchecked_max = min(
             driver.limits.topic_length_max // 4, driver.limits.topic_levels_max - 1
         )
@@ -120,7 +120,7 @@ class Connection(ConnectionOutput):
         self.driver.connections[self.number] = self
 
     def get_buffer(self, size_hint: int) -> memoryview:
-        """Where the event loop puts what it reads; all connections share it, one read at a time."""
+        """Return the buffer for the next read; all connections share it."""
         return _SHARED_READ_BUFFER if self.input.is_contended else _READ_BUFFER
 
     def buffer_updated(self, count: int) -> None:
@@ -134,12 +134,12 @@ class Connection(ConnectionOutput):
 
     def _take_bytes(self, data: bytes) -> None:
         session = self.session
-        # After a take-over the session belongs to another connection, though this one is not closed yet.
+        # After a take-over the session belongs to another connection; this one is not closed yet.
         if self.state == CLOSED or (session is not None and session.connection != self.number):
             return
         self.broker.counters.bytes_received += len(data)
         now_ns = self.driver.now_ns()
-        if self.state != NEW:  # the time for CONNECT counts from accepting, whatever trickles in
+        if self.state != NEW:  # the time limit for CONNECT runs from accept
             self._last_heard_ns = now_ns
         received = self.decoder.feed(data)
         if self.neighbour is not None:
@@ -174,7 +174,7 @@ class Connection(ConnectionOutput):
         self._lost_reason = str(exc) if exc is not None else "the connection ended"
         self._is_lost = True
         if self.session is not None and (self._packets or self.client_input.waiting > 0):
-            # What the client said counts, and before its will; its place among the others too.
+            # What the client sent is handled before its will, and in its order among other clients.
             self.input.arrive(self)
             self.driver.schedule()
             return
@@ -188,7 +188,7 @@ class Connection(ConnectionOutput):
     # --- packets in -----------------------------------------------------------------
 
     def _handle_first(self, now_ns: int) -> None:
-        """Handle what nothing has to wait for: the packets before the first PUBLISH or long request."""
+        """Handle the packets before the first PUBLISH or long request, which need not wait."""
         packets = self._packets
         count = min(len(packets), TAKEN_IN_MAX)
         index = 0
@@ -301,7 +301,7 @@ class Connection(ConnectionOutput):
                 if client.waiting == 0:
                     self._begin_request(session, packet, now_ns)
                     index += 1
-                break  # it may have taken some time
+                break  # it may have taken long
             elif isinstance(packet, Ack) or client.waiting == 0:
                 self._on_other(session, packet, now_ns)
             else:
@@ -314,7 +314,7 @@ class Connection(ConnectionOutput):
         return True
 
     def _end_packets(self) -> bool:
-        """All packets are handled or wait in queues; False if something has to be done after those."""
+        """Finish after the last packet; return False if the queues have to be served first."""
         self._packets = []
         self._next = 0
         error = self.decoder.error
@@ -330,8 +330,8 @@ class Connection(ConnectionOutput):
         return True
 
     def _begin_request(self, session: Session, packet: Subscribe | Unsubscribe, until_ns: int) -> None:
-        """Do a first part of a request; it stays in `_request` if that was not all."""
-        # Kept from its beginning: what an error leaves of it ends with the client.
+        """Begin a request; it stays in `_request` if it is not complete."""
+        # Assigned first: after an error, the rest of it ends with the client.
         self._request = requests.Request(self, session, packet)
         if self._request.continue_request(until_ns):
             self._request = None
@@ -376,7 +376,7 @@ class Connection(ConnectionOutput):
             requests.handle(self, session, packet, now_ns)
 
     def _on_publish(self, session: Session, packet: Publish, now_ns: int) -> None:
-        """Take in a message at once."""
+        """Publish a message at once."""
         topic = self._topic_of(packet)
         if not topic:
             return
@@ -390,10 +390,10 @@ class Connection(ConnectionOutput):
             self._publish(session, message, packet.packet_id, now_ns)
 
     def _queue_publish(self, session: Session, packet: Publish, now_ns: int) -> bool:
-        """Put a message into its queue; False if it has to wait until the queues are empty."""
+        """Queue a message; return False if it has to wait until the queues are empty."""
         input_ = self.input
         if self._generation != input_.flows.generation:
-            # Messages of a topic may belong elsewhere now, and must not overtake those before.
+            # A topic may have moved to another queue; its messages must not overtake earlier ones.
             if self.client_input.waiting > 0:
                 return False
             self._generation = input_.flows.generation
@@ -450,7 +450,7 @@ class Connection(ConnectionOutput):
             )
 
     def _turn_down(self, session: Session, message: Message, packet_id: int) -> None:
-        """Refuse a QoS 1 or 2 message that links to other brokers cannot take; it was not taken in."""
+        """Refuse a QoS 1 or 2 message for which links to other brokers have no room."""
         self.broker.counters.publishes_refused += 1
         self.broker.counters.drop(Reason.QUOTA)
         code = reasons.ReasonCode.QUOTA_EXCEEDED
@@ -458,11 +458,11 @@ class Connection(ConnectionOutput):
         if self.version == 5:
             self.broker.refuse_publish(session, message.qos, packet_id, code, text)
         elif self.session is session:
-            # Before MQTT 5 an acknowledgement cannot refuse; without one, the client sends it again.
+            # Before MQTT 5 an acknowledgement cannot refuse; without one, the client sends the message again.
             self.close(code, text)
 
     def _police(self, session: Session, packet: Publish, topic: str) -> bool:
-        """Count a message against its flow's contract; False if it is beyond it and refused."""
+        """Check a message against its flow's contract; return False if it exceeds it and is refused."""
         policer = self.policers.get(topic)
         self._promised_ns = 0
         if policer is None:
@@ -484,7 +484,7 @@ class Connection(ConnectionOutput):
         return False
 
     def _topic_of(self, packet: Publish) -> str:
-        """The topic, with its alias resolved; empty where the packet was refused for it."""
+        """Return the topic with its alias resolved; empty if the packet was refused."""
         topic = packet.topic
         if packet.topic_alias:
             topic = self._resolve_alias(packet)
@@ -495,7 +495,7 @@ class Connection(ConnectionOutput):
         return topic
 
     def _message_of(self, session: Session, packet: Publish, topic: str) -> Message | None:
-        """The message of a packet, dated when it was read; None where it was refused."""
+        """Make the message of a packet, with the time it was read; None if it was refused."""
         if packet.passed_on or packet.message_expiry_interval >= 0:
             if len(packet.user_properties) > self.driver.limits.user_properties_max:
                 text = "too many user properties"
@@ -524,7 +524,7 @@ class Connection(ConnectionOutput):
         return message
 
     def _look_at_names(self, packet: Publish, topic: str) -> None:
-        """Log a property whose name is almost one of ours, the first time that this client gives it."""
+        """Log a property whose name is close to a known one, once per client and name."""
         for name, _ in packet.user_properties:
             if name not in self._names_seen and self._names_unseen:
                 self._names_unseen -= 1
@@ -541,7 +541,7 @@ class Connection(ConnectionOutput):
             self._refuse_publish(packet, error.reason_code, str(error), control.reason_of(error))
 
     def _resolve_alias(self, packet: Publish) -> str:
-        """The topic that an alias stands for; the connection is closed where it stands for none."""
+        """Return the topic of an alias; close the connection if there is none."""
         alias = packet.topic_alias
         if alias > self.driver.limits.topic_alias_max:
             self.close(
@@ -565,7 +565,7 @@ class Connection(ConnectionOutput):
         return not fault
 
     def _refuse_publish(self, packet: Publish, reason_code: int, text: str, reason: Reason) -> None:
-        """Turn down one message: by its acknowledgement, or for QoS 0, which has none, by closing."""
+        """Refuse one message by its acknowledgement, or for QoS 0, which has none, by closing."""
         self.broker.counters.publishes_refused += 1
         self.broker.counters.drop(reason)
         if packet.qos == 0 or self.session is None:
@@ -598,7 +598,7 @@ class Connection(ConnectionOutput):
             self.turn_away(decision)
 
     def _on_decided(self, packet: Connect, decision: Accepted | Refused) -> None:
-        """The password has been checked in another thread; back on the loop."""
+        """Continue on the loop after the password was checked in another thread."""
         try:
             self._take_decision(packet, decision)
         except Exception as error:

@@ -1,7 +1,7 @@
-"""CONNECT decided: who the client is, whether it may come in, and what it is told.
+"""Decisions about CONNECT: who the client is, whether it is admitted, and its CONNACK.
 
-A decision is `Accepted` or `Refused`; both know their CONNACK. Checking a password costs
-tens of milliseconds by design, so it runs in a thread and the answer comes back to the loop.
+A decision is `Accepted` or `Refused`; both make their CONNACK. Checking a password costs tens of
+milliseconds by design, so it runs in a thread and the answer is delivered on the loop.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import secrets
 from collections.abc import Callable
 from typing import Any, Final
 
+from timebound.config.limits import Limits
+from timebound.config.listeners import ListenerConfig
 from timebound.config.scheduling import scheduling_of
-from timebound.config.values import Config, Limits, ListenerConfig
+from timebound.config.values import Config
 from timebound.core.sessions.session import START_DELAY
 from timebound.core.values.access import AccessList
 from timebound.core.values.delay import link_of_rate
@@ -29,12 +31,12 @@ from timebound.wire.packets import Connack, Connect
 from timebound.wire.properties import Properties
 from timebound.wire.reasons import CONNACK_CODES, ReasonCode
 
-# A client id is a key of sessions, logs and records; nothing legitimate is longer.
+# A client id is a key of sessions, logs and records; no legitimate one is longer.
 CLIENT_ID_LENGTH_MAX: Final = 1_024
 
 
 class Refused:
-    """A CONNECT that is turned down, and why."""
+    """A refused CONNECT, with the reason."""
 
     def __init__(self, reason_code: int, reason: str) -> None:
         self.reason_code = reason_code
@@ -43,25 +45,25 @@ class Refused:
     def connack(self, version: int) -> bytes:
         properties = Properties()
         properties.reason_string = self.reason or None
-        # A connection may end before its CONNACK for a reason that only DISCONNECT knows.
+        # A connection may end before its CONNACK for a reason that only DISCONNECT has a code for.
         code = self.reason_code if self.reason_code in CONNACK_CODES else ReasonCode.SERVER_UNAVAILABLE
         return encode(Connack(False, code, properties), version)
 
 
 class Accepted:
-    """A CONNECT that is granted, with everything the connection and the core need of it."""
+    """An accepted CONNECT, with everything the connection and the core need from it."""
 
     def __init__(self, packet: Connect, client_id: str, user: str, limits: Limits, now_ns: int) -> None:
         asked = packet.properties
         self.client_id = client_id
         self.user = user
         self.limits = limits
-        self.node_name = ""  # told to a broker that is let in
+        self.node_name = ""  # sent to an admitted broker
         self.is_assigned = client_id != packet.client_id
         self.keep_alive_s = packet.keep_alive
         self.is_keep_alive_ours = False
         is_too_long = limits.keep_alive_max_s and not 0 < packet.keep_alive <= limits.keep_alive_max_s
-        # MQTT 3.1.1 has no way to tell the client, so there its own choice stands.
+        # MQTT 3.1.1 cannot tell the client, so the client's own choice applies there.
         if is_too_long and packet.protocol_version == 5:
             self.keep_alive_s = limits.keep_alive_max_s
             self.is_keep_alive_ours = True
@@ -72,7 +74,7 @@ class Accepted:
         self.own_packet_size_max = limits.packet_size_max
         self.topic_alias_maximum = min(asked.topic_alias_maximum or 0, limits.topic_alias_max)
         self.wants_reasons = asked.request_problem_information != 0
-        # A broker that wants to link names itself; everybody else is a client.
+        # A broker that wants to link names itself; all others are clients.
         self.broker_name = dict(asked.user_properties).get(BROKER_PROPERTY, "")
         self.will: Will | None = None
         if packet.will is not None:
@@ -80,7 +82,7 @@ class Accepted:
 
     def connack(self, session_present: bool, version: int) -> bytes:
         if version != 5:
-            # MQTT 3.1 reserves the byte that 3.1.1 has the bit in.
+            # MQTT 3.1 reserves the byte that has the bit in 3.1.1.
             return encode(Connack(session_present and version != 3, 0), version)
         properties = Properties()
         properties.receive_maximum = self.limits.inflight_max
@@ -99,7 +101,7 @@ class Accepted:
 
 
 class Door:
-    """One listener as the handshake sees it: who may come in here, and how many."""
+    """One listener as the handshake sees it: who is admitted, and how many."""
 
     def __init__(
         self,
@@ -124,15 +126,15 @@ class Door:
         self._by_address: dict[str, int] = {}
 
     def enter(self, peer: str) -> bool:
-        """Count a new connection; False if there are too many to even wait for its CONNECT."""
+        """Count a new connection; return False if there are too many even to wait for its CONNECT."""
         address = address_of(peer)
         count = self._by_address.get(address, 0) + 1
         self._by_address[address] = count
         limit = self.limits.connections_per_address_max
         if limit and count > limit:
             return False
-        # Those who have not said CONNECT yet get as much room again, so that a full broker
-        # can still tell clients that it is full.
+        # Connections before CONNECT get as much room again, so that a full broker can still tell
+        # clients that it is full.
         return len(self.driver.connections) < 2 * self.limits.connections_max
 
     def leave(self, peer: str) -> None:
@@ -145,12 +147,12 @@ class Door:
 
 
 def address_of(peer: str) -> str:
-    """The address of a peer without its port."""
+    """Return the address of a peer without its port."""
     return peer.rpartition(":")[0]
 
 
 def decide(packet: Connect, door: Door, transport: Any) -> Accepted | Refused | None:
-    """Grant or refuse a CONNECT; None if a password has to be checked first."""
+    """Accept or refuse a CONNECT; return None if a password has to be checked first."""
     refused = _check_form(packet, door)
     if refused is not None:
         return refused
@@ -159,11 +161,11 @@ def decide(packet: Connect, door: Door, transport: Any) -> Accepted | Refused | 
         return _accept(packet, door, certificate_user)
     if packet.username is None:
         if not door.listener.anonymous_allowed:
-            return Refused(ReasonCode.NOT_AUTHORIZED, "a user name is needed here")
+            return Refused(ReasonCode.NOT_AUTHORIZED, "a user name is required")
         return _accept(packet, door, door.config.security.anonymous_user)
     if door.passwords is None:
         if door.listener.anonymous_allowed:
-            # As other brokers do. But the name is not proven, so access rules must not see it.
+            # As other brokers do. The name is not verified, so access rules must not see it.
             return _accept(packet, door, door.config.security.anonymous_user)
         return Refused(ReasonCode.BAD_USER_NAME_OR_PASSWORD, "no password file is configured")
     if door.passwords.check_nowait(packet.username, packet.password or b""):
@@ -174,7 +176,7 @@ def decide(packet: Connect, door: Door, transport: Any) -> Accepted | Refused | 
 def decide_with_password(
     packet: Connect, door: Door, peer: str, answer: Callable[[Connect, Accepted | Refused], None]
 ) -> None:
-    """Have the password checked in a thread, then call `answer` on the loop."""
+    """Check the password in a thread, then call `answer` on the loop."""
     passwords = door.passwords
     name = packet.username
     assert passwords is not None
@@ -184,7 +186,7 @@ def decide_with_password(
         if code != ReasonCode.SUCCESS:
             answer(packet, Refused(code, reason))
         else:
-            # Others may have come in meanwhile and taken the last place.
+            # Others may have connected meanwhile and reached the limit.
             answer(packet, _check_form(packet, door) or _accept(packet, door, name))
 
     door.logins.ask(address_of(peer), Question(passwords, name, packet.password or b"", finish))
@@ -205,7 +207,8 @@ def _check_form(packet: Connect, door: Door) -> Refused | None:
         )
     if not packet.client_id and packet.protocol_version != 5 and not packet.clean_start:
         return Refused(
-            ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "an empty client id needs a clean session in MQTT 3.1.1"
+            ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
+            "an empty client id requires a clean session in MQTT 3.1.1",
         )
     if len(packet.client_id) > CLIENT_ID_LENGTH_MAX:
         return Refused(
@@ -224,7 +227,7 @@ def _accept(packet: Connect, door: Door, user: str) -> Accepted | Refused:
         return Refused(ReasonCode.NOT_AUTHORIZED, f"client id {client_id!r} belongs to another user")
     will = packet.will
     if will is not None:
-        # A request is carried out for a client that is there, so a will can be none.
+        # A request is carried out for a connected client, so a will cannot be one.
         fault = reserved_fault(will.topic)
         if fault:
             return Refused(ReasonCode.NOT_AUTHORIZED, f"not_authorized: will: {fault}")
@@ -241,7 +244,7 @@ def _accept(packet: Connect, door: Door, user: str) -> Accepted | Refused:
         return Refused(error.reason_code, f"will: {error}")
     size = len(accepted.connack(False, packet.protocol_version))
     if 0 < accepted.packet_size_max < size:
-        # [MQTT-3.1.2-24]. Each property of it is one that the client has to know.
+        # [MQTT-3.1.2-24]. The client has to know every property of it.
         return Refused(
             ReasonCode.PACKET_TOO_LARGE,
             f"maximum packet size is {accepted.packet_size_max} bytes, CONNACK alone has {size}",

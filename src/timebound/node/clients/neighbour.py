@@ -1,7 +1,7 @@
-"""A connection that turns out to come from another broker: letting it in, and what it sends.
+"""Connections that come from another broker: their admission, and what they receive.
 
-The handshake is that of any client; who names itself a broker in CONNECT must be a configured
-neighbour and have logged in as the user that stands for it.
+The handshake is that of any client; a peer that names itself a broker in CONNECT must be a configured
+neighbour, logged in as the user configured for it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def accept(connection: ConnectionOutput, accepted: Accepted, now_ns: int) -> Non
     door = connection.door
     name = accepted.broker_name
     is_anonymous = door.listener.anonymous_allowed and door.passwords is None
-    refusal = f"broker {name!r} is no neighbour; this broker has none"
+    refusal = f"broker {name!r} is not a neighbour; this broker has none"
     if mesh is not None:
         refusal = mesh.admit(name, accepted.user, is_anonymous=is_anonymous)
     if mesh is None or refusal:

@@ -1,7 +1,7 @@
-"""From deliveries to the bytes of one client: version, aliases, expiry, size.
+"""Encoding of deliveries for one client: version, aliases, expiry, size.
 
-The plain case, QoS 0 with nothing of its own, is the same bytes for every receiver of a
-protocol version and is kept on the message; everything else is put together per receiver.
+The plain case, QoS 0 without properties of the receiver, has the same bytes for every receiver of a
+protocol version and is cached on the message; everything else is encoded per receiver.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from timebound.core.values.message import FRAME_KEPT_MAX, Delivery, Message
 from timebound.units import MILLISECOND, SECOND
 from timebound.wire.codec import encode_ack, encode_property_prefix, encode_publish, with_user_property
 
-# A shorter topic gains nothing: an alias costs three bytes in every packet.
+# A shorter topic does not gain: an alias costs three bytes in every packet.
 ALIASED_TOPIC_LENGTH_MIN: Final = 4
 
 
@@ -36,7 +36,7 @@ class OutgoingEncoder:
         self._is_v5 = version == 5
         self._topic_alias_maximum = topic_alias_maximum
         self._aliases: dict[str, int] = {}
-        self.packet_size_max = packet_size_max  # what the client said it can take; 0 = anything
+        self.packet_size_max = packet_size_max  # of the client; 0 = no limit
         self.wants_reasons = wants_reasons
 
     def encode_reply(self, reply: Reply) -> bytes:
@@ -45,16 +45,16 @@ class OutgoingEncoder:
         reason = reply.reason if self.wants_reasons else ""
         frame = encode_ack(reply.kind, reply.packet_id, reply.reason_code, self._version, reason)
         if reason and not self.fits(frame):
-            # [MQTT-3.4.2-2] and its like: a reason string gives way to the client's maximum.
+            # [MQTT-3.4.2-2] and others: a reason string is omitted if it exceeds the client's maximum.
             frame = encode_ack(reply.kind, reply.packet_id, reply.reason_code, self._version)
         return frame
 
     def fits(self, frame: bytes) -> bool:
-        """Whether the client said that it can take a packet of this size."""
+        """Whether a packet is within the client's maximum packet size."""
         return not self.packet_size_max or len(frame) <= self.packet_size_max
 
     def encode(self, delivery: Delivery, now_ns: int) -> bytes:
-        """The PUBLISH packet of a delivery; empty if the client could not take it for its size."""
+        """Encode the PUBLISH packet of a delivery; empty if it exceeds the client's maximum packet size."""
         message = delivery.message
         if (
             delivery.qos == 0
@@ -91,7 +91,7 @@ class OutgoingEncoder:
         if self._is_v5:
             left_s = -1
             if message.expires_ns:
-                # MQTT 5, 3.3.2.3.3: the expiry sent on is what is left of it; a begun second counts.
+                # MQTT 5, 3.3.2.3.3: the time left is sent; a started second counts.
                 left_s = -(-max(message.expires_ns - now_ns, 0) // SECOND)
             if self._topic_alias_maximum and len(topic) >= ALIASED_TOPIC_LENGTH_MIN:
                 alias = self._aliases.get(topic, 0)
@@ -123,6 +123,6 @@ class OutgoingEncoder:
 
 
 def _wants_age(delivery: Delivery) -> bool:
-    """Whether the copy is for a subscription with a deadline, which is told how old it is."""
+    """Whether the copy is for a subscription with a deadline, which gets the age of the message."""
     subscription = delivery.subscription
     return subscription is not None and subscription.deadline_ns > 0

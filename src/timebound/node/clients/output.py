@@ -15,7 +15,7 @@ from timebound.errors import ProtocolError
 from timebound.linking.link import NeighbourLink
 from timebound.node.clients.handshake import Door, Refused, address_of
 from timebound.node.clients.outgoing import OutgoingEncoder
-from timebound.node.control.link_models import told_delay
+from timebound.node.control.link_models import announced_delay
 from timebound.node.driver import Driver
 from timebound.node.input.publisher import Publisher
 from timebound.node.links.meter import LinkMeter
@@ -34,21 +34,21 @@ DECIDING: Final = 1  # a password is being checked; packets wait
 OPEN: Final = 2
 CLOSED: Final = 3
 
-# Written in one turn to a connection that takes it all, part by part. More than is read in a turn from
-# many publishers at once, or what comes in would pile up here.
+# Most bytes written in one turn to a connection that keeps up. More than is read in a turn from many
+# publishers together, or messages would pile up here.
 FLUSH_BYTES_MAX: Final = 4 * 1024 * 1024
-# A request that takes some more turns is answered before what it brings, if it takes no more than these:
-# SUBACK before what is retained, as clients are used to. What takes longer is not held up by it.
+# A request is answered before what it causes, such as SUBACK before retained messages, if it takes at
+# most this many turns: clients are used to it. Deliveries do not wait longer.
 HELD_TURNS_MAX: Final = 16
-# Answers that may pile up for a client that does not read them, before it is no longer read.
+# Unread answers after which a client is no longer read.
 UNREAD_REPLIES_MAX: Final = 1_000
-# A client that was told to go and does not read the news is cut off after this.
+# A client that does not read its DISCONNECT is cut off after this time.
 CLOSE_TIMEOUT_NS: Final = 5 * SECOND
 
 # Why a socket is not read; it is read again when none of these is left.
-STOP_PASSWORD: Final = 1  # nobody fills the memory before it is known who it is
+STOP_PASSWORD: Final = 1  # before it is known who the client is, it must not fill memory
 STOP_ANSWERS: Final = 2  # the client does not read its answers
-STOP_TURN: Final = 4  # it has brought enough for this turn, or storage is behind
+STOP_TURN: Final = 4  # it sent enough for this turn, or storage is behind
 STOP_INPUT: Final = 8  # its input queues are full, or it waits for them
 STOP_LINK: Final = 16  # links to other brokers have no room for what it publishes
 
@@ -74,24 +74,24 @@ class ConnectionOutput(Publisher):
         self._is_greeted = False  # CONNACK is written
         self.decoder = Decoder(is_server=True, packet_size_max=driver.limits.packet_size_max)
         self._transport: Any = None
-        self._is_lost = False  # the transport is gone, but perhaps not all it brought is taken in
+        self._is_lost = False  # the transport is closed, but perhaps not all packets are handled
         self._lost_reason = ""
         self._opened_ns = 0
         self._is_paused = False
         self._stops = 0
-        self._held_turns = 0  # so many more, deliveries wait for the answer to a request under way
+        self._held_turns = 0  # turns for which deliveries still wait for the answer to a request
         self._silence_max_ns = int(driver.limits.connect_timeout_s * SECOND)
         self._last_heard_ns = 0
-        self.neighbour: NeighbourLink | None = None  # instead of a session, where the peer is a broker
+        self.neighbour: NeighbourLink | None = None  # instead of a session, if the peer is a broker
         self._meter: LinkMeter | None = None  # made when the session has messages with time limits
-        self._pace_timer: asyncio.TimerHandle | None = None  # the link is given nothing before
+        self._pace_timer: asyncio.TimerHandle | None = None  # nothing is written to the link before
 
     # --- out ------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Write what the session has ready, as far as the socket takes it."""
         session = self.session
-        # What is taken counts as sent, so nothing is once the transport has gone.
+        # Deliveries that are taken count as sent, so none are once the transport is closed.
         if session is None or self._transport is None or self._is_paused or not self._may_write(session):
             self._limit_reading(session)
             return
@@ -117,10 +117,10 @@ class ConnectionOutput(Publisher):
         self._limit_reading(session)
 
     def _flush_parts(self, session: Session, frames: list[bytes], now_ns: int) -> None:
-        """Write what the transport takes without keeping it, part by part.
+        """Write in steps, until the transport begins to buffer.
 
-        What is handed over beyond that is out of hand, and takes memory until the client reads it. A part is
-        twice what the transport may hold: all that came in one read of a publisher goes out in one write.
+        Beyond that, data is out of control and takes memory until the client reads it. A step is twice the
+        transport's buffer: all that came in one read of a publisher is sent in one write.
         """
         bytes_max = 2 * self.driver.limits.write_buffer_bytes
         for _ in range(max(FLUSH_BYTES_MAX // bytes_max, 1)):
@@ -146,9 +146,9 @@ class ConnectionOutput(Publisher):
                 self.broker.abandon(session, delivery, Reason.TOO_LARGE, now_ns)
 
     def _flush_paced(self, session: Session, frames: list[bytes], now_ns: int) -> bool:
-        """Take as much as the link may have now; False if it is asked again by a timer.
+        """Take as much as the link may get now; return False if a timer continues later.
 
-        Little at once where messages have time limits, to stay in control of them.
+        Messages with time limits are written in small amounts, so that the rest can still be reordered.
         """
         if not session.has_work() or self._pace_timer is not None:
             return False
@@ -177,23 +177,23 @@ class ConnectionOutput(Publisher):
             self.driver.schedule()
 
     def _end_pacing(self, meter: LinkMeter) -> None:
-        """Nothing has a time limit any more: write as before the first that had one."""
+        """Stop pacing, since no message has a time limit any more."""
         meter.release(self.driver.limits.write_buffer_bytes)
         self._meter = None
 
     def _link_meter(self, session: Session) -> LinkMeter:
         if self._meter is None:
-            told = told_delay(self.broker, session)
-            if told is not None:
-                self.broker.set_delay(session, told, self.driver.now_ns())
+            announced = announced_delay(self.broker, session)
+            if announced is not None:
+                self.broker.set_delay(session, announced, self.driver.now_ns())
             ceiling = float(self.door.listener.link_bytes_per_second)
             self._meter = LinkMeter(self._transport, session.delay, ceiling)
         return self._meter
 
     def _may_write(self, session: Session) -> bool:
-        """Whether CONNACK is written or is among the answers, and then first [MQTT-3.2.0-1].
+        """Whether CONNACK is written, or is among the answers and then moved to the front [MQTT-3.2.0-1].
 
-        It may wait for storage, while what the session is owed from before does not.
+        It may wait for storage, while earlier deliveries of the session do not.
         """
         if self._is_greeted:
             return True
@@ -216,7 +216,7 @@ class ConnectionOutput(Publisher):
             session.replies.clear()
 
     def write(self, data: bytes) -> None:
-        """Send what a link to another broker says."""
+        """Send data of a link to another broker."""
         self._write(data)
 
     def transport(self) -> Any:
@@ -243,11 +243,11 @@ class ConnectionOutput(Publisher):
             self.failed(error)
 
     def failed(self, error: Exception) -> None:
-        """An error of the broker's own struck in a callback of this connection: it ends."""
+        """End the connection after an internal error in a callback."""
         self.driver.failed(self, error)
 
     def _write_on(self) -> None:
-        """The transport has room again."""
+        """Continue to write, since the transport has room again."""
         if self.neighbour is not None:
             self.neighbour.resumed(self.driver.now_ns())
         if self.session is not None:
@@ -257,23 +257,23 @@ class ConnectionOutput(Publisher):
     # --- reading or not -------------------------------------------------------------
 
     def _limit_reading(self, session: Session | None) -> None:
-        """Stop reading from a client that does not read its answers; go on when it does."""
+        """Pause reading from a client that does not read its answers; resume when it does."""
         if session is None or self._transport is None:
             return
         if len(session.replies) + session.held > UNREAD_REPLIES_MAX:
             self._stop_reading(STOP_ANSWERS)
         else:
             self._read_on(STOP_ANSWERS)
-        # Where it has advertised a flow, that is not stopped for its other messages.
+        # A client with an advertised flow is not paused for its other messages.
         is_slowed = len(session.slowed_by) > 0 and len(self.policers) == 0
-        # A client that knows no Receive Maximum does not stop by itself.
+        # A client without Receive Maximum does not stop by itself.
         if is_slowed or len(session.awaiting) > self.driver.limits.inflight_max:
             self._stop_reading(STOP_LINK)
         else:
             self._read_on(STOP_LINK)
 
     def _stop_reading(self, reason: int) -> None:
-        """Read no more from the socket, until `_read_on` was called for every reason."""
+        """Pause reading until `_read_on` is called for every reason."""
         if self._stops & reason or self._transport is None:
             return
         if self._stops == 0:
@@ -289,17 +289,17 @@ class ConnectionOutput(Publisher):
                 self._transport.resume_reading()
 
     def read_again(self) -> None:
-        """The turn is over, and storage keeps up."""
+        """Resume reading after the turn, since storage keeps up."""
         self._read_on(STOP_TURN)
 
     # --- closing --------------------------------------------------------------------
 
     def refuse(self, error: ProtocolError) -> None:
-        """Close for a mistake of the peer, with the reason the standard names."""
+        """Close for a mistake of the peer, with the reason code of the standard."""
         self.close(error.reason_code, str(error))
 
     def close(self, reason_code: int, reason: str) -> None:
-        """End the connection from this side; an MQTT 5 client is told why."""
+        """Close the connection; an MQTT 5 client gets the reason."""
         if self.state == CLOSED:
             return
         if self.state != OPEN:
@@ -319,7 +319,7 @@ class ConnectionOutput(Publisher):
             if self.decoder.version == 5 or (self.decoder.version and self.state != NEW):
                 self._write_refusal(Refused(reason_code, reason), self.decoder.version)
             elif reason_code == reasons.ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
-                # The form of 3.1.1, which demands the answer [MQTT-3.1.2-2] and is the oldest.
+                # In the form of 3.1.1, the oldest, which requires the answer [MQTT-3.1.2-2].
                 self._write_refusal(Refused(reason_code, reason), 4)
         self._finish()
 
@@ -328,7 +328,7 @@ class ConnectionOutput(Publisher):
         properties.reason_string = reason
         frame = encode(Disconnect(reason_code, properties), 5)
         if not self.outgoing.fits(frame):
-            # [MQTT-3.14.2-3]: a reason string gives way to the client's maximum packet size.
+            # [MQTT-3.14.2-3]: a reason string is omitted if it exceeds the client's maximum packet size.
             frame = encode(Disconnect(reason_code), 5)
         if self.outgoing.fits(frame):
             self._write(frame)
@@ -341,7 +341,7 @@ class ConnectionOutput(Publisher):
             self._write(frame)
 
     def end(self, reason_code: int) -> None:
-        """The client said goodbye; it takes its will back by reason code 0 only."""
+        """End after DISCONNECT of the client; only reason code 0 removes its will."""
         keep_will = reason_code != reasons.ReasonCode.NORMAL_DISCONNECTION
         how = f"{reasons.describe(reason_code)} (0x{reason_code:02x})" if keep_will else "normally"
         logger.info("%s disconnected: %s", self._described(), how)
@@ -350,7 +350,7 @@ class ConnectionOutput(Publisher):
         self._finish()
 
     def cut(self) -> None:
-        """End the connection although it could not be closed in order."""
+        """End a connection that could not be closed normally."""
         if self._is_lost:
             self._vanish()
             return
@@ -361,44 +361,44 @@ class ConnectionOutput(Publisher):
             self.abort()
 
     def abort(self) -> None:
-        """Drop the connection without another word."""
+        """Drop the connection without sending anything."""
         if self._transport is not None:
             self._transport.abort()
 
     def name(self) -> str:
-        """For logs: a client id may hold line breaks, so it is quoted."""
+        """Return the name for logs; a client id may contain line breaks, so it is quoted."""
         if self.neighbour is not None:
             return f"broker {self.neighbour.name!r}"
         return repr(self.session.client_id) if self.session is not None else "a client not yet connected"
 
     def note(self, reason: str) -> None:
-        """Log what the client was refused; many of one kind become one line."""
+        """Log a refusal; many of one kind become one line."""
         name = self.name()
         self.driver.notices.note(name, f"{name} ({self.peer}) was refused", reason, self.driver.now_ns())
 
     def hint(self, text: str) -> None:
-        """Log what the client may have got wrong, though it was granted; many become one line."""
+        """Log a likely mistake in an accepted request; many become one line."""
         name = self.name()
         self.driver.notices.note(name, f"{name} ({self.peer})", text, self.driver.now_ns())
 
     def note_refused(self, reason: str) -> None:
-        """Log that the connection is turned away; many of one address become one line."""
+        """Log a refused connection; many of one address become one line."""
         start = f"refused {self.peer} on {self.door.name}"
         self.driver.notices.note(address_of(self.peer), start, reason, self.driver.now_ns())
 
     def _described(self) -> str:
-        """For logs: who it is and for how long."""
+        """Return name, address and duration, for logs."""
         opened_s = (self.driver.now_ns() - self._opened_ns) / SECOND
         return f"{self.name()} ({self.peer}) after {opened_s:.1f} s"
 
     def patrol(self, now_ns: int) -> None:
-        """Called about once a second: is the client still there?"""
+        """Check that the client is still there; called about once a second."""
         if self.state == CLOSED:
             if now_ns - self._last_heard_ns > CLOSE_TIMEOUT_NS and self._transport is not None:
                 self._transport.abort()
         elif self._silence_max_ns and now_ns - self._last_heard_ns > self._silence_max_ns:
             if self.state == OPEN:
-                # Data that waits unread here is no silence of the client.
+                # Data that waits unread here means that the client is not silent.
                 if self._stops == 0:
                     self.close(reasons.ReasonCode.KEEP_ALIVE_TIMEOUT, "keep alive timed out")
             elif self.state == NEW:
@@ -435,7 +435,7 @@ class ConnectionOutput(Publisher):
             self._vanish()
 
     def _vanish(self) -> None:
-        """The transport is gone, and all it brought is taken in."""
+        """End after the transport was closed and all packets are handled."""
         self._is_lost = False
         self.driver.remove(self.number)
         if self.peer:
@@ -447,7 +447,7 @@ class ConnectionOutput(Publisher):
             logger.info("%s disconnected without DISCONNECT: %s", who, self._lost_reason)
 
     def open_link(self, link: NeighbourLink, connack: bytes, silence_max_ns: int, now_ns: int) -> None:
-        """The peer is a broker and was let in: from now on this connection is a link."""
+        """Turn this connection into a link to a broker."""
         self.neighbour = link
         self.state = OPEN
         self._last_heard_ns = now_ns

@@ -1,7 +1,7 @@
-"""The seldom packets of an open connection: SUBSCRIBE, UNSUBSCRIBE, DISCONNECT, AUTH.
+"""The rare packets of an open connection: SUBSCRIBE, UNSUBSCRIBE, DISCONNECT, AUTH.
 
-The first two name up to thousands of filters, and each of those may select all that is retained: so they are
-done a part at a time, between which other clients get their turn.
+The first two name up to thousands of filters, each of which may match all retained messages: so they are
+handled in steps, between which other clients get their turn.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from timebound.wire.reasons import ReasonCode
 from timebound.wire.terms import refuse_reserved_terms, subscribe_hints
 
 if TYPE_CHECKING:
-    from timebound.config.values import Limits
+    from timebound.config.limits import Limits
     from timebound.node.clients.output import ConnectionOutput
 
-# Of one packet; enough for the reasons of several filters.
+# Per packet; enough for the reasons of several filters.
 REASON_STRING_LENGTH_MAX: Final = 1_024
-# Nodes of the retained topics looked at between two looks at the clock: some 50 us.
+# Nodes of the retained topics visited between two readings of the clock: about 50 us.
 RETAINED_STEPS: Final = 64
-NOTHING: Final = -2  # in place of a mark: the answer depends on no order
+NOTHING: Final = -2  # instead of a mark: the answer depends on no store order
 
 
 def handle(connection: ConnectionOutput, session: Session, packet: Packet, now_ns: int) -> None:
@@ -53,10 +53,10 @@ def handle(connection: ConnectionOutput, session: Session, packet: Packet, now_n
 
 
 class Request:
-    """A SUBSCRIBE or UNSUBSCRIBE under way: a turn does as much of it as there is time for.
+    """A SUBSCRIBE or UNSUBSCRIBE in progress; each turn does as much of it as time allows.
 
-    The answer comes when all is done. Meanwhile the client may go, or its session be taken over: then
-    what is left is not done, and nobody was promised anything.
+    The answer is sent when all is done. If the client leaves or its session is taken over meanwhile, the
+    rest is not done: nothing was acknowledged yet.
     """
 
     def __init__(
@@ -83,14 +83,14 @@ class Request:
                 self._answer()
                 return True
             if connection.driver.now_ns() >= until_ns and not self._is_done():
-                # What a session that is not stored asks for is no order; else all of it must be on disk.
+                # A session that is not stored gives no store orders; else all of them must be on disk.
                 self._mark = ALL_SO_FAR if self._session.is_durable else NOTHING
                 return False
         self.cancel()
         return True
 
     def cancel(self) -> None:
-        """The client has gone."""
+        """Stop, since the client has left."""
         if self._replay is not None:
             self._broker.stop_replay(self._replay)
             self._replay = None
@@ -99,7 +99,7 @@ class Request:
         return self._replay is None and len(self._codes) == len(_filters_of(self._packet))
 
     def _do_next(self, now_ns: int) -> bool:
-        """Act on the next filter; False if there is none."""
+        """Act on the next filter; return False if there is none."""
         packet = self._packet
         number = len(self._codes)
         if number == 0 and _is_violated(self._connection, _filters_of(packet)):
@@ -179,7 +179,7 @@ def _filters_of(packet: Subscribe | Unsubscribe) -> list[str]:
 def _is_violated(connection: ConnectionOutput, topic_filters: list[str]) -> bool:
     """Close the connection for a filter that MQTT 3.1.1 does not allow [MQTT-4.7.1-3] [MQTT-4.8.0-1].
 
-    MQTT 5 has a reason code for each filter; here nothing of the packet is done.
+    MQTT 5 has a reason code for each filter; here the whole packet is refused.
     """
     if connection.version == 5:
         return False
@@ -199,7 +199,7 @@ def _answer(
     if connection.outgoing.fits(frame):
         connection.broker.reply(session, frame, mark)
     else:
-        # [MQTT-3.1.2-24]: it must not be sent, and without an answer the client would wait for ever.
+        # [MQTT-3.1.2-24]: it must not be sent, and without an answer the client would wait forever.
         reason = f"the answer has {len(frame)} bytes, more than the client's maximum packet size"
         connection.close(ReasonCode.PACKET_TOO_LARGE, reason)
 
@@ -253,7 +253,7 @@ def _make_subscription(
 
 
 def _check_size(limits: Limits, topic_filter: str, where: str = "") -> None:
-    """Refuse a filter that is too long or too deep: one of a SUBSCRIBE, or a part of its correlation."""
+    """Refuse a filter that is too long or too deep: of a SUBSCRIBE, or a part of its correlation."""
     fault = topic_fault(topic_filter, limits.topic_length_max, limits.topic_levels_max)
     if fault:
         raise ProtocolError(ReasonCode.TOPIC_FILTER_INVALID, where + fault)

@@ -1,9 +1,9 @@
-"""TLS between a transport and a connection: to the one a protocol, to the other a transport.
+"""TLS between a transport and a connection: a protocol to the former, a transport to the latter.
 
-The event loop could encrypt by itself. But where a handshake fails it closes the socket without a word:
-the alert that OpenSSL has made is not sent, and nobody is told why. Here the alert goes out,
-and each refusal is one log line and one count. What waits behind it (`Connection` or `WebSocketAdapter`)
-is there from the beginning: so its limits, of time and of connections, hold for the handshake too.
+The event loop could encrypt by itself. But when a handshake fails, it closes the socket without sending
+OpenSSL's alert and without giving a reason. Here the alert is sent, and each refusal is one log line and
+one count. The inner protocol (`Connection` or `WebSocketAdapter`) exists from the beginning, so its limits
+on time and on connections apply to the handshake too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from timebound.node.driver import Driver
 
 logger = logging.getLogger("timebound.node")
 
-# RFC 8446, 6: a fatal alert, protocol_version (70), for a peer with which no TLS has begun.
+# RFC 8446, 6: a fatal alert, protocol_version (70), for a peer that does not speak TLS.
 _NO_TLS_ALERT: Final = bytes([21, 3, 1, 0, 2, 2, 70])
 
 
@@ -37,8 +37,8 @@ class TlsAdapter(Adapter):
         self._listener = listener
         self._inner: Any = make_inner()
         self._is_open = False  # the handshake is complete
-        self._is_failed = False  # what still comes is not looked at
-        self._has_written = False  # anything: then it is TLS, and so is what follows
+        self._is_failed = False  # further data is ignored
+        self._has_written = False  # at least once: the peer speaks TLS
 
     # --- protocol, for the event loop -----------------------------------------------
 
@@ -74,7 +74,7 @@ class TlsAdapter(Adapter):
         self._inner.resume_writing()
 
     def _shake_hands(self) -> bool:
-        """Go on with the handshake; True once it is complete."""
+        """Continue the handshake; return whether it is complete."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -88,7 +88,7 @@ class TlsAdapter(Adapter):
         return True
 
     def _read(self) -> None:
-        """Hand over what was decrypted, all at once: at most what one read of the socket brought."""
+        """Pass on decrypted data, all at once: at most what one read of the socket returned."""
         parts: list[bytes] = []
         is_ended = False
         try:
@@ -101,11 +101,11 @@ class TlsAdapter(Adapter):
             is_ended = True
         except ssl.SSLError as error:
             self._fail(error)
-        self._flush()  # the peer may have asked for new keys
+        self._flush()  # the peer may have requested new keys
         if parts:
             self._inner.data_received(b"".join(parts) if len(parts) > 1 else parts[0])
         if is_ended and not self._transport.is_closing():
-            # The client has said goodbye (close_notify); it is owed nothing more.
+            # The client has sent close_notify: nothing more is sent to it.
             self._inner.eof_received()
             self.close()
 
@@ -116,11 +116,11 @@ class TlsAdapter(Adapter):
             self._transport.write(data)
 
     def _fail(self, error: ssl.SSLError) -> None:
-        """End a connection that cannot be encrypted, with the alert that says why."""
+        """End a connection after a TLS error, with an alert that gives the reason."""
         self._is_failed = True
         self._flush()
         if not self._has_written:
-            # OpenSSL has no alert for what does not look like TLS at all.
+            # OpenSSL makes no alert for data that is not TLS at all.
             self._transport.write(_NO_TLS_ALERT)
         text = getattr(error, "verify_message", "") or ""
         reason = (error.reason or str(error)).replace("_", " ").lower()
@@ -128,8 +128,8 @@ class TlsAdapter(Adapter):
         if self._is_open:
             self._transport.close()
         else:
-            # Closed at once, what the client sends meanwhile would be answered with a reset, and
-            # that takes the alert away from it. It is closed by the client, or when its time is over.
+            # If it were closed now, data from the client would be answered with a reset, which discards
+            # the alert. The client closes it, or the time limit does.
             self._transport.write_eof()
 
     def _note(self, reason: str, level: int) -> None:
@@ -156,11 +156,13 @@ class TlsAdapter(Adapter):
 
     def close(self) -> None:
         if self._is_open and not self._is_failed:
-            with contextlib.suppress(ssl.SSLError):  # it would wait for the client's goodbye; ours is made
+            with contextlib.suppress(
+                ssl.SSLError
+            ):  # it would wait for the client's close_notify; ours is written
                 self._tls.unwrap()
             self._flush()
         elif not self._is_failed and not self._transport.is_closing():
-            self._note("it was not complete in time", logging.WARNING)
+            self._note("not complete in time", logging.WARNING)
         self._transport.close()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:

@@ -1,8 +1,8 @@
 """MQTT inside WebSocket frames: an adapter between a transport and a connection.
 
-The `websockets` library does the handshake and the framing without IO of its own. To the
-connection this looks like a transport; to the event loop it is the protocol. Frames cost more than bytes, so
-they are taken apart in slices, between which others have their turn.
+The `websockets` library does handshake and framing without IO of its own. The adapter is a transport to
+the connection and a protocol to the event loop. Decoding frames is expensive, so it is done in slices,
+between which other connections get their turn.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from timebound.config.values import ListenerConfig
+from timebound.config.listeners import ListenerConfig
 from timebound.node.clients.adapter import Adapter
 from timebound.node.clients.connection import Connection
 from timebound.units import MILLISECOND
 
 logger = logging.getLogger("timebound.node")
-# The library says of every client that its connection is open, but not whose.
+# The library logs every opened connection, but not by whom.
 _library_logger = logging.getLogger("timebound.websocket")
 _library_logger.setLevel(logging.WARNING)
 
-# MQTT 5, 6: the subprotocol name; older clients ask for the second.
+# MQTT 5, 6: the subprotocol name; older clients offer the second.
 SUBPROTOCOLS: Final = [Subprotocol("mqtt"), Subprotocol("mqttv3.1")]
 
-# What the event loop reads at once is, as small frames, more than a turn's work: hence turns and slices.
-# Between two looks at the sockets, for the frames of all connections.
+# One read of the event loop may contain more small frames than fit a turn: hence turns and slices.
+# Time for the frames of all connections before sockets are polled again.
 TURN_NS: Final = 2 * MILLISECOND
-# Between two looks at the clock. A frame has at least six bytes, so it is up to 340 frames, which
-# took 2 ms. Of frames with 500 bytes a KB took 8 us so, and 6.5 us in one piece.
+# Bytes between two readings of the clock. A frame has at least six bytes, so this is up to 340 frames,
+# which took 2 ms. With frames of 500 bytes, a KB took 8 us in slices and 6.5 us in one piece.
 SLICE_BYTES: Final = 2_048
 HEAD_END: Final = b"\r\n\r\n"
 
 
 class Unframing:
-    """Takes frames apart, of all connections in turn and for a limited time: one that sends floods waits."""
+    """Decodes the frames of all connections in turn, for a limited time: one that floods has to wait."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: deque[WebSocketAdapter] = deque()
-        self._is_running = False  # or will be, when the sockets have been looked at
+        self._is_running = False  # or scheduled, after the next poll of the sockets
 
     def add(self, adapter: WebSocketAdapter) -> None:
-        """A connection has bytes to take apart; done at once unless others wait."""
+        """Queue a connection with bytes to decode; decode at once if no other waits."""
         if not adapter.is_waiting:
             adapter.is_waiting = True
             self._waiting.append(adapter)
@@ -80,8 +80,8 @@ class Unframing:
 class WebSocketAdapter(Adapter):
     """One WebSocket: decodes frames into the connection, encodes what it writes.
 
-    The socket is not read while something that was read waits to be taken apart, while the connection
-    does not want to read, or while answers to pings pile up that the client does not read.
+    The socket is not read while earlier data waits to be decoded, while the connection has paused
+    reading, or while pongs pile up that the client does not read.
     """
 
     def __init__(
@@ -96,12 +96,12 @@ class WebSocketAdapter(Adapter):
         self._unframing = unframing
         self._connection = make_connection()
         self._unread = bytearray()
-        self._head_tail = b""  # the last bytes of a request whose end has not come yet
+        self._head_tail = b""  # last bytes of an incomplete request
         self._is_asked = False  # the request is complete
-        self._is_refused = False  # sent text; what follows is not looked at
-        self._is_stopped = False  # the connection does not want to read
-        self._is_full = False  # the transport has enough to write
-        self._has_pongs = False  # since then it was given answers to pings
+        self._is_refused = False  # for a text frame; further data is ignored
+        self._is_stopped = False  # by the connection: reading is paused
+        self._is_full = False  # the transport has paused writing
+        self._has_pongs = False  # written since then
         self._is_reading = True
         self.is_waiting = False  # for its turn of `unframing`
         self._protocol = ServerProtocol(
@@ -144,10 +144,10 @@ class WebSocketAdapter(Adapter):
         self._go_on()
 
     def failed(self, error: Exception) -> None:
-        """An error of the broker's own struck in a callback: the connection ends."""
+        """End the connection after an internal error in a callback."""
         self._connection.failed(error)
 
-    # --- taking apart what was read -------------------------------------------------
+    # --- decoding ---------------------------------------------------------------------
 
     def _may_take(self) -> bool:
         if self._is_stopped or (self._is_full and self._has_pongs):
@@ -155,7 +155,7 @@ class WebSocketAdapter(Adapter):
         return not self._transport.is_closing()
 
     def _go_on(self) -> None:
-        """Take apart what waits, if it may be, and read the socket or do not."""
+        """Decode what waits, if allowed, and pause or resume reading."""
         if self._unread and self._may_take():
             self._unframing.add(self)
         self._limit_reading()
@@ -170,7 +170,7 @@ class WebSocketAdapter(Adapter):
                 self._transport.pause_reading()
 
     def take(self, until_ns: int) -> bool:
-        """Take apart what was read, until it is or the turn is over; True if there is more."""
+        """Decode what was read, until the turn is over; return whether there is more."""
         parts: list[bytes] = []
         try:
             while self._unread and self._may_take() and not self._is_refused:
@@ -194,7 +194,7 @@ class WebSocketAdapter(Adapter):
         return bool(self._unread) and self._may_take()
 
     def _cut_request(self, data: bytes) -> bytes:
-        """The part that belongs to the HTTP request: what comes behind it are frames, once it is answered."""
+        """Return the part that belongs to the HTTP request; frames follow once it is answered."""
         joined = self._head_tail + data
         end = joined.find(HEAD_END)
         if end < 0:
@@ -249,7 +249,7 @@ class WebSocketAdapter(Adapter):
             return
         if data:
             self._transport.write(data)
-        # An empty piece stands for the end of what is sent.
+        # An empty piece marks the end of output.
         if b"" in written or self._protocol.close_expected():
             self._transport.close()
 
@@ -280,10 +280,10 @@ class WebSocketAdapter(Adapter):
 
 
 def _is_own_origin(origin: str, host: str) -> bool:
-    """Whether an origin is the address that is asked for: some clients that are no browsers say so.
+    """Whether an origin is the requested address itself, as some clients other than browsers send it.
 
-    No page comes from here, so no browser does. But a name could be made to point here by a
-    page's owner, to the same effect; so only addresses count, and `localhost`.
+    No page is served here, so no browser does. But the owner of a page could make a name point here, to
+    the same effect; so only addresses count, and `localhost`.
     """
     if origin not in (f"http://{host}", f"https://{host}"):
         return False
@@ -297,7 +297,7 @@ def _is_own_origin(origin: str, host: str) -> bool:
 
 
 def _select_subprotocol(protocol: ServerProtocol, offered: Any) -> Subprotocol | None:
-    """Take the first subprotocol we know; a client that names none is served all the same."""
+    """Select the first known subprotocol; a client that offers none is served as well."""
     for name in offered:
         if name in SUBPROTOCOLS:
             return Subprotocol(name)

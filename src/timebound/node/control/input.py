@@ -1,12 +1,12 @@
-"""Requests about the input: advertising flows, setting weights, asking for bounds.
+"""Requests about the input: advertise flows, set weights, publish bounds.
 
     $timebound/advertise/<topic>       user properties period or rate, burst, size, weight, delay
     $timebound/control/weight          payload: a topic filter and its weight, or `-` to remove it
-    $timebound/control/bounds          publishes `$SYS/broker/bounds` anew
+    $timebound/control/bounds          publishes `$SYS/broker/bounds` again
 
-What they do stands in `input/flows.py`; here a packet is read, and answers are put into words. Each makes the
-broker look at all flows: so there is a limit to how many of them a client may make in a second, and to
-the time that all of them take. Giving a flow back is always allowed.
+`input/flows.py` carries them out; here packets are parsed and answers formatted. Each request makes the
+broker examine all flows: so the requests per client and second are limited, and so is the time for all of
+them. Ending a flow is always allowed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from fractions import Fraction
 from typing import Final
 
-from timebound.config.values import MQTT_PACKET_BYTES_MAX
+from timebound.config.limits import MQTT_PACKET_BYTES_MAX
 from timebound.core.input.bounds import NEVER
 from timebound.core.input.cells import WEIGHT_MAX
 from timebound.core.input.contract import BURST_MAX, Contract
@@ -41,26 +41,26 @@ ADVERTISE_PREFIX: Final = "$timebound/advertise/"
 WEIGHT_TOPIC: Final = "$timebound/control/weight"
 BOUNDS_REQUEST: Final = "$timebound/control/bounds"
 BOUNDS_TOPIC: Final = "$SYS/broker/bounds"
-REMOVE: Final = "-"  # in place of a weight
+REMOVE: Final = "-"  # instead of a weight
 
 TERMS: Final = ("period", "rate", "burst", "size", "weight", "delay")
 _SHOWN_VALUE_MAX: Final = 60
-# Bounds that change more often than this are published once a second.
+# Bounds that change more often are published once a second.
 REPORT_INTERVAL_NS: Final = SECOND // 10
 
 
 def is_one(topic: str) -> bool:
-    """Whether a topic stands for a request about the input."""
+    """Whether a topic is a request about the input."""
     return topic.startswith(ADVERTISE_PREFIX) or topic in (WEIGHT_TOPIC, BOUNDS_REQUEST)
 
 
 def handle(
     driver: Driver, publisher: Publisher, session: Session, packet: Publish, topic: str, now_ns: int
 ) -> str:
-    """Do what a request about the input asks for; gives the answer in words.
+    """Carry out a request about the input; return the answer as text.
 
     Raises:
-        ProtocolError: it is refused, wrong, or there were too many of them.
+        ProtocolError: it is refused or wrong, or there were too many requests.
     """
     flows = driver.input.flows
     is_ending = topic.startswith(ADVERTISE_PREFIX) and not packet.user_properties
@@ -96,28 +96,30 @@ def _check_allowances(flows: Flows, publisher: Publisher, now_ns: int) -> None:
 
 
 def _too_many(limit: str) -> ProtocolError:
-    reason = f"{Reason.QUOTA.value}: {limit} is reached; ask again later"
+    reason = f"{Reason.QUOTA.value}: {limit} is reached; try again later"
     return ProtocolError(ReasonCode.QUOTA_EXCEEDED, reason)
 
 
 def advertise(
     flows: Flows, publisher: Publisher, session: Session, packet: Publish, topic: str, now_ns: int
 ) -> str:
-    """Admit the flow that a packet describes, or end it if it describes none; gives what is promised.
+    """Admit the flow that a packet describes, or end it if it describes none; return the guarantee.
 
     Raises:
-        ProtocolError: it is refused, or described wrongly.
+        ProtocolError: the flow is refused, or its description is wrong.
     """
     flow_topic = topic[len(ADVERTISE_PREFIX) :]
     if not flow_topic or flow_topic.startswith("$"):
         raise ProtocolError(
-            ReasonCode.TOPIC_NAME_INVALID, f"{topic!r} names no topic; write {ADVERTISE_PREFIX}<topic>"
+            ReasonCode.TOPIC_NAME_INVALID, f"{topic!r} names no topic; expected {ADVERTISE_PREFIX}<topic>"
         )
     if not session.access.may_publish(flow_topic):
         raise ProtocolError(ReasonCode.NOT_AUTHORIZED, f"not_authorized: publishing to {flow_topic!r}")
     if not packet.user_properties:
         if packet.payload:
-            raise _wrong("an advertisement has user properties: period or rate, burst, size, weight, delay")
+            raise _wrong(
+                "an advertisement requires user properties: period or rate, burst, size, weight, delay"
+            )
         if flows.unadvertise(publisher, session.client_id, flow_topic, now_ns):
             logger.info("%r no longer advertises %r", session.client_id, flow_topic)
         return ""
@@ -135,19 +137,19 @@ def advertise(
 def read_contract(
     client_id: str, topic: str, properties: tuple[tuple[str, str], ...] | list[tuple[str, str]], weight: int
 ) -> Contract:
-    """Read what a flow is said to be; `weight` is the topic's own.
+    """Parse the contract of a flow; `weight` is that of the topic.
 
     Raises:
-        ProtocolError: with the property, its value, and what would be right.
+        ProtocolError: with the property, its value, and the expected form.
     """
     terms: dict[str, str] = {}
     for name, value in properties:
         if name not in TERMS or name in terms:
-            fault = "given twice" if name in terms else f"unknown; there are {', '.join(TERMS)}"
+            fault = "given twice" if name in terms else f"unknown; expected one of {', '.join(TERMS)}"
             raise _wrong(f"property {name!r} is {fault}")
         terms[name] = value
     if ("period" in terms) == ("rate" in terms):
-        raise _wrong("an advertisement has either period=20ms or rate=50, per second")
+        raise _wrong("an advertisement requires either period=20ms or rate=50 (per second)")
     if "period" in terms:
         interval_ns = _duration(terms, "period")
     else:
@@ -167,10 +169,10 @@ def read_contract(
 
 
 def set_weight(input_: Input, payload: bytes, now_ns: int) -> None:
-    """Give the topics of a filter a weight: `alarm/# 10`; or take it away again: `alarm/# -`.
+    """Set the weight of a filter's topics: `alarm/# 10`; or remove it: `alarm/# -`.
 
     Raises:
-        ProtocolError: it is wrong, or would break a promise.
+        ProtocolError: it is wrong, or would violate a guarantee.
     """
     topic_filter, _, text = payload.decode("utf-8", "replace").strip().rpartition(" ")
     try:
@@ -195,7 +197,7 @@ def set_weight(input_: Input, payload: bytes, now_ns: int) -> None:
 
 
 def publish_bounds(driver: Driver, now_ns: int) -> None:
-    """Publish weights, shares and bounds as they are now, retained."""
+    """Publish the current weights, shares and bounds, retained."""
     flows = driver.input.flows
     flows.reported_ns = now_ns
     flows.is_report_due = False
@@ -204,10 +206,10 @@ def publish_bounds(driver: Driver, now_ns: int) -> None:
 
 
 def _interval(terms: dict[str, str]) -> int:
-    """Read a rate; rounded down, since a flow a little faster than it says makes the bound no shorter."""
+    """Parse a period or rate; the interval is rounded down, so the bound is never too small."""
     try:
         parse_number(terms["rate"])
-        rate = Fraction(terms["rate"])  # as it is written: a float of 0.1 is a little more
+        rate = Fraction(terms["rate"])  # exactly as written: a float of 0.1 is slightly more
     except UnitError:
         rate = Fraction(0)
     if not 0 < rate <= SECOND:

@@ -1,10 +1,10 @@
-"""What is known of a client's link before anything was sent to it: told on a retained topic.
+"""Models of clients' links, on retained topics, for use before a link is measured.
 
-    $timebound/link/<client>      JSON with mean_s_per_kb and variance; empty: nothing is known any more
+    $timebound/link/<client>      JSON with mean_s_per_kb and variance; empty removes the model
 
-`timebound pipeline live` publishes there what it found in the traces, through the broker's Flight service,
-and so may clients that are allowed to, as a request (`requests.py`). A connection whose link nobody
-has measured yet starts from it instead of a guess.
+`timebound pipeline live` publishes models from traces there, through the broker's Flight service; clients
+with the right to do so may publish them as requests (`requests.py`). A connection whose link has not been
+measured starts from its model instead of a guess.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from timebound.wire.reasons import ReasonCode
 logger = logging.getLogger("timebound.node")
 
 LINK_PREFIX: Final = "$timebound/link/"
-# An hour for a KB: a slower link is a mistake of whoever measured it.
+# An hour per KB: a slower link is a mistake of the measurement.
 MEAN_MAX_S_PER_KB: Final = 3_600.0
 
 
-class LinkModel(msgspec.Struct):
+class LinkModelPayload(msgspec.Struct):
     """What a payload says; other fields may stand beside these."""
 
     mean_s_per_kb: float
     variance: float
 
 
-_READ_MODEL: Final = msgspec.json.Decoder(LinkModel)
+_READ_MODEL: Final = msgspec.json.Decoder(LinkModelPayload)
 
 
-def told_delay(broker: Broker, session: Session) -> LinkDelay | None:
+def announced_delay(broker: Broker, session: Session) -> LinkDelay | None:
     """The delay to start with; None where the link was measured before, or nothing was told."""
     if session.delay is not START_DELAY:
         return None
@@ -47,15 +47,15 @@ def told_delay(broker: Broker, session: Session) -> LinkDelay | None:
         return None
     model = read_model(payload)
     if model is None:
-        logger.warning("the link model of client %r cannot be used: %r", session.client_id, payload[:200])
+        logger.warning("link model of client %r cannot be used: %r", session.client_id, payload[:200])
     return model
 
 
-def tell(broker: Broker, topic: str, payload: bytes, now_ns: int) -> None:
+def announce(broker: Broker, topic: str, payload: bytes, now_ns: int) -> None:
     """Keep what a client says about a link, for the next time that its client connects.
 
     Raises:
-        ProtocolError: it is no model, or is about nobody.
+        ProtocolError: the payload is not a model, or the topic names no client.
     """
     if len(topic) == len(LINK_PREFIX):
         raise ProtocolError(ReasonCode.TOPIC_NAME_INVALID, f"{topic!r} names no client")
@@ -69,12 +69,12 @@ def tell(broker: Broker, topic: str, payload: bytes, now_ns: int) -> None:
 
 
 def read_model(payload: bytes) -> LinkDelay | None:
-    """The delay that a payload describes; None if it describes none."""
+    """Return the delay that a payload describes; None if it is not a model."""
     try:
-        told = _READ_MODEL.decode(payload)
+        announced = _READ_MODEL.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # the last: nested too deeply
         return None
-    mean, variance = told.mean_s_per_kb, told.variance
+    mean, variance = announced.mean_s_per_kb, announced.variance
     if not (MEAN_FLOOR_S_PER_KB <= mean <= MEAN_MAX_S_PER_KB and 0.0 <= variance <= mean * mean):
         return None
     return LinkDelay(mean, variance)

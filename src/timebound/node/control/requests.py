@@ -1,15 +1,14 @@
-"""Requests of clients to the broker itself: what is published under `$timebound/`.
+"""Requests of clients to the broker itself, published under `$timebound/`.
 
     $timebound/control/strategy/<listener>     payload: the name of a strategy, and its mix in percent
     $timebound/control/strategy                the same for all listeners
-    $timebound/control/strategies              asks for the strategy of each listener, as JSON
-    $timebound/link/<client>                   what its link is like: `link_models.py`
+    $timebound/control/strategies              returns the strategy of each listener, as JSON
+    $timebound/link/<client>                   the model of its link: `link_models.py`
     $timebound/advertise/<topic>, $timebound/control/weight, $timebound/control/bounds: `input.py`
 
-The answer is the acknowledgement: 0x00 with a reason string, or a reason code with a reason string that
-says what would be right. So a request needs QoS 1 to be answered; with QoS 0 a wrong one closes the
-connection.
-Who may ask is decided by the access rules; with any rules at all, only who is allowed to.
+The answer is the acknowledgement: 0x00 with a reason string, or an error code with a reason string that
+names the expected form. So only a request with QoS 1 is answered; with QoS 0 a wrong one closes the
+connection. Access rules decide who may send requests; if there are any rules, only clients that they allow.
 """
 
 from __future__ import annotations
@@ -36,18 +35,22 @@ logger = logging.getLogger("timebound.node")
 PREFIX: Final = "$timebound/"
 STRATEGY_TOPIC: Final = "$timebound/control/strategy"
 STRATEGIES_TOPIC: Final = "$timebound/control/strategies"
-# Every accepted request is answered in words: other brokers acknowledge such a message without a word, and a
-# client can tell that nobody acted on it.
+# Reason string of accepted requests: other brokers acknowledge such messages without one, so clients can
+# tell that nobody acted on them.
 DONE: Final = "done"
+EXPECTED: Final = (
+    "$timebound/control/strategy, strategies, weight or bounds, $timebound/advertise/<topic> "
+    "or $timebound/link/<client>"
+)
 
 
 def handle(
     driver: Driver, publisher: Publisher, session: Session, packet: Publish, topic: str, now_ns: int
 ) -> None:
-    """Do what a message under `$timebound/` asks for, and acknowledge it.
+    """Carry out a request under `$timebound/`, and acknowledge it.
 
     Raises:
-        ProtocolError: with the reason code and text to refuse it with.
+        ProtocolError: with the reason code and text for the refusal.
     """
     fault = reserved_fault(topic, REQUESTS)
     if fault:
@@ -58,7 +61,7 @@ def handle(
     if input_requests.is_one(topic):
         answer = input_requests.handle(driver, publisher, session, packet, topic, now_ns)
     elif topic.startswith(link_models.LINK_PREFIX):
-        link_models.tell(driver.broker, topic, packet.payload, now_ns)
+        link_models.announce(driver.broker, topic, packet.payload, now_ns)
     elif topic == STRATEGIES_TOPIC:
         answer = _strategies(driver)
     elif topic == STRATEGY_TOPIC or topic.startswith(STRATEGY_TOPIC + "/"):
@@ -74,7 +77,7 @@ def handle(
 
 
 def reason_of(error: ProtocolError) -> Reason:
-    """Under which reason a refused request is counted."""
+    """Return the reason under which a refused request is counted."""
     if error.reason_code == ReasonCode.NOT_AUTHORIZED:
         return Reason.NOT_AUTHORIZED
     return Reason.NOT_ADMITTED if error.reason_code == ReasonCode.QUOTA_EXCEEDED else Reason.MALFORMED
@@ -119,7 +122,7 @@ def _set_strategy(driver: Driver, listener: str, payload: bytes, now_ns: int) ->
 
 
 def _strategies(driver: Driver) -> str:
-    """The strategy of each listener and of each link to a broker, written as it is set: `ebpc 70`."""
+    """Return the strategy of each listener and link, in the form of requests: `ebpc 70`."""
     in_use = {
         door.listener.label: _written(door.scheduling.name, door.scheduling.mix) for door in driver.doors
     }

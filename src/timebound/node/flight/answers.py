@@ -1,8 +1,8 @@
-"""How mistakes and bugs in a Flight call are answered: with words, never with a traceback or a path.
+"""Answers to mistakes and bugs in Flight calls: a message, never a traceback or a path.
 
-Flight hands its own errors on as they are, and of any other exception the whole traceback. So every call
-runs inside `Answers.to`: a mistake of the caller becomes an error with its message alone, and anything
-unexpected a reference under which the broker's log has the rest.
+Flight passes on its own errors unchanged, and of any other exception the whole traceback. So every call
+runs inside `Answers.to`: a mistake of the caller becomes an error with its message alone, and an
+unexpected error becomes a reference to the broker's log.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from timebound.errors import FilterError
 
 logger = logging.getLogger("timebound.flight")
 
-# Whom it is about, how the log line begins, and the reason; called from any thread.
+# Subject, start of the log line, and reason; called from any thread.
 Note = Callable[[str, str, str], None]
 
-# What the broker counts with: offsets and batches are stored as 64 bits with a sign.
+# Offsets and batches are stored as signed 64-bit numbers.
 NUMBER_MAX: Final = (1 << 63) - 1
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class Answers:
 
     @contextlib.contextmanager
     def to(self, call: str, caller: str = "an unknown caller") -> Iterator[None]:
-        """Turn what goes wrong in a call into an error of Flight."""
+        """Turn exceptions of a call into errors of Flight."""
         try:
             yield
         except (fl.FlightUnauthorizedError, fl.FlightUnauthenticatedError) as error:
@@ -47,21 +47,21 @@ class Answers:
         except (ValueError, FilterError) as error:
             raise fl.FlightServerError(str(error)) from None
         except Exception:
-            # The outermost frame of a call that Flight runs in a thread of its own.
+            # The outermost frame of a call, which Flight runs in its own thread.
             reference = secrets.token_hex(4)
             logger.exception("internal error %s in %s over Flight", reference, call)
             raise fl.FlightInternalError(
-                f"internal error, reference {reference}; the log of the broker has the rest"
+                f"internal error, reference {reference}; see the log of the broker"
             ) from None
 
     def rows(self, call: str, rows: Iterable[T]) -> Iterator[T]:
-        """Give rows that are made while they are sent."""
+        """Yield rows that are made while they are sent."""
         with self.to(call):
             yield from rows
 
 
 def text(request: dict[str, Any], key: str) -> str:
-    """A text of a request. Raises: ValueError."""
+    """Return a text of a request. Raises: ValueError."""
     value = request.get(key)
     if not isinstance(value, str) or not value:
         raise ValueError(f"{key!r} must be a text, not {value!r}")
@@ -69,7 +69,7 @@ def text(request: dict[str, Any], key: str) -> str:
 
 
 def number(request: dict[str, Any], key: str) -> int:
-    """A whole number of a request. Raises: ValueError."""
+    """Return a whole number of a request. Raises: ValueError."""
     value = request.get(key)
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{key!r} must be a whole number, not {value!r}")
@@ -79,7 +79,7 @@ def number(request: dict[str, Any], key: str) -> int:
 
 
 def entries(request: dict[str, Any], key: str) -> list[Any]:
-    """A list of a request; empty if it is left out. Raises: ValueError."""
+    """Return a list of a request; empty if it is omitted. Raises: ValueError."""
     value = request.get(key, [])
     if not isinstance(value, list):
         raise ValueError(f"{key!r} must be a list, not {value!r}")

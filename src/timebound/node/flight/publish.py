@@ -1,10 +1,9 @@
-"""Rows handed in over Flight and published as messages, each batch of a query once.
+"""Rows received over Flight and published as messages, each batch of a query once.
 
-A program stages rows: they are checked and lie in a file until it asks for them to be published,
-by naming its query and the number of the batch. How far a query has got is kept on disk, row by
-row of a batch, so a batch that is published again, also after a restart of the broker, goes on
-where it stopped or is left out. Only a crash of the broker itself can repeat rows: those published
-since the last time that was written down, at most CHUNK_ROWS.
+A program stages rows: they are checked and kept in a file until it requests their publication, naming its
+query and the batch number. The progress of a query is kept on disk, by rows of a batch, so a batch that is
+published again, also after a restart of the broker, continues where it stopped or is skipped. Only a crash
+of the broker itself can repeat rows: those since progress was last written, at most CHUNK_ROWS.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from timebound.config.values import Limits
+from timebound.config.limits import Limits
 from timebound.core.values.access import ClientAccess
 from timebound.core.values.message import Message
 from timebound.errors import ProtocolError, StorageError
@@ -35,20 +34,20 @@ from timebound.wire.terms import parse_publish_terms
 
 logger = logging.getLogger("timebound.flight")
 
-# Rows published before it is written down how far a query has got.
+# Rows published between two writes of the progress.
 CHUNK_ROWS: Final = 2_000
-# Rows published in one go on the event loop, before others have their turn: under a millisecond.
+# Rows published at once on the event loop, before others get their turn: under a millisecond.
 TURN_ROWS: Final = 64
-# How long the disk may take for a chunk before the caller is told that something is wrong.
+# Time limit for the disk per chunk, after which the caller gets an error.
 CHUNK_TIMEOUT_S: Final = 60.0
-# How often links to other brokers that were full are looked at again.
+# How often full links to other brokers are checked again.
 ROOM_POLL_S: Final = 0.01
-# Rows that nobody asked to publish for so long are removed: the job that staged them is gone.
+# Staged rows are removed after this time: the job that staged them has ended.
 STAGED_AGE_MAX_S: Final = 6 * 3600.0
-# Queries remembered; a job that is done needs one entry for ever, in case it is repeated.
+# Queries remembered; a finished job keeps its entry, in case it is repeated.
 QUERIES_MAX: Final = 100_000
 QUERY_LENGTH_MAX: Final = 256
-# One publishes at a time for one query; different ones may share a lock by chance.
+# One call at a time publishes for a query; different queries may share a lock.
 LOCKS: Final = 64
 _NAME: Final = re.compile(r"[0-9a-f]{32}")
 
@@ -59,7 +58,7 @@ class RowPublisher:
     def __init__(
         self, folder: Path, driver: Driver, loop: asyncio.AbstractEventLoop, limits: Limits, bytes_max: int
     ) -> None:
-        """Take up what an earlier run left.
+        """Open the folder with what an earlier run left.
 
         Raises:
             StorageError: the folder cannot be used.
@@ -84,10 +83,10 @@ class RowPublisher:
     # --- staging ----------------------------------------------------------------------
 
     def stage(self, name: str, user: str, access: ClientAccess, reader: Any) -> None:
-        """Check rows and put them into a file under a name that the caller chose.
+        """Check rows and write them to a file under the caller's name.
 
         Raises:
-            ValueError: the name or a row is wrong, or there is no room.
+            ValueError: the name or a row is wrong, or staged_bytes_max is reached.
         """
         self._remove_stale()
         final = self._path(name)
@@ -107,7 +106,7 @@ class RowPublisher:
             hidden.unlink(missing_ok=True)
 
     def discard(self, user: str, names: list[str]) -> int:
-        """Remove what was staged; gives how many files there were."""
+        """Remove staged rows; return the number of files."""
         found = [path for path in map(self._path, names) if path.exists()]
         for path in found:
             self._check_owner(path, user)
@@ -138,7 +137,7 @@ class RowPublisher:
 
     def _path(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name[:40]!r} is no name to stage under; use 32 hexadecimal digits")
+            raise ValueError(f"{name[:40]!r} is not a valid name; expected 32 hexadecimal digits")
         return self._folder / f"{name}.arrow"
 
     # --- publishing -------------------------------------------------------------------
@@ -146,13 +145,13 @@ class RowPublisher:
     def publish(
         self, user: str, query: str, batch: int, names: list[str], access: ClientAccess
     ) -> dict[str, int]:
-        """Publish staged rows as one batch of a query, unless that was done before; blocks.
+        """Publish staged rows as one batch of a query, unless it was published before; blocks.
 
         Raises:
-            ValueError: something that was to be published is not staged.
+            ValueError: rows are not staged.
         """
         if len(query) > QUERY_LENGTH_MAX:
-            raise ValueError(f"a query has a name of at most {QUERY_LENGTH_MAX} characters")
+            raise ValueError(f"name of the query is longer than {QUERY_LENGTH_MAX} characters")
         paths = [self._path(name) for name in names]
         with self._locks[hash((user, query)) % LOCKS]:
             done = self._progress.rows_done(user, query, batch)
@@ -191,9 +190,11 @@ class RowPublisher:
             with pa.memory_map(str(path)) as source:
                 owner = (pa.ipc.open_file(source).schema.metadata or {}).get(b"user", b"")
         except FileNotFoundError as error:
-            raise ValueError(f"{path.stem} is not staged here, or was removed after a long time") from error
+            raise ValueError(
+                f"{path.stem} is not staged, or was removed after {STAGED_AGE_MAX_S / 3600:.0f} h"
+            ) from error
         if owner != user.encode():
-            raise fl.FlightUnauthorizedError("not_authorized: these rows were staged by another user")
+            raise fl.FlightUnauthorizedError("not_authorized: rows were staged by another user")
 
     def _publish_chunk(self, messages: list[Message]) -> None:
         if not messages:
@@ -207,7 +208,7 @@ class RowPublisher:
             raise fl.FlightTimedOutError(f"rows were not stored in {CHUNK_TIMEOUT_S:.0f} s; see the log")
 
     def _route(self, messages: list[Message], start: int, stored: threading.Event) -> None:
-        """On the event loop: give out some messages, then the next ones when others had their turn."""
+        """Publish some messages on the event loop; continue after others had their turn."""
         broker = self._driver.broker
         now_ns = self._driver.now_ns()
         part = messages[start : start + TURN_ROWS]
@@ -221,7 +222,7 @@ class RowPublisher:
         self._go_on(messages, start + TURN_ROWS, stored, list(homes))
 
     def _go_on(self, messages: list[Message], start: int, stored: threading.Event, homes: list[str]) -> None:
-        """Give out the next messages when there is room at the brokers that the last ones are for."""
+        """Continue when links to the brokers of the last messages have room."""
         if not self._driver.broker.has_room(homes):
             self._loop.call_later(ROOM_POLL_S, self._go_on, messages, start, stored, homes)
         elif start < len(messages):
@@ -231,7 +232,7 @@ class RowPublisher:
 
 
 class Progress:
-    """How far each query has got, on disk; safe to use from several threads."""
+    """The progress of each query on disk; safe to use from several threads."""
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
@@ -244,7 +245,7 @@ class Progress:
             )
 
     def rows_done(self, user: str, query: str, batch: int) -> int | None:
-        """Rows of a batch that were published already; None if all of it was."""
+        """Return the rows of a batch that are already published; None if all are."""
         with self._lock:
             row = self._connection.execute(
                 "SELECT batch, rows, is_done FROM progress WHERE user = ? AND query = ?", (user, query)
@@ -256,7 +257,7 @@ class Progress:
         return int(row[1])
 
     def note(self, user: str, query: str, batch: int, rows: int, *, is_done: bool) -> None:
-        """Write down how far a query has got."""
+        """Record the progress of a query."""
         with self._lock, self._connection:
             self._connection.execute(
                 "INSERT OR REPLACE INTO progress VALUES (?, ?, ?, ?, ?, ?)",
@@ -278,20 +279,20 @@ class Progress:
 
 
 def publish_schema(given: pa.Schema) -> pa.Schema:
-    """The columns of rows to publish, as far as they were given.
+    """Return the schema of rows to publish, with the columns that were given.
 
     Raises:
-        ValueError: one is missing, unknown or of a type that does not fit.
+        ValueError: a column is missing, unknown, duplicate or of a wrong type.
     """
     known = {name: arrow_type(kind) for name, kind in PUBLISH_FIELDS}
     for name in ("topic", "payload"):
         if name not in given.names:
-            raise ValueError(f"column {name!r} is missing; there are {', '.join(given.names)}")
+            raise ValueError(f"column {name!r} is missing; present are {', '.join(given.names)}")
     for name in given.names:
         if given.names.count(name) > 1:
-            raise ValueError(f"column {name!r} is there twice")
+            raise ValueError(f"column {name!r} exists twice")
         if name not in known:
-            raise ValueError(f"there is no use for column {name!r}; known are {', '.join(known)}")
+            raise ValueError(f"unknown column {name!r}; expected {', '.join(known)}")
     return pa.schema([pa.field(name, known[name]) for name in known if name in given.names])
 
 
@@ -299,7 +300,7 @@ def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     try:
         columns = [batch.column(field.name).cast(field.type) for field in schema]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise ValueError(f"a column has the wrong type: {error}") from error
+        raise ValueError(f"column has a wrong type: {error}") from error
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -313,12 +314,12 @@ def _read_messages(path: Path, publisher: str, limits: Limits) -> Iterator[Messa
         for number in range(reader.num_record_batches):
             for message in _messages(reader.get_batch(number), publisher, limits):
                 if not isinstance(message, Message):
-                    raise ValueError(message)  # checked when it was staged, against other limits
+                    raise ValueError(message)  # limits changed since it was staged
                 yield message
 
 
 def _messages(batch: pa.RecordBatch, publisher: str, limits: Limits) -> Iterator[Message | str]:
-    """Messages of rows, or what is wrong with one; the broker runs in between."""
+    """Yield the messages of rows, or the fault of a row; lets the broker run in between."""
     for start in range(0, batch.num_rows, TURN_ROWS):
         for row in batch.slice(start, TURN_ROWS).to_pylist():
             yield _message(row, publisher, limits)
@@ -354,7 +355,7 @@ def _message(row: dict[str, Any], publisher: str, limits: Limits) -> Message | s
         message.timeout_ns = terms.timeout_ns
         message.priority = terms.priority
     if message.size() > limits.packet_size_max:
-        return f"a message of {message.size()} bytes, packet_size_max is {limits.packet_size_max}"
+        return f"message has {message.size()} bytes, packet_size_max is {limits.packet_size_max}"
     return message
 
 

@@ -1,11 +1,11 @@
-"""Journals over Arrow Flight: who may read what, and rows in ranges of offsets.
+"""Journals over Arrow Flight: access rights, and rows by ranges of offsets.
 
-Everything is asked in JSON. Actions: `journals` lists what may be read, `find` picks a journal for
-a topic filter; `stage`d rows are published by `publish` (see `publish.py`). A ticket names
-a journal, the offsets [start, end), and what to choose of them. Rows that are held no more are
-answered by a row that says how many they are, in their place.
+Requests are JSON. Actions: `journals` lists readable journals, `find` selects a journal for a topic
+filter, `publish` publishes staged rows (see `publish.py`), `discard` removes them. A ticket names a
+journal, the offsets [start, end), and a selection of rows. Ranges that were removed are returned as a
+gap row with their number of rows.
 
-The service runs in threads of its own and touches no state of the broker but through the loop.
+The service runs in its own threads and accesses the broker only through the loop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from timebound.config.addresses import address_text
-from timebound.config.values import Config, FlightConfig
+from timebound.config.storage import FlightConfig
+from timebound.config.values import Config
 from timebound.core.predicate.predicate import Predicate, parse
 from timebound.core.values.access import AccessList, ClientAccess, covers
 from timebound.errors import ConfigError
@@ -37,28 +38,28 @@ from timebound.wire.reasons import ReasonCode
 
 logger = logging.getLogger("timebound.flight")
 
-# Client id that access rules see; it has a user name, but no MQTT connection.
+# Client id for access rules; there is a user name, but no MQTT connection.
 CLIENT_ID: Final = "flight"
-# Who may subscribe to this topic may read a journal of the trace.
+# The right to subscribe to this topic is the right to read journals of the trace.
 TRACE_TOPIC: Final = "$timebound/trace"
 _LOGIN: Final = "login"
-# A request is a few names and numbers; a content filter is bounded on its own.
+# A request has a few names and numbers; a content filter has its own limit.
 REQUEST_BYTES_MAX: Final = 256 * 1024
 STOP_TIMEOUT_S: Final = 5.0
 NOT_OFFERED: Final = {
-    fl.FlightMethod.GET_SCHEMA: "there is no get_schema; get_flight_info tells the schema",
-    fl.FlightMethod.DO_EXCHANGE: "there is no do_exchange; use do_get to read and do_put to stage rows",
+    fl.FlightMethod.GET_SCHEMA: "get_schema is not supported; get_flight_info returns the schema",
+    fl.FlightMethod.DO_EXCHANGE: "do_exchange is not supported; use do_get to read and do_put to stage rows",
 }
 ACTIONS: Final = {
-    "journals": "list the journals that may be read",
+    "journals": "list the readable journals",
     "find": "find the journal that keeps the topics of a filter",
-    "publish": "publish staged rows, once for each batch of a query",
+    "publish": "publish staged rows, once per batch of a query",
     "discard": "remove staged rows",
 }
 
 
 class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
-    """Serves journals and takes rows to publish; runs from construction to `stop`."""
+    """Serves journals and publishes rows; runs from construction to `stop`."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
         publishing: RowPublisher,
         note: Note,
     ) -> None:
-        """Begin to listen.
+        """Start to listen.
 
         Raises:
             OSError: the address cannot be listened on.
@@ -80,7 +81,7 @@ class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
         self._journals = journals.journals if journals is not None else []
         self._publishing = publishing
         self._answers = Answers(note)
-        self.access = access  # replaced as a whole when the rules are read again
+        self.access = access  # replaced when the rules are reloaded
         flight = config.flight
         try:
             super().__init__(
@@ -90,10 +91,10 @@ class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
             )
         except pa.ArrowException as error:
             where = address_text(flight.host, flight.port)
-            raise OSError(f"cannot listen on {where}: {error}; flight.port chooses another port") from error
+            raise OSError(f"cannot listen on {where}: {error}; choose another flight.port") from error
 
     def stop(self) -> None:
-        """Stop listening; calls that are still running are given some time, then abandoned."""
+        """Stop listening; running calls get some time to finish, then are abandoned."""
         ending = threading.Thread(target=self.shutdown, name="timebound-flight-stop", daemon=True)
         ending.start()
         ending.join(STOP_TIMEOUT_S)
@@ -126,7 +127,7 @@ class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
             user, access = self._login(context)
             self._publishing.stage(text(request, "stage"), user, access, reader)
 
-    # --- what is asked ----------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------
 
     def _act(self, context: Any, kind: str, request: dict[str, Any]) -> object:
         user, access = self._login(context)
@@ -141,10 +142,10 @@ class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
             )
         if kind == "discard":
             return self._publishing.discard(user, [str(name) for name in entries(request, "staged")])
-        raise ValueError(f"there is no action {kind!r}; there are {', '.join(ACTIONS)}")
+        raise ValueError(f"unknown action {kind!r}; expected one of {', '.join(ACTIONS)}")
 
     def _found(self, context: Any, access: ClientAccess, request: dict[str, Any]) -> Journal:
-        """The journal of a name, or else the narrowest one that keeps all topics of a filter."""
+        """Find a journal by name, or else the narrowest one that has all topics of a filter."""
         name = str(request.get("journal", ""))
         topic_filter = str(request.get("topic", "")) or "#"
         wants_trace = request.get("kind") == "trace"
@@ -152,7 +153,7 @@ class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
             journal = self._named(context, name, topic_filter)
             if journal.config.trace != wants_trace:
                 kept = "trace records" if journal.config.trace else "messages"
-                raise ValueError(f"journal {name!r} keeps {kept}")
+                raise ValueError(f"journal {name!r} has {kept}")
             return journal
         check_filter(topic_filter)
         known = [journal for journal in self._journals if journal.config.trace == wants_trace]
@@ -162,7 +163,7 @@ class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
                 return journal
         what = "the trace" if wants_trace else repr(topic_filter)
         filters = ", ".join(f"{journal.name} ({journal.config.filter})" for journal in known) or "none"
-        raise ValueError(f"no journal keeps all of {what}; there are: {filters}")
+        raise ValueError(f"no journal has all of {what}; journals: {filters}")
 
     def _stream(self, context: Any, request: dict[str, Any]) -> Any:
         topic_filter = str(request.get("topic", ""))
@@ -171,7 +172,7 @@ class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
         log = journal.log
         if request.get("identity") not in (None, log.identity):
             raise ValueError(
-                f"journal {journal.name!r} was begun anew since offset {start} was given: "
+                f"journal {journal.name!r} was recreated after offset {start} was obtained: "
                 "its offsets now mean other rows"
             )
         if not 0 <= start <= end <= log.next_offset:
@@ -189,10 +190,10 @@ class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
         if not where:
             return None
         if journal.config.trace:
-            raise ValueError("a content filter is about messages; trace records are compared by column")
+            raise ValueError("a content filter applies to messages; compare trace records by column")
         return parse(where, length_max=self._config.limits.filter_length_max)
 
-    # --- who asks ---------------------------------------------------------------------
+    # --- access -----------------------------------------------------------------------
 
     def _login(self, context: Any) -> tuple[str, ClientAccess]:
         user = context.get_middleware(_LOGIN).user
@@ -208,10 +209,10 @@ class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
                 self._check_readable(self._login(context)[1], journal, topic_filter)
                 return journal
         known = ", ".join(journal.name for journal in self._readable(context)) or "none"
-        raise ValueError(f"there is no journal {name!r}; there are: {known}")
+        raise ValueError(f"unknown journal {name!r}; journals: {known}")
 
     def _check_readable(self, access: ClientAccess, journal: Journal, topic_filter: str) -> None:
-        # Who asks for some topics needs the right to them, not to all that the journal keeps.
+        # A request for some topics requires the right to these, not to all topics of the journal.
         if journal.config.trace or topic_filter in ("", "#"):
             topic_filter = _topic_of(journal)
         check_filter(topic_filter)
@@ -227,7 +228,7 @@ class _Login(fl.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no types
 
 
 class _LoginMaker(fl.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
-    """Finds out who calls, by HTTP Basic authentication in each call."""
+    """Authenticates each call by HTTP Basic."""
 
     def __init__(
         self, config: Config, passwords: PasswordFile | None, logins: Logins, answers: Answers
@@ -239,7 +240,7 @@ class _LoginMaker(fl.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow 
 
     def start_call(self, info: Any, headers: dict[str, list[str]]) -> _Login:
         with self._answers.to("a call"):
-            # Here, since what `get_schema` raises is sent with its traceback, whatever it is.
+            # Checked here, since an error of `get_schema` itself would be sent with its traceback.
             if info.method in NOT_OFFERED:
                 raise ValueError(NOT_OFFERED[info.method])
             return self._log_in(headers)
@@ -249,16 +250,16 @@ class _LoginMaker(fl.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow 
         anonymous = self._config.security.anonymous_user
         if not given:
             if not self._config.flight.anonymous_allowed:
-                raise fl.FlightUnauthenticatedError("a user name and a password are needed here")
+                raise fl.FlightUnauthenticatedError("a user name and a password are required")
             return _Login(anonymous)
         user, password = _read_basic(given[0])
         if self._passwords is None:
             if self._config.flight.anonymous_allowed:
-                # As MQTT listeners do: the name is not proven, so access rules must not see it.
+                # As on MQTT listeners: the name is not verified, so access rules must not see it.
                 return _Login(anonymous)
             raise fl.FlightUnauthenticatedError("no password file is configured")
         if not self._passwords.check_nowait(user, password):
-            # The caller's address is not known yet: all calls take their turns as one.
+            # The caller's address is not known yet: all calls share one turn.
             code, reason = self._logins.ask_from_thread(CLIENT_ID, self._passwords, user, password)
             if code == ReasonCode.BAD_USER_NAME_OR_PASSWORD:
                 raise fl.FlightUnauthenticatedError(reason)
@@ -275,7 +276,7 @@ def _read_basic(header: str) -> tuple[str, bytes]:
             return user.decode(), password
     except (binascii.Error, UnicodeDecodeError):
         pass
-    raise fl.FlightUnauthenticatedError("the header authorization is not 'Basic' and user:password in base64")
+    raise fl.FlightUnauthenticatedError("header authorization is not 'Basic' with user:password in base64")
 
 
 def _rows(
@@ -291,13 +292,13 @@ def _rows(
 
 
 def _projected(schema: pa.Schema, request: dict[str, Any]) -> pa.Schema:
-    """The columns asked for; `offset` and `gap` always come with them."""
+    """Return the requested columns; `offset` and `gap` are always included."""
     if request.get("columns") is None:
         return schema
     names = entries(request, "columns")
     missing = [str(name) for name in names if name not in schema.names]
     if missing:
-        raise ValueError(f"there is no column {missing[0]!r}; there are {', '.join(schema.names)}")
+        raise ValueError(f"unknown column {missing[0]!r}; expected one of {', '.join(schema.names)}")
     return pa.schema([field for field in schema if field.name in ("offset", "gap", *names)])
 
 
@@ -305,7 +306,7 @@ def _comparisons(journal: Journal, request: dict[str, Any]) -> list[tuple[str, s
     found: list[tuple[str, str, Any]] = []
     for entry in entries(request, "comparisons"):
         if not isinstance(entry, list) or len(entry) != 3:
-            raise ValueError(f"{entry!r} is no comparison; write [column, '=', value]")
+            raise ValueError(f"{entry!r} is not a comparison; expected [column, '=', value]")
         name, comparison, value = entry
         check_comparison(journal.schema, str(name), str(comparison), value)
         found.append((str(name), str(comparison), value))
@@ -341,13 +342,13 @@ def _info(journal: Journal) -> Any:
 def _read_request(body: Any) -> dict[str, Any]:
     content = bytes(body)
     if len(content) > REQUEST_BYTES_MAX:
-        raise ValueError(f"a request has {len(content)} bytes, at most {REQUEST_BYTES_MAX} are allowed")
+        raise ValueError(f"request has {len(content)} bytes, at most {REQUEST_BYTES_MAX} are allowed")
     try:
         request = json.loads(content or b"{}")
     except (ValueError, RecursionError):
         request = None
     if not isinstance(request, dict):
-        raise ValueError("a request is a JSON object")
+        raise ValueError("request is not a JSON object")
     return request
 
 

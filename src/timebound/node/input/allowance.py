@@ -1,7 +1,7 @@
-"""An allowance: so much at once, and so much a second again.
+"""A token bucket that may go into debt.
 
-What is taken may exceed what is left, since what a thing costs is often known only afterwards; then there is
-nothing until the debt is paid.
+The cost of a request is often known only afterwards, so it may exceed what is left; then nothing is allowed
+until the debt is paid off.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from timebound.units import SECOND
 
 
 class Allowance:
-    """Full at first. What it counts is for its owner to say."""
+    """At most `burst` at once, refilled by `per_second`; full at first. The owner chooses the unit."""
 
     __slots__ = ("_at_ns", "_left", "burst", "per_second")
 
@@ -18,10 +18,10 @@ class Allowance:
         self.burst = burst
         self.per_second = per_second
         self._left = burst
-        self._at_ns = 0  # when `_left` was right; 0: it was full
+        self._at_ns = 0  # when `_left` was computed; 0 = still full
 
     def has_any(self, now_ns: int) -> bool:
-        """Whether something may be taken."""
+        """Whether anything is left."""
         if self._at_ns:
             gained = max(now_ns - self._at_ns, 0) * self.per_second / SECOND
             self._left = min(self._left + gained, self.burst)

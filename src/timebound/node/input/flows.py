@@ -1,12 +1,12 @@
-"""Weights and contracts of the input, from the shell's side: who waits where, and what is promised.
+"""Weights and contracts of the input, from the shell's side: queues of publishers, and guarantees.
 
-Three parts must agree at all times, and only this file changes them: the scheduler's topics, the
-plan of the admission, and where each publisher's messages wait. A weight filter, and the default, is
-a *background* topic: a cell of fixed length however many clients there are, so that a client that
-comes makes nobody's promise longer. A flow that was advertised has a topic of its own.
+Three parts must agree at all times, and only this file changes them: the topics of the scheduler, the plan of
+admission control, and the queues of each publisher. A weight filter, and the default, is a *background*
+topic: its cell has a fixed length for any number of clients, so that a new client lengthens no delay bound.
+An admitted flow has a topic of its own.
 
-A contract changes only while nothing of its client waits (`Connection` sees to that), so a
-message never overtakes another one of its topic because their queues differ.
+A contract changes only while nothing of its client waits (`Connection` ensures that), so no message overtakes
+another one of its topic because their queues differ.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any, Final
 
-from timebound.config.values import InputConfig
+from timebound.config.input import InputConfig
 from timebound.core.input.admission import AdmissionControl
 from timebound.core.input.bounds import UNBOUNDED
 from timebound.core.input.contract import Contract, Decision, rate_of, refuse_full
@@ -29,36 +29,36 @@ from timebound.units import MILLISECOND, SECOND
 
 logger = logging.getLogger("timebound.node")
 
-# The filter of all topics that no weight is given for.
+# The filter of all topics without a weight of their own.
 DEFAULT_FILTER: Final = "#"
-# No MQTT topic holds a null character, so a filter and a topic of the same name stay apart.
+# No MQTT topic contains a null character, so a filter and a topic of the same name differ.
 _BACKGROUND: Final = "\0"
-# Quanta of a background cell. With one, topics without contracts share the rate by weight alone,
-# not by how many clients publish them, and delay advertised flows the least.
+# Quanta of a background cell. With one, topics without contracts share the rate by weight alone, whatever
+# their number of clients, and delay admitted flows the least.
 BACKGROUND_QUANTA: Final = 1
-# Weight filters; each is looked at when a topic is seen for the first time.
+# Weight filters; all are compared when a publisher uses a topic for the first time.
 FILTERS_MAX: Final = 256
-# Topics of one publisher whose queue is remembered.
+# Topics of one publisher whose queue is cached.
 TOPICS_REMEMBERED_MAX: Final = 1_024
-# What reading and writing take is part of each promise: until a socket is read, and again until
-# what the turn decided has been written, the loop comes round once. Meanwhile the machine may stop
-# the broker: so long as the configuration allows for, or as was measured.
+# Every delay bound includes reading and writing: one round of the loop until a socket is read, and one until
+# the decisions of the turn are written. It also includes one stall: the configured allowance, or longer if
+# measured.
 ROUNDS_OUTSIDE: Final = 2
-# The shortest round that promises go by: reading and writing can take as long as taking in.
+# The shortest round in turns: reading and writing can take as long as serving.
 ROUND_TURNS: Final = 2
-# Smaller changes of what was measured are noise, and not worth looking at every flow.
+# Smaller changes of measured times are noise, and not worth checking every flow.
 CHANGE_MIN: Final = 0.1
-# Processor time that requests may take at once: all flows of a broker that starts, advertised together.
+# Processor time that requests may take at once: all flows after a start, advertised together.
 REQUESTS_BURST_NS: Final = 2 * SECOND
 
 
 class Flows:
-    """Weights, contracts, and the queues they lead to."""
+    """Weights, contracts, and their queues."""
 
     def __init__(self, scheduler: InputScheduler[InputMessage], config: InputConfig, quantum_ns: int) -> None:
         self.config = config
-        self.generation = 0  # changes when messages of a topic may have to wait somewhere else
-        self.broken: list[Contract] = []  # admitted before a measurement said that it was too much
+        self.generation = 0  # changes when messages of a topic may belong in another queue
+        self.broken: list[Contract] = []  # admitted, but no longer kept by what was measured
         self.round_ns = ROUND_TURNS * int(config.turn_s * SECOND)
         self._stall_ns_min = int(config.stall_allowance_s * SECOND)
         self.stall_ns = self._stall_ns_min
@@ -67,15 +67,15 @@ class Flows:
             quantum_ns=quantum_ns,
             quantum_bytes=config.quantum_bytes,
             order=config.order,
-            jitter_ns=outside_ns,  # what came while the socket was not read comes in all at once
+            jitter_ns=outside_ns,  # what came while the socket was not read arrives at once
             outside_ns=outside_ns,
             reserved=config.reserved_percent / 100,
             flows_max=config.flows_max,
         )
-        # Processor time for requests about flows and weights, of all clients.
+        # Processor time of requests about flows and weights, for all clients.
         self.allowance = Allowance(REQUESTS_BURST_NS, config.advertising_percent_max * SECOND / 100)
         self.reported_ns = 0  # when bounds were last published
-        self.is_report_due = False  # they changed since
+        self.is_report_due = False  # they have changed since
         self._scheduler = scheduler
         self._backgrounds: dict[str, InputTopic[InputMessage]] = {}  # by filter, most specific first
         self._policers: dict[tuple[str, str], Gcra] = {}  # of all flows, by client and topic
@@ -87,7 +87,7 @@ class Flows:
     # --- weights ----------------------------------------------------------------------
 
     def set_weight(self, topic_filter: str, weight: int, now_ns: int) -> Decision:
-        """Give the topics of a filter a weight, unless that would break a promise.
+        """Set the weight of a filter's topics, unless that would break a guarantee.
 
         Raises:
             ValueError: the weight is out of range, or there are too many filters.
@@ -100,10 +100,10 @@ class Flows:
             if decision.accepted:
                 self._scheduler.set_weight(known, weight, slot=decision.slot)
                 self.settle(now_ns)
-                self._tell()
+                self._store_guarantees()
             return decision
         if len(self._backgrounds) >= FILTERS_MAX:
-            raise ValueError(f"there are {FILTERS_MAX} weights already")
+            raise ValueError(f"too many weights are set (at most {FILTERS_MAX})")
         decision = self.admission.add_background(name, weight, BACKGROUND_QUANTA, now_ns)
         if decision.accepted:
             self._backgrounds[topic_filter] = self._scheduler.add_topic(
@@ -112,23 +112,23 @@ class Flows:
             by_rank = sorted(self._backgrounds.items(), key=lambda item: _rank(item[0]))
             self._backgrounds = dict(by_rank)
             self.generation += 1
-            self._tell()
+            self._store_guarantees()
         return decision
 
     def remove_weight(self, topic_filter: str, publishers: Iterable[Publisher], now_ns: int) -> None:
-        """Let the topics of a filter go by the next filter that matches them.
+        """Remove the weight of a filter; its topics follow the next filter that matches them.
 
         Raises:
-            ValueError: the filter is that of all topics, or has no weight.
+            ValueError: the filter is '#', or has no weight.
         """
         if topic_filter == DEFAULT_FILTER:
-            raise ValueError("'#' is for all topics without a weight and stays; give it another weight")
+            raise ValueError("the weight of '#' cannot be removed; set another one")
         topic = self._backgrounds.pop(topic_filter, None)
         if topic is None:
             known = ", ".join([repr(known) for known in self._backgrounds])
-            raise ValueError(f"there is none for {topic_filter!r}; there are {known}")
+            raise ValueError(f"no weight is set for {topic_filter!r}; weights exist for {known}")
         self.settle(now_ns)
-        # Those of connections that were taken over are only in rings, where they wait; some as excess.
+        # Queues of connections that were taken over are only in rings; some wait as excess.
         queues = [*topic.ring, *self._backgrounds[DEFAULT_FILTER].ring]
         for publisher in publishers:
             queues.extend(publisher.client_input.queues.values())
@@ -140,10 +140,10 @@ class Flows:
         self.generation += 1
 
     def _move_away(self, queue: InputQueue[InputMessage]) -> None:
-        """Serve what waits in a queue where its first message belongs now, and then close it.
+        """Move a queue to the topic of its first message, and close it once it is empty.
 
-        As a whole, so that nothing in it overtakes. Its client puts nothing new anywhere before
-        it is empty (`generation`), so a second turn beside its other queue there is soon over.
+        It moves as a whole, so that no message overtakes. Its client queues nothing new before it is empty
+        (`generation`), so it soon stops taking turns beside the client's other queue there.
         """
         if len(queue) > 0:
             first = queue.items[queue.head]
@@ -152,24 +152,24 @@ class Flows:
         self._scheduler.close_queue(queue)
 
     def settle(self, now_ns: int) -> None:
-        """Let the plan know which new weights the scheduler has taken up; also to be called now and then."""
+        """Tell the plan which new weights the scheduler has taken up; called about once a second as well."""
         for name in self.admission.unsettled():
             if not self._scheduler.is_changing(self._scheduler.topics[name]):
                 self.admission.settle(name, now_ns)
 
     def weights(self) -> dict[str, int]:
-        """Weights by filter, the most specific filter first."""
+        """Return the weights by filter, the most specific filter first."""
         return {
             topic_filter: self.admission.weight(topic.name)
             for topic_filter, topic in self._backgrounds.items()
         }
 
     def weight_of(self, topic: str) -> int:
-        """The weight of a topic that nobody advertised."""
+        """Return the weight of a topic without a contract."""
         return self.admission.weight(self.background(topic).name)
 
     def background(self, topic: str) -> InputTopic[InputMessage]:
-        """Where messages of a topic wait that nobody advertised."""
+        """Return the background topic of a topic without a contract."""
         if len(self._backgrounds) > 1:
             for topic_filter, background in self._backgrounds.items():
                 if matches(topic_filter, topic):
@@ -177,7 +177,7 @@ class Flows:
         return self._backgrounds[DEFAULT_FILTER]
 
     def queue_for(self, publisher: Publisher, topic: str) -> InputQueue[InputMessage]:
-        """Find where messages of a topic wait, for a topic the publisher does not remember."""
+        """Open the queue of a topic that is not in the publisher's cache."""
         if len(publisher.queues) >= TOPICS_REMEMBERED_MAX:
             self.forget_queues(publisher)
         queue = self._scheduler.open_queue(publisher.client_input, self.background(topic))
@@ -185,14 +185,14 @@ class Flows:
         return queue
 
     def forget_queues(self, publisher: Publisher) -> None:
-        """Let a publisher's topics be looked up again; those with a contract stay where they are."""
+        """Clear a publisher's cache of queues, except those with a contract."""
         publisher.queues.clear()
         publisher.queues.update(publisher.flow_queues)
 
     # --- contracts --------------------------------------------------------------------
 
     def advertise(self, publisher: Publisher, contract: Contract, now_ns: int) -> Decision:
-        """Admit a flow and open its queue, or refuse it. Nothing of the publisher may wait."""
+        """Admit a flow and open its queue, or refuse it; the publisher must have nothing waiting."""
         topic_name = contract.topic
         is_new = topic_name not in publisher.flow_queues
         if is_new and len(publisher.flow_queues) >= self.config.flows_per_client_max:
@@ -208,18 +208,18 @@ class Flows:
             self._scheduler.set_weight(topic, decision.weight, slot=decision.slot)
             self.settle(now_ns)
             if self._scheduler.is_changing(topic):
-                decision.reason += ", once its weight counts: within a cycle"
+                decision.reason += " once its new weight takes effect, within a cycle"
         queue = self._scheduler.open_queue(publisher.client_input, topic)
         publisher.flow_queues[topic_name] = queue
         publisher.queues[topic_name] = queue
         policer = Gcra(contract, mode=self.config.excess, jitter_ns=self.admission.jitter_ns)
         publisher.policers[topic_name] = policer
         self._policers[contract.client, topic_name] = policer
-        self._tell()
+        self._store_guarantees()
         return decision
 
     def unadvertise(self, publisher: Publisher, client_id: str, topic_name: str, now_ns: int) -> bool:
-        """Give a flow's capacity back; False if it had none."""
+        """Release a flow; return False if there is none."""
         queue = publisher.flow_queues.pop(topic_name, None)
         if queue is None:
             return False
@@ -229,7 +229,7 @@ class Flows:
         del self._policers[client_id, topic_name]
         publisher.queues.pop(topic_name, None)
         topic = queue.topic
-        # What still waits, after a connection was lost, goes on with what nobody promised anything.
+        # What still waits, after a connection was lost, continues as background.
         self._scheduler.move_queue(queue, self.background(topic_name))
         self._scheduler.close_queue(queue)
         if topic.queues_open == 0:
@@ -238,7 +238,7 @@ class Flows:
         return True
 
     def release(self, publisher: Publisher, client_id: str, now_ns: int) -> None:
-        """The publisher is gone: give all back, and close its queues when they are empty."""
+        """Release all flows of a publisher that is gone, and close its queues once they are empty."""
         for topic_name in list(publisher.flow_queues):
             self.unadvertise(publisher, client_id, topic_name, now_ns)
         publisher.queues.clear()
@@ -246,7 +246,7 @@ class Flows:
             self._scheduler.close_queue(queue)
 
     def set_measured(self, quantum_ns: int, round_ns: int, stall_ns: int) -> None:
-        """Look at every promise again with what was measured; broken ones are kept and reported."""
+        """Recompute every bound from what was measured; flows whose guarantee broke stay, and are logged."""
         admission = self.admission
         stall_ns = max(stall_ns, self._stall_ns_min)
         outside_ns = ROUNDS_OUTSIDE * round_ns + stall_ns
@@ -260,12 +260,12 @@ class Flows:
             policer.set_jitter(outside_ns)
         known = {(flow.client, flow.topic) for flow in self.broken}
         self.broken = admission.set_quantum(quantum_ns)
-        self._tell()
+        self._store_guarantees()
         for flow in self.broken:
             if (flow.client, flow.topic) not in known:
                 logger.warning(
-                    "flow %r of client %r can no longer be kept: "
-                    "a quantum takes %.1f us, a round %.1f ms, a stop %.1f ms",
+                    "delay guarantee of flow %r of client %r is broken: "
+                    "a quantum takes %.1f us, a round %.1f ms, a stall %.1f ms",
                     flow.topic,
                     flow.client,
                     quantum_ns / 1_000,
@@ -273,10 +273,10 @@ class Flows:
                     stall_ns / MILLISECOND,
                 )
 
-    # --- what is promised -------------------------------------------------------------
+    # --- guarantees -------------------------------------------------------------------
 
-    def _tell(self) -> None:
-        """Let messages carry what their flows were told, for the trace."""
+    def _store_guarantees(self) -> None:
+        """Store the guarantee of each flow in its policer: messages carry it to the trace."""
         admission = self.admission
         for contract, bound in admission.last_bounds:
             policer = self._policers.get((contract.client, contract.topic))
@@ -284,7 +284,7 @@ class Flows:
                 policer.guaranteed_ns = admission.guaranteed_ns(contract, bound)
 
     def report(self) -> dict[str, Any]:
-        """Weights, shares and bounds as they are now; for `$SYS`, and `timebound bounds`."""
+        """Return the current weights, shares and bounds, for `$SYS` and `timebound bounds`."""
         admission = self.admission
         topics = admission.topics()
         total = sum(weight for _, weight, _ in topics)
@@ -327,7 +327,7 @@ class Flows:
 
 
 def _rank(topic_filter: str) -> list[int]:
-    """Sorts filters so that, of those that match a topic, the most specific one comes first."""
+    """Return a sort key by which, of all filters that match a topic, the most specific comes first."""
     return [2 if level == "#" else 1 if level == "+" else 0 for level in topic_filter.split("/")]
 
 

@@ -1,14 +1,14 @@
-"""The input of the broker: packets that were read wait here, and are taken in by topic weight.
+"""The input of the broker: packets that were read wait here until they are served by topic weight.
 
-Sockets are read as they come, but what they bring is only decoded then. Once a turn, messages
-are taken in for at most `turn_ns`; then the loop writes, polls the sockets, and the next turn
-goes on. So a flood that takes long delays nobody by more than a turn before its place is decided.
+Sockets are read as data comes, but packets are only decoded then. Once a turn, messages are served for at
+most `turn_ns`; then the loop writes and polls the sockets, and the next turn goes on. So even a long flood
+delays the queueing of other messages by one turn at most.
 
-SUBSCRIBE and UNSUBSCRIBE may take long, too. They get a part of every turn, after the messages, and go
-round where there are several; the packets of the same client that come after wait.
+SUBSCRIBE and UNSUBSCRIBE may take long, too. They get a part of every turn, after the messages, round robin;
+later packets of the same client wait.
 
-While only one publisher has anything to take in, there is nothing to decide and its packets pass
-straight through. As soon as there are two, all go through the queues of core/input/scheduler.py.
+While only one publisher has packets, they pass straight through: there is nothing to schedule. With two or
+more, all go through the queues of core/input/scheduler.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from collections import deque
 from typing import Final
 
-from timebound.config.values import InputConfig
+from timebound.config.input import InputConfig
 from timebound.core.input.plan import PAPER_STEP
 from timebound.core.input.scheduler import InputScheduler
 from timebound.node.input.flows import ROUND_TURNS, Flows
@@ -25,31 +25,31 @@ from timebound.node.input.meter import DurationMeter
 from timebound.node.input.publisher import InputMessage, Publisher
 from timebound.units import SECOND
 
-# Quanta between two looks at the clock, which costs as much as a tenth of a message.
+# Quanta between two readings of the clock; one costs a tenth of a message.
 CLOCK_EVERY: Final = 16
-# A turn with fewer quanta says more about the turn than about the quantum.
+# Turns with fewer quanta are not measured: they say little about the quantum.
 MEASURED_QUANTA_MIN: Final = 64
-# Turns of a second, at least, before their times replace what was calibrated.
+# Turns measured, at least, before their times replace the calibrated ones.
 MEASURED_TURNS_MIN: Final = 50
-# The part of all turns, and of the time, that the measured times cover: a bound has many quanta, and two
-# rounds, of which one may be a stop of the machine. So few messages may meet a longer one.
+# Quantiles of the measured times, and the part of the time that may be spent in longer stalls. A bound has
+# many quanta, and two rounds, one of which may include a stall.
 MEASURED_QUANTA_PART: Final = 0.99
 MEASURED_ROUNDS_PART: Final = 0.95
 MEASURED_STALLS_PART: Final = 0.001
-# After a message of an advertised flow, a turn goes on for this part of its time at most.
+# After a message of an admitted flow, a turn continues for 1 / this of its time at most.
 FLOW_TURNS: Final = 8
-# Requests that take long get this part of a turn's time in each, beyond what messages need.
+# Long requests get 1 / this of a turn's time in every turn, beside the messages.
 REQUEST_TURNS: Final = 2
-ROUND_WEIGHT_NS: Final = 100_000  # what one more in weight stands for
-# Of seconds with enough to measure. Promises should be the same from hour to hour.
+ROUND_WEIGHT_NS: Final = 100_000  # one unit of weight of a round
+# Counted in seconds with enough turns to measure. Delay bounds should not change from hour to hour.
 FADE_SECONDS: Final = 300
 FADE_WEIGHT: Final = FADE_SECONDS * SECOND // ROUND_WEIGHT_NS
-# Used until something was measured: a slow machine, uncompiled.
+# Until measured: that of a slow machine, uncompiled.
 QUANTUM_NS_DEFAULT: Final = 50_000
 
 
 class Input:
-    """What was read and not yet taken in, of all publishers."""
+    """Packets of all publishers that were read and not yet served."""
 
     def __init__(self, config: InputConfig, clock_offset_ns: int, quantum_ns: int = 0) -> None:
         self.scheduler: InputScheduler[InputMessage] = InputScheduler(
@@ -61,8 +61,8 @@ class Input:
         fixed_ns = int(config.quantum_time_s * SECOND)
         self.flows = Flows(self.scheduler, config, fixed_ns or quantum_ns or QUANTUM_NS_DEFAULT)
         self.turn_ns = int(config.turn_s * SECOND)
-        self.publishers: dict[str, Publisher] = {}  # connected ones, by client id
-        self.is_contended = False  # several publishers had something to take in, the last time
+        self.publishers: dict[str, Publisher] = {}  # connected, by client id
+        self.is_contended = False  # several publishers had packets at the last turn
         self.excess_lowered = 0
         self.excess_refused = 0
         self.quanta_meter = DurationMeter()
@@ -72,7 +72,7 @@ class Input:
         self._deferred: deque[Publisher] = deque()
         self._clock_offset_ns = clock_offset_ns
         self._quanta = 0  # since the round began
-        self._began_ns = 0  # when this round of reading, taking in and writing began; 0: not yet
+        self._began_ns = 0  # start of this round of reading, serving and writing; 0 = not begun
         self._seconds = 0
 
     def now_ns(self) -> int:
@@ -81,7 +81,7 @@ class Input:
     # --- publishers -------------------------------------------------------------------
 
     def join(self, client_id: str, publisher: Publisher) -> None:
-        """A client was let in. If it was here already, what still waits of it goes first."""
+        """Add a client that connected; waiting messages of an earlier connection go first."""
         old = self.publishers.get(client_id)
         if old is not None and old is not publisher:
             self.flows.release(old, client_id, self.now_ns())
@@ -91,19 +91,19 @@ class Input:
         self.publishers[client_id] = publisher
 
     def leave(self, client_id: str, publisher: Publisher) -> None:
-        """A client has gone: its contracts end, and its queues when they are empty."""
+        """Remove a client: its contracts end, and its queues once they are empty."""
         if self.publishers.get(client_id) is publisher:
             del self.publishers[client_id]
         self.flows.release(publisher, client_id, self.now_ns())
 
     def arrive(self, publisher: Publisher) -> None:
-        """A publisher has packets to take in."""
+        """Note that a publisher has packets."""
         if not publisher.is_arrived:
             publisher.is_arrived = True
             self._arrivals.append(publisher)
 
     def defer(self, publisher: Publisher) -> None:
-        """A publisher has a request under way that takes longer; its packets wait until it is done."""
+        """Note that a publisher has a long request under way; its packets wait until that is done."""
         publisher.is_arrived = True
         publisher.is_deferred = True
         self._deferred.append(publisher)
@@ -111,26 +111,26 @@ class Input:
     # --- turns ------------------------------------------------------------------------
 
     def begin(self, now_ns: int) -> None:
-        """Something was read: a round has begun, if none was under way."""
+        """Begin a round, if none is under way: something was read."""
         if self._began_ns == 0:
             self._began_ns = now_ns
 
     def has_more(self) -> bool:
-        """Whether the next turn has something to take in, whatever the sockets bring."""
+        """Whether the next turn has work, whatever the sockets bring."""
         return self._has_packets() or len(self._deferred) > 0
 
     def _has_packets(self) -> bool:
         return len(self._arrivals) > 0 or not self.scheduler.is_empty()
 
     def serve(self) -> None:
-        """Take in messages, in the order of their weights, until all are or the turn is over."""
+        """Serve messages by topic weight until none is left or the turn is over."""
         now_ns = self.now_ns()
         until_ns = now_ns + self.turn_ns
         self.begin(now_ns)
         self.is_contended = not self._is_uncontended()
         while now_ns < until_ns and self._has_packets():
             if not self._is_uncontended():
-                # A part at a time: what is taken in costs time before its place is decided.
+                # A part at a time: queueing a packet takes time before its position is decided.
                 self._take_in(now_ns)
             elif self.scheduler.is_empty():
                 self._pass_through(self._arrivals[0], now_ns, until_ns)
@@ -141,7 +141,7 @@ class Input:
             self._serve_deferred()
 
     def _serve_deferred(self) -> None:
-        """Do a step of the requests under way, and more while the time for them is not over."""
+        """Continue each long request by a step, and further while its time lasts."""
         until_ns = self.now_ns() + self.turn_ns // REQUEST_TURNS
         while self._deferred:
             publisher = self._deferred.popleft()
@@ -155,7 +155,7 @@ class Input:
                 return
 
     def _is_uncontended(self) -> bool:
-        """Whether one publisher has packets and nobody else has messages waiting."""
+        """Whether only one publisher has packets or waiting messages."""
         if len(self._arrivals) != 1:
             return len(self._arrivals) == 0
         return self.scheduler.is_empty() or self.scheduler.waits_only_for(self._arrivals[0].client_input)
@@ -177,9 +177,9 @@ class Input:
                 self._arrivals.append(publisher)
 
     def _serve_queues(self, now_ns: int, until_ns: int) -> int:
-        """Serve quanta until none is left or the turn is over; gives when it is.
+        """Serve quanta until none is left or the turn is over; return the end of the turn.
 
-        A message of an advertised flow brings the end of the turn near: it should be written, too.
+        A message of an admitted flow moves the end of the turn closer: it should be written soon.
         """
         scheduler = self.scheduler
         count = 0
@@ -203,26 +203,26 @@ class Input:
         return until_ns
 
     def end(self, is_flooded: bool) -> None:
-        """The turn has written what it decided: note how long the round took.
+        """End a round after its turn has written, and note how long it took.
 
-        The next round begins now if there is more to do: waiting packets, or sockets that were left
-        unread. The caller then takes a turn at the next opportunity.
+        The next round begins now if there is more to do: waiting packets, or unread sockets. The caller then
+        takes a turn as soon as possible.
         """
         now_ns = self.now_ns()
         elapsed_ns = now_ns - self._began_ns
         if self._quanta >= MEASURED_QUANTA_MIN:
             self.quanta_meter.add(elapsed_ns / self._quanta)
-            # By its length: so many more messages come while a long one is under way.
+            # Weighted by its length: more messages come during a long round.
             self.rounds_meter.add(elapsed_ns, elapsed_ns // ROUND_WEIGHT_NS + 1)
         self._quanta = 0
         self._began_ns = now_ns if is_flooded or self.has_more() else 0
 
     def rest(self) -> None:
-        """A turn had nothing to take in: the round that was expected is none."""
+        """Cancel the round that was begun: its turn had nothing to serve."""
         self._began_ns = 0
 
     def figures(self) -> dict[str, int]:
-        """Numbers for `$SYS` and metrics."""
+        """Return the numbers for `$SYS` and metrics."""
         return {
             "quantum_ns": self.flows.admission.quantum_ns,
             "round_ns": self.flows.round_ns,
@@ -234,7 +234,7 @@ class Input:
         }
 
     def patrol(self) -> None:
-        """About once a second: look at promises again with what was measured."""
+        """Update the delay bounds from what was measured; called about once a second."""
         self.flows.settle(self.now_ns())
         if self.quanta_meter.count < MEASURED_TURNS_MIN:
             return

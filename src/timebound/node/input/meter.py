@@ -1,7 +1,7 @@
-"""How long things take, as a quantile of the recent past.
+"""Quantiles of recent durations.
 
-Values fall into buckets a quarter of an octave wide, so a quantile is at most a fifth too
-large and never too small; adding one costs a logarithm. Old values fade by halves.
+Values are counted in buckets a quarter of an octave wide, so a quantile is at most a fifth too large and
+never too small; adding one costs a logarithm. Old values fade by halves.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _BUCKETS: Final = 40 * _PER_OCTAVE  # up to 2^40 ns, a quarter of an hour
 
 
 class DurationMeter:
-    """Durations in nanoseconds."""
+    """A histogram of durations in nanoseconds."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -26,7 +26,7 @@ class DurationMeter:
         self.count += weight
 
     def quantile_ns(self, part: float) -> int:
-        """A value that at least this part of the durations, by weight, did not exceed; 0 if none."""
+        """Return a value that at least this part of the durations, by weight, did not exceed; 0 if empty."""
         rank = self.count * part
         seen = 0
         for bucket, count in enumerate(self._buckets):
@@ -36,16 +36,16 @@ class DurationMeter:
         return 0
 
     def overrun_ns(self, part: float, weight_min: int = 0) -> int:
-        """A limit beyond which at most this part of the time was spent, in durations longer than it.
+        """Return a limit that durations exceed for at most this part of the total time.
 
-        So many of those who come at any moment meet a duration that lasts longer than the limit from
-        then on. Weights have to be the durations, in any unit. Until there is `weight_min` of them, the
-        part is of that: one long duration soon after the start says little about what is to come.
+        Of all messages that come at random times, at most this part waits longer than the limit for a
+        duration to end. Weights must be proportional to the durations. Below a total weight of `weight_min`
+        the part is of that: one long duration soon after the start says little about later ones.
         """
         allowed = max(self.count, weight_min) * part
         limits = [2.0 ** ((bucket + 1) / _PER_OCTAVE) for bucket in range(_BUCKETS)]
         longer = 0  # weight of the durations longer than the limit
-        rate = 0.0  # and how much less of it is beyond the limit for each nanosecond more
+        rate = 0.0  # by how much that falls for each nanosecond of the limit
         for bucket in range(_BUCKETS - 1, -1, -1):
             if longer - rate * limits[bucket] > allowed:
                 return int(limits[bucket + 1]) + 1
@@ -54,6 +54,6 @@ class DurationMeter:
         return int(limits[0]) + 1 if self.count else 0
 
     def fade(self) -> None:
-        """Let what was added so far count half, rounded down."""
+        """Halve the weight of all earlier values, rounded down."""
         self._buckets = [count // 2 for count in self._buckets]
         self.count = sum(self._buckets)

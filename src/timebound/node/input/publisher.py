@@ -1,7 +1,7 @@
-"""What the input scheduling knows of a connection, and of a message that waits in its queues.
+"""A connection as the input scheduler sees it, and a message in its queues.
 
-`Connection` is the one kind of publisher there is. This base exists so that `input.py` and
-`flows.py` need not import it, and so that a call costs a jump, not a look-up, when compiled.
+`Connection` is the only subclass of `Publisher`. The base exists so that `input.py` and `flows.py` need not
+import it, and so that a compiled call is a jump, not a look-up.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from timebound.node.input.allowance import Allowance
 
 
 class InputMessage:
-    """A message that was read and waits for its turn; `session` is whose it was then."""
+    """A message in an input queue; `session` is the publisher's at the time it was read."""
 
     __slots__ = ("message", "packet_id", "publisher", "session")
 
@@ -32,36 +32,36 @@ class Publisher:
 
     def __init__(self) -> None:
         self.client_input: ClientInput[InputMessage] = ClientInput("")
-        self.is_arrived = False  # stands in the input's list of those with packets to take in
-        self.is_slow = False  # what was last taken in may have needed some time: look at the clock
-        self.is_deferred = False  # stands in its list of those with a long request under way instead
-        # Where messages of a topic wait, found once for each topic; and the topics with a contract.
+        self.is_arrived = False  # in the input's list of publishers with packets
+        self.is_slow = False  # the last message may have taken long: check the clock
+        self.is_deferred = False  # in the input's list of publishers with a long request
+        # Queues by topic, each looked up once; and those of topics with a contract.
         self.queues: dict[str, InputQueue[InputMessage]] = {}
         self.flow_queues: dict[str, InputQueue[InputMessage]] = {}
         self.policers: dict[str, Gcra] = {}
-        # Of an earlier connection with this client id: its messages go first.
+        # The queues of an earlier connection with this client id: its messages go first.
         self.predecessor: ClientInput[InputMessage] | None = None
-        self.advertisements: Allowance | None = None  # made with the first
+        self.advertisements: Allowance | None = None  # made with the first one
 
     @abstractmethod
     def pass_through(self, now_ns: int, until_ns: int) -> int:
-        """Handle what was read, without queues; nobody else has anything waiting. The packets handled.
+        """Handle packets without queues, since no other publisher has any; return how many.
 
-        Stops at `until_ns`; `has_packets` then tells that there is more.
+        Stops at `until_ns`; `has_packets` then tells whether there are more.
         """
 
     @abstractmethod
     def take_in(self, now_ns: int) -> bool:
-        """Put what was read into the input queues; False if some of it has to wait outside."""
+        """Put packets into the input queues; return False if some have to wait outside."""
 
     @abstractmethod
     def continue_request(self, until_ns: int) -> bool:
-        """Do a part of the request under way; True if it is done, and the packets after it may follow."""
+        """Continue the request under way; return True if it is done, and later packets may follow."""
 
     @abstractmethod
     def has_packets(self) -> bool:
-        """Whether packets that were read are not handled yet."""
+        """Whether there are packets that were read and not handled yet."""
 
     @abstractmethod
     def publish_queued(self, queued: InputMessage, now_ns: int) -> None:
-        """The turn of a waiting message has come."""
+        """Publish a message that got all its quanta."""

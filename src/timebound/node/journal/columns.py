@@ -1,13 +1,12 @@
-"""Messages on their way to journals, packed column by column: what is kept of them, and nothing else.
+"""Messages on their way to journals, packed by columns with only the fields that journals keep.
 
-A message with payload and encoded frame takes some 400 bytes. Thousands of them that wait for the disk
-drive everything else out of the processor's caches, and every collection looks through them: that
-cost a flood three quarters of its speed. So what a journal keeps is taken over in the turn in which
-a message comes, while it is in the cache, and the message is let go. Values that stay the same from
-one message to the next are noted once, with the row that they begin at.
+A message with payload and encoded frame takes about 400 bytes. Thousands of them waiting for the disk
+would displace everything else from the processor's caches, and every garbage collection would visit them:
+that cost a flood three quarters of its speed. So the fields are copied in the turn in which a message
+arrives, while it is in the cache, and the message is released. Values that do not change from one message
+to the next are stored once, with their first row.
 
-This is the only work for each message that the event loop does for journals; it is compiled where
-a compiler is at hand.
+This is the event loop's only work per message for journals; it is compiled if a compiler is available.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from timebound.core.values.subscription import UserProperties
 from timebound.node.journal.repeats import Repeats
 from timebound.topics import matches
 
-# Topics whose journals are remembered; beyond, all are forgotten and asked again.
+# Topics whose journals are cached; beyond, the cache is cleared.
 TOPICS_REMEMBERED_MAX: Final = 10_000
-# Rows of a pack, which are encoded in one go. Encoding 8,000 takes half a millisecond, and a third of
-# what four times 2,000 take.
+# Rows of a pack, which are encoded together. Encoding 8,000 takes half a millisecond, a third of the time
+# for four times 2,000.
 PACK_ROWS: Final = 8_000
-# Bytes of the payloads of a pack, about.
+# Approximate payload bytes of a pack.
 PACK_BYTES: Final = 4 * 1024 * 1024
-# So many payloads, at the end of a turn, are put together at once; fewer may wait for more.
+# From this many payloads on, they are joined at the end of a turn; fewer wait for more.
 JOIN_MIN: Final = 64
 # QoS and the retain flag of a message share a number.
 QOS_MASK: Final = 3
@@ -34,9 +33,9 @@ RETAIN_BIT: Final = 4
 
 
 class Pack:
-    """Rows of one journal in their order, and how many are lost behind them.
+    """Rows of one journal in order, and the number of lost rows after them.
 
-    Of each column but the payloads there are the values where they change, and the rows of the changes.
+    Each column except the payloads has the values where they change, and the rows of the changes.
     """
 
     __slots__ = (
@@ -71,8 +70,8 @@ class Pack:
         self.published_rows: list[int] = []
         self.sizes: list[int] = []  # of payloads
         self.size_rows: list[int] = []
-        self.payloads: list[bytes] = []  # not yet put together
-        self.blobs: list[bytes] = []  # those before them, several in one
+        self.payloads: list[bytes] = []  # not yet joined
+        self.blobs: list[bytes] = []  # earlier ones, joined
         self.payload_bytes = 0
         self.properties: dict[int, UserProperties] = {}  # by row; most have none
 
@@ -103,19 +102,19 @@ class Pack:
             self.properties[row] = message.user_properties
 
     def join(self, payloads_min: int = 1) -> None:
-        """Put payloads together if there are so many."""
+        """Join payloads if there are at least `payloads_min`."""
         if len(self.payloads) >= payloads_min:
             self.blobs.append(b"".join(self.payloads))
             self.payloads = []
 
 
 class Packs:
-    """What one journal has to write, in its order."""
+    """Packs that one journal has to write, in order."""
 
     __slots__ = ("_bytes_max", "packs")
 
     def __init__(self, bytes_max: int = PACK_BYTES) -> None:
-        """`bytes_max` is for payloads of one pack, about: with one message, it has more if that has."""
+        """Limit the payloads of a pack to about `bytes_max`; a single larger message still fits."""
         self.packs: list[Pack] = []
         self._bytes_max = min(bytes_max, PACK_BYTES)
 
@@ -130,7 +129,7 @@ class Packs:
         pack.add(message)
 
     def lose(self) -> None:
-        """Keep the place of a message that is not kept itself."""
+        """Count a lost message, which takes an offset."""
         if len(self.packs) == 0:
             self.packs.append(Pack())
         self.packs[-1].lost += 1
@@ -141,22 +140,22 @@ class Packs:
 
 
 class Intake:
-    """Deals messages out to the journals whose filters match their topics."""
+    """Distributes messages to the journals whose filters match their topics."""
 
     __slots__ = ("_filters", "_remembered", "bytes_in", "offsets", "repeats", "rows_in")
 
     def __init__(self, topic_filters: list[str], offsets: list[int] | None = None) -> None:
         self._filters = topic_filters
         self._remembered: dict[str, list[int]] = {}
-        self.offsets = offsets or [0] * len(topic_filters)  # that each journal gives next
-        self.repeats: Repeats | None = None  # what journals have already
-        self.rows_in = 0  # ever, of all journals together
+        self.offsets = offsets or [0] * len(topic_filters)  # next offset of each journal
+        self.repeats: Repeats | None = None  # rows that journals already have
+        self.rows_in = 0  # total, of all journals
         self.bytes_in = 0
 
     def deal(self, messages: list[Message], journals: list[Packs], *, is_lossy: bool) -> None:
-        """Add messages to what their journals have, which stand in the order of the filters.
+        """Add messages to their journals, which are in the order of the filters.
 
-        With `is_lossy` those of QoS 0 are lost: nobody waits for them, and there is no room.
+        With `is_lossy` messages of QoS 0 are lost: there is no room, and no publisher waits for them.
         """
         for message in messages:
             wanting = self._remembered.get(message.topic)

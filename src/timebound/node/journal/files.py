@@ -32,7 +32,7 @@ _SEALED: Final = re.compile(r"(\d{20})-(\d{20})-(\d{1,20})\.arrow")
 _LOG: Final = re.compile(r"(\d{20})\.log")
 # Every batch of a sealed segment but its last has so many rows, so an offset is found without an index.
 SEALED_BATCH_ROWS: Final = 16_384
-# Frames of a log are put together for readers, up to so many rows: a frame may hold a single one.
+# Frames are combined for readers up to this many rows: a frame may have a single one.
 READ_ROWS: Final = 8_192
 
 
@@ -102,7 +102,7 @@ class LogSegment:
         self._appended: list[LogFrame] = []
         self._file: BinaryIO = path.open("a+b")
         self._position = 0
-        self._rows_from = 0  # where the first frame begins, behind the schema
+        self._rows_from = 0  # position of the first frame, after the schema
         self.bytes_cut = 0
         if path.stat().st_size:
             try:
@@ -132,14 +132,14 @@ class LogSegment:
         return self.frames[0].newest_ns if self.frames else 0
 
     def append(self, batch: pa.RecordBatch, newest_ns: int) -> None:
-        """Write rows behind those before; they are not to be read until `commit`."""
+        """Append rows; they are not readable before `commit`."""
         first = self._appended[-1].end if self._appended else self.end
         position = self._position + _HEADER.size
         length = self._write(batch.serialize(), batch.num_rows, first, newest_ns)
         self._appended.append(LogFrame(first, first + batch.num_rows, position, length, newest_ns))
 
     def commit(self) -> None:
-        """Make what was appended last."""
+        """Make appended rows durable and readable."""
         if not self._appended:
             return
         self._sync()
@@ -147,7 +147,7 @@ class LogSegment:
         self._appended = []
 
     def roll_back(self) -> None:
-        """Forget what was appended since the last `commit`, after it failed."""
+        """Discard rows appended since the last `commit`, after a failure."""
         self._appended = []
         last = self.frames[-1] if self.frames else None
         self._cut(last.position + last.length if last else self._rows_from)
@@ -182,7 +182,7 @@ class LogSegment:
                 yield at, pa.concat_batches(together)
 
     def mapped(self) -> Iterator[pa.RecordBatch]:
-        """Give all rows that are on disk, frame by frame, without a copy."""
+        """Yield all committed rows, frame by frame, without a copy."""
         import pyarrow as pa
 
         with self.path.open("rb") as file:
@@ -206,7 +206,7 @@ class LogSegment:
             os.fdatasync(self._file.fileno())
 
     def _cut(self, size: int) -> None:
-        # What is buffered of a failed write must not come back behind the cut.
+        # Buffered data of a failed write must not be written after the cut.
         try:
             self._file.close()
         finally:
@@ -215,7 +215,7 @@ class LogSegment:
             self._position = size
 
     def _recover(self) -> None:
-        """Find the frames that are whole, and cut off what is behind them."""
+        """Find the complete frames, and cut off the rest."""
         import pyarrow as pa
 
         size = self.path.stat().st_size
@@ -283,7 +283,7 @@ def seal(segment: LogSegment, *, fsync: bool) -> SealedSegment:
 
 
 def _regrouped(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of `rows`, but for the last."""
+    """Yield the same rows in batches of `rows`, except the last."""
     import pyarrow as pa
 
     together: list[pa.RecordBatch] = []
@@ -302,7 +302,7 @@ def _regrouped(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Reco
 
 
 def sync_folder(folder: Path) -> None:
-    """Make new names in a folder last over a power cut."""
+    """Make new names in a folder survive a power cut."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)

@@ -1,13 +1,12 @@
-"""All journals of a broker: a thread that writes what the driver hands over, and one that tidies up.
+"""All journals of a broker, with a thread that writes and one that maintains files.
 
     journals = Journals.open(config.journals, folder, fsync=True)
-    journals.write(messages)          # once a turn: takes over what is kept of them
-    journals.sync(done)               # `done` is called when all that was handed over is on disk
+    journals.write(messages)          # once per turn: copies the fields to keep
+    journals.sync(done)               # `done` is called when everything handed over is on disk
 
-The event loop only packs what is kept (`columns.py`). Encoding and files are work of the thread,
-some rows at a time, with the interpreter let go in between. Where the disk fails, what must be
-acknowledged waits for it; other messages beyond what may wait get offsets, but are lost, and
-readers are told of the gap.
+The event loop only packs messages (`columns.py`). The thread encodes and writes them, some rows at a time,
+and releases the interpreter in between. If the disk fails, messages to be acknowledged wait for it; others
+beyond the limit get offsets but are lost, and readers get a gap.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from timebound.config.values import JournalConfig
+from timebound.config.storage import JournalConfig
 from timebound.core.account.trace_log import TraceBatch
 from timebound.core.values.message import Message
 from timebound.node.journal.columns import Intake, Packs
@@ -30,16 +29,16 @@ from timebound.packages import FOR_TRACES, require
 
 logger = logging.getLogger("timebound.journal")
 
-# Rows collect for so long before they are written, unless somebody waits for an answer: a write
-# costs a millisecond and more, and the threads take turns with the event loop.
+# Rows are collected for this time before they are written, unless an answer waits for them: a write costs
+# a millisecond or more, and the threads share the interpreter with the event loop.
 COLLECT_S: Final = 0.02
 # How often segments are sealed and removed, and journals looked at that nobody writes to.
 TIDY_S: Final = 1.0
-# What may wait for the disk before publishers have to; the second bounds memory for large messages.
+# What may wait for the disk before publishers have to wait; the second limits memory for large messages.
 PENDING_MESSAGES_MAX: Final = 100_000
 PENDING_BYTES_MAX: Final = 256 * 1024 * 1024
 PENDING_RECORDS_MAX: Final = 2_000_000
-# Packs that are made to last at a time: what is on disk makes room for more.
+# Packs per commit: committed packs make room for more.
 COMMIT_PACKS: Final = 3
 RETRY_S_MIN: Final = 0.1
 RETRY_S_MAX: Final = 5.0
@@ -48,7 +47,7 @@ Done = Callable[[], None]
 
 
 class Journal:
-    """One journal: what it is for, and its rows."""
+    """One journal: its configuration and its rows."""
 
     def __init__(self, config: JournalConfig, folder: Path, *, fsync: bool) -> None:
         from timebound.node.journal.rows import message_schema, record_schema, served_schema
@@ -87,7 +86,7 @@ class Journals:
         self._lock = threading.Lock()  # over which load is being filled
         self._load = _WriteLoad(self._of_messages)
         self._records = TracePacks()
-        self._rows_out = self._bytes_out = 0  # the intake has what came in; each is counted by one thread
+        self._rows_out = self._bytes_out = 0  # the intake counts input; each counter belongs to one thread
         self._records_in = self._records_out = 0
         self._is_failing = False
         self._is_awake = False
@@ -105,14 +104,14 @@ class Journals:
         """Open the journals of a configuration, each in a folder of its name.
 
         Raises:
-            ConfigError: the package that is needed is missing.
+            ConfigError: a required package is missing.
             StorageError: the files of a journal cannot be used.
         """
         require("a journal", *FOR_TRACES, key="journals")
         return cls([Journal(config, folder / config.name, fsync=fsync) for config in configs])
 
     def topic_filters(self) -> list[str]:
-        """What the journals of messages keep."""
+        """Return the filters of journals of messages."""
         return [journal.config.filter for journal in self._of_messages]
 
     def has_trace(self) -> bool:
@@ -127,7 +126,7 @@ class Journals:
     # --- from the event loop ----------------------------------------------------------
 
     def expect_repeats(self, offsets: dict[str, int], publishers: set[str]) -> None:
-        """Take rows behind these offsets, by journal, for messages that will be sent again; at start."""
+        """Expect the messages of rows after these offsets, by journal, to be sent again; at start."""
         repeats = Repeats()
         for number, journal in enumerate(self._of_messages):
             start = offsets.get(journal.log.identity)
@@ -136,10 +135,10 @@ class Journals:
         self._intake.repeats = repeats
 
     def offsets(self) -> list[tuple[str, int]]:
-        """What the storage notes with a batch: the end of each journal, behind all that was handed over.
+        """Return the end of each journal, after everything handed over, for storage to record with a batch.
 
-        Nothing while something is expected to be sent again: should this run end before that, the next
-        one has to expect it too.
+        Empty while messages are expected to be sent again: if this run ends before, the next one has to
+        expect them too.
         """
         repeats = self._intake.repeats
         if repeats is not None:
@@ -152,10 +151,10 @@ class Journals:
         ]
 
     def write(self, messages: list[Message]) -> None:
-        """Take over what is kept of messages; returns at once."""
+        """Copy the fields of messages to keep; returns at once."""
         if not messages:
             return
-        # Acknowledged ones wait, as their publishers do; those of QoS 0 go on coming.
+        # QoS 1 and 2 messages wait, as their publishers do; QoS 0 messages continue to arrive.
         is_lossy = self._is_failing and self._is_full()
         with self._lock:
             self._intake.deal(messages, self._load.packed, is_lossy=is_lossy)
@@ -170,7 +169,7 @@ class Journals:
             self._wake()
 
     def sync(self, done: Done) -> None:
-        """Have `done` called, from the writing thread, when all that was handed over is on disk."""
+        """Call `done`, from the writing thread, when everything handed over is on disk."""
         with self._lock:
             self._load.waiting.append(done)
         self._hurried.set()
@@ -181,7 +180,7 @@ class Journals:
         return not self._is_failing and self._is_full()
 
     def close(self) -> None:
-        """Write what is waiting; every wait inside has its limit."""
+        """Write what is waiting, within time limits, and stop the threads."""
         self._stopping.set()
         self._hurried.set()
         self._woken.set()
@@ -191,7 +190,7 @@ class Journals:
             journal.log.close()
 
     def _wake(self) -> None:
-        # Setting an event costs as much as several messages, and it is set most of the time.
+        # Setting an event costs as much as several messages, and it is usually set already.
         if not self._is_awake:
             self._is_awake = True
             self._woken.set()
@@ -211,7 +210,7 @@ class Journals:
             self._hurried.wait(COLLECT_S)
             self._woken.clear()
             self._hurried.clear()
-            self._is_awake = False  # after the events: what is handed over from here on wakes again
+            self._is_awake = False  # after the events: data handed over from here on wakes the thread again
             with self._lock:
                 load, self._load = self._load, _WriteLoad(self._of_messages)
                 load.records = self._records.take()
@@ -228,11 +227,11 @@ class Journals:
                 self._write(load)
             except OSError as error:
                 if failures == 0:
-                    logger.error("journals cannot be written, trying again until they can: %s", error)
+                    logger.error("journals cannot be written, retrying: %s", error)
                 failures += 1
                 self._is_failing = True
                 if self._stopping.wait(min(RETRY_S_MAX, RETRY_S_MIN * 2.0 ** min(failures, 10))):
-                    logger.error("stopping with messages that no journal has: %s", error)
+                    logger.error("stopping with messages that are not written to journals: %s", error)
                     return False
             else:
                 if self._is_failing:
@@ -285,7 +284,7 @@ class Journals:
         self._rows_out += sum([pack.rows for pack in done])
         self._bytes_out += sum([pack.payload_bytes for pack in done])
 
-    # --- the tidying thread -----------------------------------------------------------
+    # --- the maintenance thread --------------------------------------------------------
 
     def _tidy(self) -> None:
         while not self._stopping.wait(TIDY_S):
@@ -293,7 +292,7 @@ class Journals:
                 try:
                     journal.log.maintain(time.time_ns())
                 except OSError as error:
-                    logger.error("journal %s cannot be tidied up: %s", journal.name, error)
+                    logger.error("journal %s cannot be maintained: %s", journal.name, error)
 
 
 def _append_records(journal: Journal, packs: list[TracePack]) -> None:

@@ -1,8 +1,8 @@
-"""One journal on disk: rows with dense offsets from 0, appended, read in ranges, forgotten from the front.
+"""One journal on disk: rows with dense offsets from 0, appended, read by ranges, removed from the front.
 
-An offset is given once and its row never changes. Rows can be read once `commit` has them on disk.
-One thread appends; another one may call `maintain`, which seals full logs and removes what is
-older or larger than allowed; any number of threads read. `files.py` has the files.
+An offset is assigned once and its row never changes. Rows can be read after `commit`. One thread appends;
+another one may call `maintain`, which seals full logs and removes what exceeds the limits of age and
+size; any number of threads read. `files.py` has the files.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SEGMENTS_MIN: Final = 8
 _IDENTITY_FILE: Final = "journal.json"
 _VERSION: Final = 1
 
-# First offset, how many rows, and the rows; None where they are held no more.
+# First offset, number of rows, and the rows; None = they were removed.
 Piece = tuple[int, int, "pa.RecordBatch | None"]
 
 
@@ -41,10 +41,10 @@ class JournalLog:
     def __init__(
         self, folder: Path, schema: pa.Schema, *, bytes_max: int, age_max_s: float, fsync: bool
     ) -> None:
-        """Open a journal, or begin one in a folder that need not exist.
+        """Open a journal, or create one; the folder need not exist.
 
         Raises:
-            StorageError: the folder cannot be used, or holds something else.
+            StorageError: the folder cannot be used, or has other contents.
         """
         self._folder = folder
         self._schema = schema
@@ -64,13 +64,13 @@ class JournalLog:
 
     @property
     def first_offset(self) -> int:
-        """The oldest row that is held; the same as `next_offset` if there is none."""
+        """The offset of the oldest row; equals `next_offset` if there is none."""
         with self._lock:
             return self._segments()[0].first
 
     @property
     def next_offset(self) -> int:
-        """The offset that the next row will get."""
+        """The offset of the next row."""
         return self._active.end
 
     @property
@@ -79,7 +79,7 @@ class JournalLog:
             return sum(segment.size_bytes for segment in self._segments())
 
     def append(self, batch: pa.RecordBatch, newest_ns: int) -> None:
-        """Write rows; `commit` makes them last. After an OSError call `roll_back`."""
+        """Append rows; `commit` makes them durable. After an OSError call `roll_back`."""
         self._active.append(batch, newest_ns)
 
     def commit(self, now_ns: int) -> None:
@@ -98,12 +98,12 @@ class JournalLog:
         self._active.roll_back()
 
     def skip(self, rows: int) -> None:
-        """Give offsets to rows that are lost: readers are told of a gap."""
+        """Assign offsets to lost rows: readers get a gap."""
         if rows:
             self._roll(self._active.end + rows)
 
     def read(self, start: int, end: int) -> Iterator[Piece]:
-        """Give the rows [start, end) in order, with what is held no more named as such."""
+        """Yield the rows [start, end) in order, with gaps for what was removed."""
         position = start
         while position < end:
             segment = self._segment_at(position)
@@ -199,7 +199,7 @@ class JournalLog:
 
 
 def _read_identity(folder: Path) -> str:
-    """The name that tells this journal from any other that was ever in its place."""
+    """Return the identity of this journal, which differs from any earlier one in this folder."""
     path = folder / _IDENTITY_FILE
     if not path.exists():
         hidden = path.with_suffix(".tmp")

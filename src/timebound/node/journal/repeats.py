@@ -1,11 +1,10 @@
-"""Messages that a journal has and the storage did not: their publishers send them again after a crash.
+"""Messages that a journal has but storage does not: their publishers send them again after a crash.
 
-Journals are synced before the storage is written. A crash in between leaves rows whose packet ids are
-lost, so a QoS 2 message comes once more and is given out once more, as it must be; but a journal
-that has it must not take it again. The storage notes up to which offset the rows belong to what it holds;
-those behind are expected to be repeated. A repeated message carries the DUP flag, or is a will that
-was stored; the first one of a publisher that is not repeated ends what is expected of it, because
-clients send again before they send anew (MQTT 5, 4.4 and 4.6).
+Journals are synced before storage is written. A crash in between leaves rows whose packet ids are lost, so
+a QoS 2 message arrives and is delivered once more, as it must be; but the journal must not add it again.
+Storage records the offset up to which rows belong to its contents; later ones are expected to be repeated.
+A repeated message has the DUP flag, or is a stored will; the first message of a publisher that is not
+repeated ends the expectation, because clients resend before they send new messages (MQTT 5, 4.4 and 4.6).
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from timebound.core.values.subscription import UserProperties
 if TYPE_CHECKING:
     from timebound.node.journal.log import JournalLog
 
-# Rows that are looked through at most: more cannot have waited for the storage.
+# Maximum of rows to examine: more cannot have waited for storage.
 TAIL_ROWS_MAX: Final = 200_000
 REPEATED_QOS: Final = 2
 
-# The number of a journal, and what a row of it says.
+# The number of a journal, and the contents of a row.
 _Key = tuple[int, str, bytes, bool, UserProperties]
 
 
 class Repeats:
-    """What publishers are expected to send again, by journal."""
+    """Messages that publishers are expected to send again."""
 
     def __init__(self) -> None:
         self._expected: dict[str, dict[_Key, int]] = {}
@@ -37,7 +36,7 @@ class Repeats:
         return not self._expected
 
     def expect(self, journal: int, log: JournalLog, start: int, publishers: set[str]) -> None:
-        """Expect what the rows of a journal from an offset on say, as far as it is from these publishers."""
+        """Expect the messages of a journal from an offset on, if they are from these publishers."""
         for row in _rows(log, start):
             if row["qos"] == REPEATED_QOS and row["publisher"] in publishers:
                 properties = tuple((pair["name"], pair["value"]) for pair in row["properties"] or ())
@@ -46,7 +45,7 @@ class Repeats:
                 expected[key] = expected.get(key, 0) + 1
 
     def has(self, journal: int, message: Message) -> bool:
-        """Whether a journal has a message of QoS 2 already; it is expected once less then."""
+        """Whether a journal already has a QoS 2 message; it is then expected once less."""
         expected = self._expected.get(message.publisher)
         if expected is None:
             return False

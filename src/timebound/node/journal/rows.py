@@ -1,8 +1,8 @@
-"""Rows of journals: made from messages or trace records, and chosen for readers.
+"""Rows of journals: made from messages or trace records, and selected for readers.
 
-What is stored has no offsets, as they are dense; a reader gets them with the rows. Choosing by topic
-and by simple conditions happens inside Arrow, column by column; only a content filter looks at
-rows one by one, some at a time, so that the broker is not held up.
+Offsets are dense, so they are not stored; readers get them with the rows. Selection by topic and by
+comparisons is done inside Arrow, column by column; only a content filter evaluates rows one by one, in
+slices, so that the broker is not delayed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from timebound.topics import matches
 _PROPERTIES: Final = pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))
 _NO_ENTRIES: Final = pa.array([], _PROPERTIES.value_type)
 _TYPES: Final = {"bool": pa.bool_(), "list<struct<name: string, value: string>>": _PROPERTIES}
-# Rows that a content filter looks at before the broker gets its turn.
+# Rows that a content filter evaluates before the broker gets its turn.
 SLICE_ROWS: Final = 200
-# Comparisons that a reader may ask for, by the name they have in requests.
+# Comparisons in requests, by name.
 _COMPARISONS: Final = {
     "=": pc.equal,
     "<": pc.less,
@@ -37,7 +37,7 @@ _COMPARISONS: Final = {
 
 
 def arrow_type(name: str) -> pa.DataType:
-    """The Arrow type that `records` calls so."""
+    """Return the Arrow type of a name in `records`."""
     known = _TYPES.get(name)
     return known if known is not None else pa.type_for_alias(name)
 
@@ -46,23 +46,23 @@ _MESSAGE_SCHEMA: Final = pa.schema([pa.field(name, arrow_type(kind)) for name, k
 
 
 def message_schema() -> pa.Schema:
-    """How messages are stored."""
+    """Return the schema of stored messages."""
     return _MESSAGE_SCHEMA
 
 
 def record_schema() -> pa.Schema:
-    """How trace records are stored."""
+    """Return the schema of stored trace records."""
     return pa.schema([pa.field(field.name, field.type) for field in trace_schema()])
 
 
 def served_schema(stored: pa.Schema) -> pa.Schema:
-    """What readers get: the offset before what is stored, and how many rows are missing behind it."""
+    """Return the schema for readers: the offset, the stored columns, and the gap."""
     fields = [pa.field("offset", pa.int64(), nullable=False), *stored, pa.field("gap", pa.int64())]
     return pa.schema(fields)
 
 
 def encode_pack(pack: Pack) -> pa.RecordBatch:
-    """Rows as they are stored; most of the work is done inside Arrow and numpy."""
+    """Encode rows for storage; most of the work is done inside Arrow and numpy."""
     pack.join()
     rows = pack.rows
     kinds = _repeated(np.array(pack.kinds, np.uint8), pack.kind_rows, rows)
@@ -79,7 +79,7 @@ def encode_pack(pack: Pack) -> pa.RecordBatch:
 
 
 def _repeated(values: Any, first_rows: list[int], rows: int) -> Any:
-    """Numbers for all rows, from those where they change."""
+    """Return numbers for all rows, from those where they change."""
     if len(values) == rows:
         return values
     ends = np.array([*first_rows, rows])
@@ -87,7 +87,7 @@ def _repeated(values: Any, first_rows: list[int], rows: int) -> Any:
 
 
 def _spread(texts: list[str], first_rows: list[int], rows: int) -> pa.Array:
-    """Texts for all rows, from those where they change."""
+    """Return texts for all rows, from those where they change."""
     if len(texts) == rows:
         return pa.array(texts, pa.string())
     if len(texts) == 1:
@@ -106,7 +106,7 @@ def _encode_payloads(pack: Pack) -> pa.Array:
 
 
 def _of_bytes(kind: pa.DataType, ends: Any, whole: bytes) -> pa.Array:
-    """Values that lie in one piece of memory, from where each ends."""
+    """Return values that are contiguous in memory, given their ends."""
     return pa.Array.from_buffers(kind, len(ends) - 1, [None, pa.py_buffer(ends), pa.py_buffer(whole)])
 
 
@@ -132,7 +132,7 @@ def encode_records(batch: TraceBatch) -> pa.RecordBatch:
 
 
 def serve_rows(first: int, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Stored rows as readers get them; a field that an older version did not store is null."""
+    """Return stored rows in the schema for readers; fields of newer versions are null."""
     count = batch.num_rows
     columns = [
         batch.column(field.name) if field.name in batch.schema.names else pa.nulls(count, field.type)
@@ -143,7 +143,7 @@ def serve_rows(first: int, batch: pa.RecordBatch, schema: pa.Schema) -> pa.Recor
 
 
 def gap_row(first: int, count: int, schema: pa.Schema) -> pa.RecordBatch:
-    """The row that says that some are held no more."""
+    """Return the row that stands for removed rows."""
     columns = [pa.nulls(1, field.type) for field in schema]
     columns[0] = pa.array([first], pa.int64())
     columns[-1] = pa.array([count], pa.int64())
@@ -151,7 +151,7 @@ def gap_row(first: int, count: int, schema: pa.Schema) -> pa.RecordBatch:
 
 
 class Selection:
-    """Which rows a reader wants: of a topic filter, for a content filter, and by comparisons."""
+    """A selection of rows: by topic filter, content filter and comparisons."""
 
     def __init__(
         self, topic_filter: str, predicate: Predicate | None, comparisons: list[tuple[str, str, Any]]
@@ -163,11 +163,11 @@ class Selection:
         self._topics: dict[str, bool] = {}
 
     def select(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a batch that are wanted; called for batch after batch."""
+        """Return the selected rows of a batch; called for each batch in order."""
         for name, comparison, value in self._comparisons:
             column = batch.column(name)
             wanted = _COMPARISONS[comparison](column, pa.scalar(value, column.type))
-            batch = batch.filter(wanted)  # where the comparison is null, the row is not wanted
+            batch = batch.filter(wanted)  # rows whose comparison is null are excluded
         if self._topic_filter and batch.num_rows:
             batch = batch.filter(pc.is_in(batch.column("topic"), value_set=self._wanted_topics(batch)))
         if self._predicate is not None and batch.num_rows:
@@ -202,15 +202,15 @@ class Selection:
 
 
 def check_comparison(schema: pa.Schema, name: str, comparison: str, value: Any) -> None:
-    """Refuse a comparison that cannot be made.
+    """Check a comparison.
 
     Raises:
-        ValueError: says which and why.
+        ValueError: the column or the operator is unknown, or the value has a wrong type.
     """
     if name not in schema.names:
-        raise ValueError(f"there is no column {name!r}; there are {', '.join(schema.names)}")
+        raise ValueError(f"unknown column {name!r}; expected one of {', '.join(schema.names)}")
     if comparison not in _COMPARISONS:
-        raise ValueError(f"{comparison!r} is no comparison; there are {' '.join(_COMPARISONS)}")
+        raise ValueError(f"unknown comparison {comparison!r}; expected one of {' '.join(_COMPARISONS)}")
     try:
         pa.scalar(value, schema.field(name).type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:

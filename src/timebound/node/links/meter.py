@@ -1,8 +1,8 @@
-"""What a link can carry, measured from what the kernel saw acknowledged.
+"""Measurement of a link's rate, from the bytes that the kernel saw acknowledged.
 
-A connection whose messages have time limits gets a meter. It is asked before every write: then it looks at
-the socket, learns from what was acknowledged since, and answers how much may be written (`pacing.py`). It
-estimates the seconds per KB from the bytes acknowledged while there was always more to send.
+A connection whose messages have time limits gets a meter. Before every write it reads the state of the
+socket, learns from what was acknowledged since, and tells how much may be written (`pacing.py`). It
+estimates the seconds per KB from bytes acknowledged while there was always more to send.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from timebound.node.links.pacing import Pacing
 from timebound.node.links.tcp_info import TcpReading
 from timebound.units import MILLISECOND, SECOND
 
-# What is written goes through buffers that nobody tells about. How late that may make it is guessed from
-# those that are seen, when they are full (a running mean): this part of the time they take.
+# Data passes through buffers that cannot be seen. Their delay is guessed from the visible ones when these
+# are full (a running mean): this share of their time.
 JITTER_SHARE: Final = 0.5
 JITTER_MOVE: Final = 0.25
 FULL_STEP: Final = 0.125
-# A sample of a busy link: shorter ones say more about timers, and about when answers happen to come; smaller
-# ones about what a link lets through at once after a pause.
+# Minimum of a sample of a busy link: shorter ones measure timers and the timing of acknowledgements; smaller
+# ones the burst that a link lets through after a pause.
 SAMPLE_NS_MIN: Final = 20 * MILLISECOND
 SAMPLE_NS_MAX: Final = 100 * MILLISECOND  # without being busy
 SAMPLE_SEGMENTS_MIN: Final = 3
 SAMPLE_BYTES_MIN: Final = 4_096
-# A clock of milliseconds looks at the link: nothing takes less.
+# Readings have a resolution of milliseconds.
 TICK_NS: Final = MILLISECOND
-# A link that had nothing to do for less than this part of a time was busy; half of that is left out.
+# A link that was idle for less than this share of a sample was busy; half of that time is subtracted.
 IDLE_PART: Final = 4
-# A round trip so much longer than that of an empty way means that something waits at the slowest hop.
+# A round trip this much longer than that of an empty path means a queue at the slowest hop.
 QUEUE_NS_MIN: Final = 8 * MILLISECOND
-# Of sending time, after which a sample counts 1/e: a rate that fell to a quarter is followed in 0.6 s.
+# Sending time after which a sample counts 1/e: a rate that fell to a quarter is followed in 0.6 s.
 MEMORY_NS: Final = 250 * MILLISECOND
 
-# Linux: the kernel takes no more than a little ahead. It looks at this only before it starts a new buffer, so
-# up to 64 KB may be unsent all the same; `Pacing` holds the limit, and this wakes the transport in time.
+# Linux: limit of unsent data in the kernel. It is checked only before a new buffer is started, so up to
+# 64 KB may be unsent; `Pacing` enforces the limit, and this option wakes the transport in time.
 TCP_NOTSENT_LOWAT: Final = 25
 
 
 class LinkMeter:
-    """Measures one connection, and says how much may be written to it."""
+    """Measures one connection, and limits what may be written to it."""
 
     __slots__ = (
         "_ceiling",
@@ -68,37 +68,37 @@ class LinkMeter:
         self._socket = transport.get_extra_info("socket")
         self._estimator = DelayEstimator(start, memory_ns=MEMORY_NS)
         self._given = start
-        self._ceiling = ceiling  # bytes per second; 0: none is set
+        self._ceiling = ceiling  # bytes per second; 0 = no limit
         self._pacing = Pacing(ceiling)
-        self._mark_ns = 0  # when the sample that is being taken began
+        self._mark_ns = 0  # start of the current sample
         self._mark_acked = 0
-        self._idle_ns = 0  # for how long the link had nothing to do since, about
-        self._has_been_full = False  # so its rate was seen, not only a lower limit of it
-        self._is_full = False  # something has waited at the slowest hop since
+        self._idle_ns = 0  # approximate idle time since
+        self._has_been_full = False  # its rate was measured, not only a lower limit
+        self._is_full = False  # data has queued at the slowest hop since
         self._looked_ns = 0
         self._looked_acked = 0
         self._full_bytes = 0.0
         self._lowat = 0
-        # Not 0: uvloop takes a TLS transport that holds nothing for one that is too full then.
+        # Not 0: with 0, uvloop considers an empty TLS transport full.
         transport.set_write_buffer_limits(1)
         self._limit_unsent()
 
     @property
     def wake_ns(self) -> int:
-        """When to ask again, after `allow` or `written` have said no."""
+        """When to ask again, after `allow` or `written` refused."""
         return self._pacing.wake_ns
 
     def allow(self, wanted: int, now_ns: int) -> int:
-        """Look at the link: bytes that may be written now, of those that wait; 0: not before `wake_ns`."""
+        """Read the state of the link; return the bytes that may be written now; 0 = not before `wake_ns`."""
         buffered = int(self._transport.get_write_buffer_size())
         return self.judge(tcp_info.read(self._socket), buffered, wanted, now_ns)
 
     def limit_pace(self, pace_max: float, now_ns: int) -> None:
-        """Write no faster than this, in bytes per second; 0: as fast as the link allows."""
+        """Limit the pace, in bytes per second; 0 = as fast as the link allows."""
         self._pacing.limit_pace(pace_max, now_ns)
 
     def judge(self, reading: TcpReading | None, buffered: int, wanted: int, now_ns: int) -> int:
-        """Learn from a reading, and answer as `allow` does; `buffered` is what the transport holds."""
+        """Learn from a reading, and return as `allow`; `buffered` are the bytes in the transport's buffer."""
         pacing = self._pacing
         if reading is not None:
             self._learn(reading, now_ns)
@@ -108,20 +108,20 @@ class LinkMeter:
         return allowed
 
     def written(self, count: int, wanted: int, now_ns: int) -> bool:
-        """Count what was just written; whether more of what waits may follow at once."""
+        """Count written bytes; return whether more may follow at once."""
         return self._pacing.written(count, wanted, now_ns)
 
     def release(self, buffer_bytes: int) -> None:
-        """Leave the transport as it is without a meter: it may hold this much, and the kernel decides."""
+        """Restore the transport's own limits: its buffer size, and the kernel's default."""
         self._transport.set_write_buffer_limits(buffer_bytes)
         self._set_lowat(0)
 
     def ahead_ns(self) -> int:
-        """How long the link is busy with what it was given, as of the last look."""
+        """Return how long the link is busy with written data, as of the last reading."""
         return int(self._time_for_s(self._pacing.waiting) * SECOND)
 
     def budget(self) -> int:
-        """Bytes that may be unsent."""
+        """Return the bytes that may be unsent."""
         return self._pacing.budget()
 
     def changed_delay(self) -> LinkDelay | None:
@@ -142,15 +142,15 @@ class LinkMeter:
         return self._given
 
     def _learn(self, reading: TcpReading, now_ns: int) -> None:
-        """Note what the link did since the last look, and take a sample when that is enough.
+        """Record what the link did since the last reading, and take a sample when that is enough.
 
-        While something waits on the way all the time, the link shows its rate. Else it waited for us, or
-        what may be on its way did not fill it, and it is at least as fast as it was used.
+        While data queues all the time, the link shows its rate. Otherwise it waited for data, and it is
+        at least as fast as it was used.
         """
         pacing = self._pacing
         is_dry = reading.in_flight == 0 and reading.unsent == 0
         if is_dry:
-            # It sent what has come since the last look, and then had nothing to do.
+            # It sent what was written since the last reading, and then was idle.
             sending_ns = int(self._time_for_s(reading.bytes_acked - self._looked_acked) * SECOND)
             self._idle_ns += max(now_ns - self._looked_ns - sending_ns, 0)
         elif reading.unsent > 0 or reading.rtt_ns > pacing.empty_ns() + QUEUE_NS_MIN:
@@ -164,7 +164,7 @@ class LinkMeter:
             self._is_full = False
 
     def _take_sample(self, reading: TcpReading, now_ns: int, is_dry: bool) -> bool:
-        """Learn from what was acknowledged since the last sample; False if that is not enough yet."""
+        """Learn from what was acknowledged since the last sample; return False if that is not enough."""
         carried = reading.bytes_acked - self._mark_acked
         took_ns = now_ns - self._mark_ns
         if carried < max(SAMPLE_SEGMENTS_MIN * reading.segment_bytes, SAMPLE_BYTES_MIN):
@@ -177,20 +177,20 @@ class LinkMeter:
                 self._add_if_faster(carried, took_ns)
             return True
         if is_dry and not self._has_been_full:
-            # All of it was written within this time, and has arrived. Once the rate has been seen, a time
-            # as short as that shows only what a buffer on the way takes at once.
+            # All of it was written and arrived within this time. Once the rate is known, such a short time
+            # only shows the size of a buffer in the path.
             self._add_if_faster(carried, max(took_ns - self._pacing.round_trip_ns(), TICK_NS))
             return True
         return False
 
     def _add_if_faster(self, carried: int, took_ns: int) -> None:
-        """A link that did not show its rate is at least as fast as it was used."""
+        """Raise the estimate of a link that did not show its rate, if it was used faster."""
         if took_ns / SECOND < self._time_for_s(carried):
             self._add(carried, took_ns)
 
     def _add(self, carried: int, took_ns: int) -> None:
         if not self._pacing.rate or not self._has_been_full:
-            # What was believed before the first sample counts no longer, nor what was only a lower limit.
+            # Discard the assumption before the first sample, and estimates that were only a lower limit.
             start = link_of_rate(carried * SECOND / took_ns, START_VARIATION)
             self._estimator = DelayEstimator(start, memory_ns=MEMORY_NS)
         self._estimator.add(carried, took_ns)
@@ -208,6 +208,6 @@ class LinkMeter:
         self._lowat = lowat
         if self._socket is None:
             return
-        # Not every socket knows the option; then the kernel decides. One that was closed has no descriptor.
+        # Not every socket has the option, and a closed one has no descriptor: the kernel's default applies.
         with contextlib.suppress(OSError, ValueError):
             self._socket.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, lowat)

@@ -1,6 +1,6 @@
-"""What Linux says about a TCP connection: one reading of `TCP_INFO`.
+"""Readings of `TCP_INFO`, Linux's state of a TCP connection.
 
-Decisions are made elsewhere, from readings; so they can be tested with numbers, without sockets.
+Decisions are made elsewhere from readings, so they can be tested with numbers, without sockets.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class TcpReading:
     ) -> None:
         self.bytes_acked = bytes_acked  # since the connection began
         self.in_flight = in_flight  # sent and not acknowledged
-        self.unsent = unsent  # in the kernel's buffer: what SIOCOUTQNSD says
+        self.unsent = unsent  # in the kernel's buffer: SIOCOUTQNSD
         self.segment_bytes = segment_bytes  # a full segment's payload
-        self.rtt_ns = rtt_ns  # the last round trips, as a running mean
-        self.rtt_min_ns = rtt_min_ns  # the shortest one of the last minutes
+        self.rtt_ns = rtt_ns  # running mean of round trips
+        self.rtt_min_ns = rtt_min_ns  # shortest round trip of the last minutes
 
 
 def read(sock: Any) -> TcpReading | None:
-    """A reading of a socket; None where there is none: it is closed, not TCP, or not on Linux."""
+    """Read the state of a socket; None if it is closed, not TCP, or not on Linux."""
     if sock is None or not hasattr(socket, "TCP_INFO"):
         return None
     try:
@@ -51,8 +51,8 @@ def read(sock: Any) -> TcpReading | None:
         if number < 0:
             return None
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size)
-        # SIOCOUTQ: all that is not acknowledged. `TCP_INFO` only has counts of what was sent, and they go
-        # wrong when this machine itself drops a packet.
+        # SIOCOUTQ: all that is not acknowledged. `TCP_INFO` only counts what was sent, and these counts
+        # become wrong when this machine itself drops a packet.
         waiting = int.from_bytes(fcntl.ioctl(number, termios.TIOCOUTQ, _NO_COUNT), sys.byteorder)
     except OSError:
         return None

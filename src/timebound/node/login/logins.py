@@ -1,6 +1,6 @@
-"""Passwords checked in threads, one address after another; answers come back on the event loop.
+"""Password checks in threads, fair between addresses; answers are delivered on the event loop.
 
-Who is next, who waits and who finds no room is decided in `queue.py`.
+`queue.py` decides who is next, who waits and who is refused.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from timebound.wire.reasons import ReasonCode
 
 logger = logging.getLogger("timebound.node")
 
-# Passwords checked at the same time; each takes tens of milliseconds of a core and 32 MB.
+# Parallel checks; each takes tens of milliseconds of processor time and 32 MB.
 THREADS: Final = 2
 
-# A reason code, and the words for it; SUCCESS: the password is right.
+# A reason code and its text; SUCCESS = the password is correct.
 Answer = Callable[[int, str], None]
 
 _NEVER_NS: Final = 1 << 62
@@ -32,7 +32,7 @@ _RIGHT: Final = (ReasonCode.SUCCESS, "")
 _WRONG: Final = (ReasonCode.BAD_USER_NAME_OR_PASSWORD, "bad user name or password")
 _CROWDED: Final = (
     ReasonCode.QUOTA_EXCEEDED,
-    f"{WAITING_PER_ADDRESS_MAX} logins of this address wait already; try again later",
+    f"{WAITING_PER_ADDRESS_MAX} logins of this address already wait; try again later",
 )
 _OVERDUE: Final = (ReasonCode.SERVER_BUSY, "the password could not be checked in time; try again later")
 _FAILED: Final = (ReasonCode.SERVER_UNAVAILABLE, "the password could not be checked")
@@ -40,7 +40,7 @@ _STOPPING: Final = (ReasonCode.SERVER_UNAVAILABLE, "the broker is stopping")
 
 
 class Question:
-    """A user name and a password, whom to ask about them, and whom to tell."""
+    """A user name and a password, the file to check them against, and the callback."""
 
     def __init__(self, passwords: PasswordFile, name: str, password: bytes, answer: Answer) -> None:
         self.passwords = passwords
@@ -49,14 +49,14 @@ class Question:
         self.answer = answer
 
     def check(self) -> bool:
-        # A file that has become unreadable is reported by the patrol; the users known before stay.
+        # A file that has become unreadable is reported by the patrol; the previous users stay.
         with contextlib.suppress(ConfigError):
             self.passwords.reload_if_changed()
         return self.passwords.check(self.name, self.password)
 
 
 class Logins:
-    """All logins of a broker that need a password checked; lives on one event loop."""
+    """All password checks of a broker; belongs to one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = THREADS) -> None:
         self._loop = loop
@@ -68,7 +68,7 @@ class Logins:
         self._is_stopped = False
 
     def ask(self, address: str, question: Question) -> None:
-        """Have a password checked, and its answer called on the loop."""
+        """Check a password, and deliver the answer on the loop."""
         if self._is_stopped:
             question.answer(*_STOPPING)
             return
@@ -81,7 +81,7 @@ class Logins:
     def ask_from_thread(
         self, address: str, passwords: PasswordFile, name: str, password: bytes
     ) -> tuple[int, str]:
-        """Have a password checked and wait for the answer; not on the event loop."""
+        """Check a password and wait for the answer; for other threads than the event loop's."""
         answers: list[tuple[int, str]] = []
         answered = threading.Event()
 
@@ -94,12 +94,12 @@ class Logins:
             self._loop.call_soon_threadsafe(self.ask, address, question)
         except RuntimeError:  # the loop is closed
             return _STOPPING
-        # As long again: the loop itself may be late.
+        # Twice the limit: the loop itself may be late.
         answered.wait(2 * WAIT_NS_MAX / SECOND)
         return answers[0] if answers else _OVERDUE
 
     def shutdown(self) -> None:
-        """Begin no check any more; who still waits is told."""
+        """Start no more checks; answer those that still wait."""
         self._is_stopped = True
         for waiting in self._queue.take_overdue(_NEVER_NS):
             waiting.item.answer(*_STOPPING)
@@ -140,7 +140,7 @@ class Logins:
         self._loop.run_in_executor(self._pool, login.item.check).add_done_callback(finish)
 
     def _arm(self) -> None:
-        """Come back when somebody's delay ends, or has waited too long."""
+        """Set the timer for the next end of a delay or of a time limit."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

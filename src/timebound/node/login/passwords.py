@@ -1,9 +1,9 @@
 """User names and passwords, in a file that `timebound passwd` writes.
 
-One line a user, `name:$scrypt$ln=15,r=8,p=1$salt$hash`, with `#` for comments. scrypt makes
-every guess cost 32 MiB and a tenth of a second, so a stolen file is of little use; the same cost on
-every login would let reconnecting clients keep the processor busy, so a password that was right is
-remembered in memory by a fast keyed hash. `check` blocks: call it in a worker thread.
+One line per user, `name:$scrypt$ln=15,r=8,p=1$salt$hash`, with `#` for comments. With scrypt every guess
+costs 32 MiB and a tenth of a second, so a stolen file is of little use. The same cost at every login would
+let reconnecting clients keep the processor busy, so correct passwords are remembered in memory by a fast
+keyed hash. `check` blocks: call it in a worker thread.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from typing import Final
 
 from timebound.errors import ConfigError
 
-# 2^15 blocks of 1 KiB: the cost that was recommended for logins when this was written.
+# 2^15 blocks of 1 KiB: the recommended cost for logins when this was written.
 _LOG_N: Final = 15
 _R: Final = 8
 _P: Final = 1
 _SALT_BYTES: Final = 16
 _HASH_BYTES: Final = 32
-# A file may have been made with other costs, but not with ones that stop the broker.
+# A file may have been made with other costs, but not with ones that stall the broker.
 _LOG_N_MAX: Final = 20
 _MEMORY_BYTES_MAX: Final = 256 * 1024 * 1024
 # MQTT 5, 1.5.4: a string has at most 65,535 bytes; longer passwords cannot be sent.
 _LENGTH_MAX: Final = 65_535
-# Users whose last login is remembered. Beyond, the oldest pays for scrypt again.
+# Users whose last login is remembered; beyond, the oldest is hashed with scrypt again.
 _REMEMBERED_MAX: Final = 100_000
 
 _HASH: Final = re.compile(
@@ -51,9 +51,9 @@ def hash_password(password: str) -> str:
     """
     encoded = password.encode()
     if not encoded:
-        raise ValueError("the password is empty")
+        raise ValueError("password is empty")
     if len(encoded) > _LENGTH_MAX:
-        raise ValueError(f"a password has 1 to {_LENGTH_MAX} bytes, not {len(encoded)}")
+        raise ValueError(f"password has {len(encoded)} bytes, at most {_LENGTH_MAX} are allowed")
     salt = secrets.token_bytes(_SALT_BYTES)
     digest = hashlib.scrypt(
         encoded, salt=salt, n=1 << _LOG_N, r=_R, p=_P, maxmem=_MEMORY_BYTES_MAX, dklen=_HASH_BYTES
@@ -62,7 +62,7 @@ def hash_password(password: str) -> str:
 
 
 def verify(stored: str, password: bytes) -> bool:
-    """Tell whether a password belongs to a stored hash, in time that does not depend on the answer.
+    """Whether a password matches a stored hash, in time that does not depend on the answer.
 
     Raises:
         ValueError: `stored` was not made by `hash_password`.
@@ -78,14 +78,14 @@ class PasswordFile:
     """The users of one password file; safe to use from several threads."""
 
     def __init__(self, path: Path) -> None:
-        """Begin an empty file; `load` reads one that exists."""
+        """Make an empty file; `load` reads an existing one."""
         self.path = path
         self._hashes: dict[str, str] = {}
         self._lock = threading.Lock()
         self._stamp: tuple[int, int, int] | None = None
         self._nobody = _hash_of_nobody({})
         self._key = secrets.token_bytes(32)
-        # The oldest first; of a dict, the search for it grows with all that were taken out.
+        # Oldest first; in a dict, finding it would take longer with every removal.
         self._remembered: OrderedDict[str, bytes] = OrderedDict()
 
     @classmethod
@@ -93,7 +93,7 @@ class PasswordFile:
         """Read a password file.
 
         Raises:
-            ConfigError: it cannot be read, or has a wrong line (with its number).
+            ConfigError: it cannot be read, or has a wrong line; names the line.
         """
         made = cls(path)
         made._stamp, made._hashes = _read(path)
@@ -105,7 +105,7 @@ class PasswordFile:
         return sorted(self._hashes)
 
     def set(self, user: str, password: str) -> None:
-        """Add a user or change a password; `save` makes it last.
+        """Add a user or change a password; `save` writes the file.
 
         Raises:
             ValueError: the user name or the password cannot be used.
@@ -119,13 +119,13 @@ class PasswordFile:
             self._remembered.pop(user, None)
 
     def remove(self, user: str) -> bool:
-        """Remove a user; False if there was none of this name."""
+        """Remove a user; return False if there is none of this name."""
         with self._lock:
             self._remembered.pop(user, None)
             return self._hashes.pop(user, None) is not None
 
     def save(self) -> None:
-        """Replace the file at once, readable for its owner alone.
+        """Replace the file atomically, readable by its owner only.
 
         Raises:
             OSError: the folder cannot be written.
@@ -136,7 +136,7 @@ class PasswordFile:
             self._stamp = _stamp(self.path)
 
     def check(self, user: str, password: bytes) -> bool:
-        """Tell whether a password is right. Blocks for about 0.1 s unless it was right before."""
+        """Whether a password is correct. Blocks for about 0.1 s unless it was checked before."""
         known_fast = self.check_nowait(user, password)
         if known_fast is not None:
             return known_fast
@@ -155,9 +155,9 @@ class PasswordFile:
         return True
 
     def check_nowait(self, user: str, password: bytes) -> bool | None:
-        """Answer True from memory, or None: then `check` has to be asked in a thread.
+        """Return True from memory, or None: then call `check` in a thread.
 
-        It never answers False, so that a wrong password always costs its sender the full time.
+        It never returns False, so a wrong password always costs the full time.
         """
         with self._lock:
             remembered = self._remembered.get(user)
@@ -166,10 +166,10 @@ class PasswordFile:
         return None
 
     def reload_if_changed(self) -> bool:
-        """Read the file again if it was written since; True if so.
+        """Reload the file if it has changed; return whether it has.
 
         Raises:
-            ConfigError: it is wrong now; the users known before stay in force.
+            ConfigError: it has mistakes; the previous users stay in force.
         """
         try:
             changed = _stamp(self.path) != self._stamp
@@ -186,15 +186,15 @@ class PasswordFile:
         return True
 
     def _fast_hash(self, user: str, password: bytes) -> bytes:
-        # The key never leaves this process, so what is remembered cannot be guessed against later.
+        # The key never leaves this process, so remembered hashes cannot be attacked later.
         name = user.encode("utf-8", "surrogatepass")
         return hmac.digest(self._key, len(name).to_bytes(4, "big") + name + password, "sha256")
 
 
 def user_name_problem(user: str) -> str:
-    """Say why a user name cannot stand in the file, or return an empty text."""
+    """Return why a user name cannot be used in the file; empty if it can."""
     if user == "":
-        return "a user name is empty; clients without a name are anonymous"
+        return "user name is empty; clients without a name are anonymous"
     if user == "*":
         return "user name '*' stands for every user in access rules; choose another name"
     if user.startswith("#") or user != user.strip() or any(char in user for char in ":\r\n\0"):
@@ -203,7 +203,7 @@ def user_name_problem(user: str) -> str:
 
 
 def password_mistakes(path: Path) -> list[ConfigError]:
-    """Find every wrong line of a password file; none if it can be used."""
+    """Return the mistakes of a password file, one per wrong line."""
     try:
         return _read_lines(path)[2]
     except ConfigError as exc:
@@ -219,7 +219,7 @@ def _read(path: Path) -> tuple[tuple[int, int, int], dict[str, str]]:
 
 def _read_lines(path: Path) -> tuple[tuple[int, int, int], dict[str, str], list[ConfigError]]:
     try:
-        # The stamp first: what is written in between is then read once more, not missed.
+        # The stamp first: a write in between then causes another read.
         stamp = _stamp(path)
         text = path.read_text("utf-8")
     except UnicodeDecodeError as exc:
@@ -245,12 +245,12 @@ def _read_lines(path: Path) -> tuple[tuple[int, int, int], dict[str, str], list[
 
 def _line_problem(user: str, colon: str, stored: str, hashes: dict[str, str]) -> str:
     if not colon:
-        return "a line is 'name:hash'; make it with `timebound passwd`"
+        return "line is not 'name:hash'; make it with `timebound passwd`"
     problem = user_name_problem(user)
     if problem:
         return problem
     if user in hashes:
-        return f"user {user!r} stands here a second time"
+        return f"user {user!r} exists twice"
     try:
         _parse_hash(stored)
     except ValueError as exc:
@@ -275,10 +275,10 @@ def _parse_hash(stored: str) -> tuple[int, int, int, bytes, bytes]:
 
 
 def _hash_of_nobody(hashes: dict[str, str]) -> str:
-    """Make a hash that no password has and that costs as much as a real one.
+    """Make a hash that no password matches and that costs as much as a real one.
 
-    An unknown user is checked against it, so that the time does not tell which users exist.
-    The costs are those of the first user: files made by one program have one cost.
+    Unknown users are checked against it, so that the time does not reveal which users exist. The cost is
+    that of the first user: files made by one program have one cost.
     """
     log_n, r, p = (_LOG_N, _R, _P) if not hashes else _parse_hash(next(iter(hashes.values())))[:3]
     salt, digest = secrets.token_bytes(_SALT_BYTES), secrets.token_bytes(_HASH_BYTES)
@@ -301,13 +301,13 @@ def _decode(text: str) -> bytes:
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
-    # The time alone can stay the same for two writes close together; a replaced file has a new inode.
+    # Two writes close together may have the same time; a replaced file has a new inode.
     status = path.stat()
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _write_private(path: Path, text: str) -> None:
-    # mkstemp makes the file with mode 0600, so at no moment can others read it.
+    # mkstemp makes the file with mode 0600, so others can never read it.
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -1,11 +1,11 @@
-"""Logins that wait for their password to be checked: in turn between addresses, and bounded.
+"""Queue of logins that wait for a password check: fair between addresses, and bounded.
 
-A check costs a tenth of a second of a core, so whoever sends many would keep everybody else waiting.
-Here each address has its turn, and within an address each user name. After some wrong passwords an
-address waits before its next check, longer each time, so guessing is slow and costs others little.
-Right passwords that were checked before need no check and never come here.
+A check costs a tenth of a second of processor time, so a client with many logins would delay all others.
+Here addresses take turns, and within an address user names. After some wrong passwords an address has to
+wait before its next check, longer each time, so guessing is slow and costs others little. Correct passwords
+that were checked before need no check and never come here.
 
-This decides and knows no thread; `logins.py` does the work.
+This module only decides; the threads are in `logins.py`.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ from timebound.units import MILLISECOND, MINUTE, SECOND
 
 T = TypeVar("T")
 
-# One waits for each connection at most. A gateway may bring many clients that are all in the right.
+# At most one login waits per connection. A gateway may have many legitimate clients.
 WAITING_PER_ADDRESS_MAX: Final = 256
-# Clients give up after 10 to 60 s; one that waited for so long is better told to come again.
+# Clients give up after 10 to 60 s; one that waited this long is told to try again.
 WAIT_NS_MAX: Final = 30 * SECOND
-# A person mistypes a few times, and a device with an old password should not hold up its neighbours.
+# Free failures: people mistype, and a device with an old password should not delay its neighbours.
 FAILURES_FREE: Final = 3
 DELAY_NS_MIN: Final = 100 * MILLISECOND  # after the first failure that is not free; then doubled
 DELAY_NS_MAX: Final = 5 * SECOND
-FORGET_NS: Final = 1 * MINUTE  # without a failure; success does not count, or one right password hid guesses
+FORGET_NS: Final = (
+    1 * MINUTE
+)  # without a failure; success does not count, or one correct password would hide guesses
 # Addresses whose failures are remembered, 1 KB each; beyond, the oldest is forgotten.
 ADDRESSES_MAX: Final = 10_000
-# A host chooses freely among the addresses of its IPv6 network.
+# A host can use any address of its IPv6 network.
 _NETWORK_BITS: Final = 64
 
 
@@ -47,7 +49,7 @@ class Login(Generic[T]):
 
 
 class _Source(Generic[T]):
-    """One address: who waits, by user name in the order of their turns, and how often it was wrong."""
+    """One address: its waiting logins by user name, in the order of their turns, and its failures."""
 
     __slots__ = ("failures", "forget_ns", "free_ns", "names", "running", "waiting")
 
@@ -56,11 +58,11 @@ class _Source(Generic[T]):
         self.waiting = 0
         self.running = 0
         self.failures = 0
-        self.free_ns = 0  # no check begins before
+        self.free_ns = 0  # no check starts before
         self.forget_ns = 0
 
     def is_free(self, now_ns: int) -> bool:
-        # One at a time after a failure: else those that run beside it would escape the delay.
+        # One at a time after a failure: parallel checks would escape the delay.
         return self.failures == 0 or (self.running == 0 and self.free_ns <= now_ns)
 
     def remove(self, login: Login[T]) -> None:
@@ -73,20 +75,20 @@ class _Source(Generic[T]):
 
 
 class LoginQueue(Generic[T]):
-    """All logins that wait, and which of them is checked next."""
+    """Waiting logins, and which of them is checked next."""
 
     def __init__(self) -> None:
-        self._sources: dict[str, _Source[T]] = {}  # with something to remember
+        self._sources: dict[str, _Source[T]] = {}  # with state to remember
         self._turns: OrderedDict[str, _Source[T]] = OrderedDict()  # with logins that wait
-        self._arrivals: deque[Login[T]] = deque()  # in their order; some are no longer waiting
+        self._arrivals: deque[Login[T]] = deque()  # in order of arrival; some no longer wait
 
     def push(self, login: Login[T], now_ns: int) -> Login[T] | None:
-        """Add a login; gives the one that finds no room: this or another of the same address."""
+        """Add a login; return the one that is refused, if any: this or another of the same address."""
         source = self._source(login.address, now_ns)
         crowded: Login[T] | None = None
         if source.waiting >= WAITING_PER_ADDRESS_MAX:
-            # Room is taken from the name that waits most often, so that guessing one user's password
-            # does not lock out the others behind the same address.
+            # The name with most waiting logins loses one, so that guessing one user's password does not
+            # lock out the others at the same address.
             largest = max(source.names.values(), key=len)
             if len(largest) <= len(source.names.get(login.name, ())) + 1:
                 return login
@@ -100,7 +102,7 @@ class LoginQueue(Generic[T]):
         return crowded
 
     def pop(self, now_ns: int) -> Login[T] | None:
-        """The next to check; the caller says `done` of it. None if nobody's turn has come."""
+        """Return the next login to check, None if there is none; the caller reports it by `done`."""
         for address, source in self._turns.items():
             if source.is_free(now_ns):
                 login = next(iter(source.names.values()))[0]
@@ -113,7 +115,7 @@ class LoginQueue(Generic[T]):
         return None
 
     def done(self, login: Login[T], *, is_right: bool, now_ns: int) -> None:
-        """A login was checked."""
+        """Record the result of a check."""
         source = self._sources[login.address]
         source.running -= 1
         if not is_right:
@@ -125,7 +127,7 @@ class LoginQueue(Generic[T]):
         self._forget(login.address, source)
 
     def take_overdue(self, now_ns: int) -> list[Login[T]]:
-        """Remove those that have waited too long."""
+        """Remove and return the logins that waited too long."""
         found: list[Login[T]] = []
         while self._arrivals and (not self._arrivals[0].is_waiting or self._arrivals[0].overdue_ns <= now_ns):
             login = self._arrivals.popleft()
@@ -137,14 +139,14 @@ class LoginQueue(Generic[T]):
         return found
 
     def next_ns(self) -> int:
-        """When `pop` or `take_overdue` may give something although nothing else happens; 0: never."""
+        """Return when `pop` or `take_overdue` may return something without other events; 0 = never."""
         times = [source.free_ns for source in self._turns.values() if source.running == 0]
         if self._turns:
             times.append(self._arrivals[0].overdue_ns)
         return min(times, default=0)
 
     def addresses(self) -> int:
-        """How many addresses are remembered."""
+        """Return the number of remembered addresses."""
         return len(self._sources)
 
     def _source(self, address: str, now_ns: int) -> _Source[T]:
@@ -169,7 +171,7 @@ class LoginQueue(Generic[T]):
             del self._sources[address]
 
     def _forget_oldest(self, new: str) -> None:
-        # Those that wait have connections, whose number is limited.
+        # Waiting logins have connections, whose number is limited.
         for address, source in self._sources.items():
             if source.running == 0 and source.waiting == 0 and address != new:
                 del self._sources[address]
@@ -177,7 +179,7 @@ class LoginQueue(Generic[T]):
 
 
 def source_of(address: str) -> str:
-    """Whom a login is counted for: an IPv4 address, the network of an IPv6 address, or else any name."""
+    """Return the source to count for: an IPv4 address, the network of an IPv6 address, or any other name."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,7 +1,7 @@
-"""Opening links to the neighbours that have an address, and opening them again when they fail.
+"""Open links to the neighbours that have an address, and reopen them when they fail.
 
-To its neighbour this broker is an MQTT 5 client that names itself a broker in CONNECT. When CONNACK
-names the expected broker in return, the connection is handed to the mesh as a link.
+This broker connects as an MQTT 5 client that names itself a broker in CONNECT. If CONNACK names the expected
+broker in return, the mesh takes the connection as a link.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import logging
 import ssl
 from typing import Any, Final, Protocol
 
-from timebound.config.values import Limits, NeighbourConfig
+from timebound.config.limits import Limits
+from timebound.config.mesh import NeighbourConfig
 from timebound.core.broker import Broker
 from timebound.errors import ConfigError, ProtocolError
 from timebound.linking.codec import BROKER_PROPERTY, link_packet_size_max
@@ -21,11 +22,11 @@ from timebound.units import SECOND
 from timebound.wire.codec import Decoder, encode
 from timebound.wire.packets import Connack, Connect, Disconnect, Packet
 from timebound.wire.properties import Properties
-from timebound.wire.reasons import ReasonCode
+from timebound.wire.reasons import DISCONNECT_CODES_OF_CLIENT, ReasonCode
 
 logger = logging.getLogger("timebound.node")
 
-# Between attempts; the longest is how late a neighbour that came back may be noticed.
+# Between attempts; a neighbour that is back is noticed after the longest at the latest.
 RETRY_S_MIN: Final = 0.1
 RETRY_S_MAX: Final = 5.0
 
@@ -74,9 +75,9 @@ class Dialled(asyncio.Protocol):
         self._keep_alive_ns = config.keep_alive_s * SECOND
         self._heard_ns = driver.now_ns()
         self._pinged_ns = self._heard_ns
-        self._is_throttled = False  # not read before storage has caught up
+        self._is_throttled = False  # not read until storage has caught up
         self.ended = asyncio.Event()
-        self.failure = ""  # why there is no link
+        self.failure = ""  # why the link is down
 
     # --- transport callbacks --------------------------------------------------------
 
@@ -154,10 +155,10 @@ class Dialled(asyncio.Protocol):
             self._mesh.closed(link)
 
     def _open(self, packet: Packet) -> None:
-        """Judge the answer to CONNECT.
+        """Check the answer to CONNECT, and open the link.
 
         Raises:
-            ProtocolError: it is none, or not from the broker that was expected.
+            ProtocolError: the packet is not CONNACK, refuses, or is not from the expected broker.
         """
         name = self._config.name
         if not isinstance(packet, Connack):
@@ -168,10 +169,10 @@ class Dialled(asyncio.Protocol):
         called = dict(packet.properties.user_properties).get(BROKER_PROPERTY, "")
         if called != name:
             raise ProtocolError(
-                ReasonCode.NOT_AUTHORIZED, f"expected broker {name!r}, but it calls itself {called!r}"
+                ReasonCode.NOT_AUTHORIZED, f"expected broker {name!r}, but the peer is {called!r}"
             )
         if self._mesh.gives_way(name):
-            self.close(ReasonCode.SUCCESS, "the neighbour has opened a link itself")
+            self.close(ReasonCode.SUCCESS, "the neighbour has already opened a link")
             return
         granted = packet.properties
         if granted.server_keep_alive:
@@ -194,19 +195,22 @@ class Dialled(asyncio.Protocol):
             self._transport.write(data)
 
     def close(self, reason_code: int, reason: str) -> None:
-        """End the connection from this side."""
+        """Close the connection with DISCONNECT."""
         if self._transport is None or self._transport.is_closing():
             return
         logger.info("closing the connection to broker %r: %s", self._config.name, reason)
         properties = Properties()
         properties.reason_string = reason
         if reason_code == ReasonCode.SERVER_SHUTTING_DOWN:
-            reason_code = ReasonCode.NORMAL_DISCONNECTION  # this side is the client (MQTT 5, 3.14.2.1)
+            reason_code = ReasonCode.NORMAL_DISCONNECTION
+        elif reason_code not in DISCONNECT_CODES_OF_CLIENT:
+            # This side is the client, and some codes are for servers alone (MQTT 5, 3.14.2.1).
+            reason_code = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
         self._transport.write(encode(Disconnect(reason_code, properties), 5))
         self._transport.close()
 
     def cut(self) -> None:
-        """End the connection although it could not be closed in order."""
+        """End the connection after it could not be closed in order."""
         try:
             self._leave()
         finally:
@@ -219,18 +223,18 @@ class Dialled(asyncio.Protocol):
         self._transport.abort()
 
     def flush(self) -> None:
-        """Nothing waits here: a link writes at once."""
+        """Do nothing: a link writes at once."""
 
     def read_again(self) -> None:
-        """Storage keeps up again."""
+        """Read on: storage has caught up."""
         self._is_throttled = False
         if not self._transport.is_closing():
             self._transport.resume_reading()
 
     def patrol(self, now_ns: int) -> None:
-        """Called about once a second: is the neighbour still there?"""
+        """Ping the neighbour, or abort if it was silent too long; called about once a second."""
         if now_ns - self._heard_ns > self._keep_alive_ns * 3 // 2:
-            self.failure = "it was silent too long"
+            self.failure = "silent for longer than the keep-alive allows"
             self._transport.abort()
         elif self._link is not None and now_ns - self._pinged_ns >= self._keep_alive_ns // 2:
             self._pinged_ns = now_ns
@@ -238,10 +242,10 @@ class Dialled(asyncio.Protocol):
 
 
 class Dialler:
-    """Keeps the link to one neighbour open."""
+    """Keep the link to one neighbour open."""
 
     def __init__(self, mesh: Mesh, config: NeighbourConfig, driver: Driver) -> None:
-        """Read what the link needs.
+        """Read the certificates and the password of the link.
 
         Raises:
             ConfigError: a certificate or password cannot be read.
@@ -255,7 +259,7 @@ class Dialler:
         self._failure = ""
 
     async def run(self) -> None:
-        """Open the link whenever there is none, until cancelled."""
+        """Open the link whenever it is down, until cancelled."""
         while True:
             if self._config.name not in self._mesh.links:
                 await self._dial()
@@ -281,7 +285,7 @@ class Dialler:
 
 
 def client_context(config: NeighbourConfig) -> ssl.SSLContext | None:
-    """How to encrypt a link.
+    """Return the TLS context of a link; None without TLS.
 
     Raises:
         ConfigError: the certificates cannot be used.
@@ -295,13 +299,13 @@ def client_context(config: NeighbourConfig) -> ssl.SSLContext | None:
             context.load_cert_chain(tls.certificate, tls.key)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
-            f"certificates for {config.name!r} cannot be used: {error}", key="neighbour"
+            f"certificates for {config.name!r} cannot be used: {error}", key="neighbours"
         ) from error
     return context
 
 
 def read_password(config: NeighbourConfig) -> bytes | None:
-    """The password for a neighbour, without the line end that editors add.
+    """Return the password for a neighbour, without the line end that editors add.
 
     Raises:
         ConfigError: its file cannot be read.
@@ -311,5 +315,5 @@ def read_password(config: NeighbourConfig) -> bytes | None:
     try:
         return config.password_file.read_bytes().rstrip(b"\r\n")
     except OSError as error:
-        text = f"the password for {config.name!r} cannot be read: {error.strerror}"
-        raise ConfigError(text, key="neighbour.password_file") from error
+        text = f"password for {config.name!r} cannot be read: {error.strerror}"
+        raise ConfigError(text, key="neighbours.password_file") from error

@@ -1,9 +1,9 @@
-"""The mesh as the node drives it: links to neighbour brokers, and what the core decides about them.
+"""The mesh as the node drives it: open links to neighbour brokers, and the orders of the core.
 
-`Member` (core) decides; here its orders are carried out. Once a turn copies go to the links that
-have room for them and advertisements to those who should hear them. A link with a configured rate is
-free again when that rate says so, any other when its transport takes more. All time comes from the
-clock that is handed in, so the same code runs under virtual time.
+`Member` (core) decides; its orders are carried out here. Once a turn, copies go to the links that have room,
+and advertisements to the neighbours they are for. A link with a configured rate is free again by that rate,
+any other when its transport has room. All time comes from the clock passed in, so the same code runs under
+virtual time.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from timebound.config.mesh import NeighbourConfig
 from timebound.config.scheduling import scheduling_of
-from timebound.config.values import Config, NeighbourConfig
+from timebound.config.values import Config
 from timebound.core.broker import Broker
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
 from timebound.core.mesh.account import MeshAccount
@@ -35,7 +36,7 @@ from timebound.wire.reasons import ReasonCode
 
 logger = logging.getLogger("timebound.node")
 
-# How often neighbours are told how long messages wait here; every 10 s brings no more.
+# Interval of delay reports; every 10 s gains nothing.
 REPORT_NS: Final = 30 * SECOND
 
 
@@ -44,7 +45,7 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """The time, and who calls when it has come."""
+    """The time, timers, and turns."""
 
     def now_ns(self) -> int: ...
 
@@ -54,7 +55,7 @@ class Clock(Protocol):
         """Ask for a turn soon."""
 
     def fault(self, name: str, error: Exception) -> None:
-        """An error of the broker's own struck while something was done for `name`."""
+        """Report an internal error that occurred while serving `name`."""
 
 
 class Mesh:
@@ -75,9 +76,9 @@ class Mesh:
         self._broker = broker
         self._clock = clock
         self._timers: dict[str, Timer] = {}
-        self._levels: dict[str, int] = {}  # as neighbours were last told
+        self._levels: dict[str, int] = {}  # as last sent to neighbours
         self._packet_size_max = mesh_codec.link_packet_size_max(packet_size_max)
-        self._refused = 0  # advertisements that could not be told or read
+        self._refused = 0  # advertisements that could not be sent or read
         self._reported_ns = clock.now_ns()
         for neighbour in neighbours:
             scheduling = scheduling_of(neighbour)
@@ -86,10 +87,10 @@ class Mesh:
         broker.join_mesh(member)
 
     def set_strategy(self, name: str, strategy: str, mix: float, now_ns: int) -> None:
-        """Choose by another strategy what goes next to a neighbour; a negative mix is the strategy's own.
+        """Change the strategy of the link to a neighbour; a negative mix is the strategy's default.
 
         Raises:
-            ValueError: there is no such strategy.
+            ValueError: the strategy is unknown.
         """
         self.member.forwarder.set_strategy(name, strategy_named(strategy, mix=mix), now_ns)
         self.strategies[name] = strategy, mix
@@ -97,21 +98,21 @@ class Mesh:
     # --- links ------------------------------------------------------------------------
 
     def admit(self, name: str, user: str, *, is_anonymous: bool) -> str:
-        """Why a broker that wants to link may not; empty if it may. The user has been authenticated."""
+        """Return why a broker may not open a link; empty if it may. Its user has been authenticated."""
         neighbour = self.neighbours.get(name)
         if neighbour is None:
-            return f"broker {name!r} is no neighbour; add it as [[neighbours]]"
+            return f"broker {name!r} is not a neighbour; add it as [[neighbours]]"
         if not is_anonymous and user != (neighbour.accept_user or name):
             return f"broker {name!r} must log in as user {neighbour.accept_user or name!r}"
         known = self.links.get(name)
         if known is not None and known.is_dialled and self.member.name < name:
-            return f"{self.member.name!r} has opened a link to {name!r} itself"
+            return f"{self.member.name!r} has already opened a link to {name!r}"
         return ""
 
     def gives_way(self, name: str) -> bool:
-        """Whether a connection this broker opened is one too many: both sides may open one at a time.
+        """Whether a connection that this broker opened must close: both sides may open one at the same time.
 
-        Then the one that the broker of the lesser name has opened stays.
+        The one opened by the broker with the lesser name stays.
         """
         return name in self.links and self.member.name > name
 
@@ -125,7 +126,7 @@ class Mesh:
         *,
         is_dialled: bool = False,
     ) -> NeighbourLink:
-        """A link over a connection to a neighbour; `open` it when the handshake is complete."""
+        """Return a link over a connection to a neighbour; call `open` when the handshake is complete."""
         delay = self.member.forwarder.delay_of(name)
         is_paced = self.neighbours[name].link_bytes_per_second > 0
         return NeighbourLink(
@@ -141,16 +142,16 @@ class Mesh:
         )
 
     def open(self, link: NeighbourLink) -> None:
-        """The handshake is complete: this is the link to its neighbour, in place of one there may be."""
+        """Take a link into use after the handshake; it replaces an earlier one to the same neighbour."""
         old = self.links.get(link.name)
         if old is not None:
-            old.close(0, "another connection took its place")
+            old.close(0, "replaced by another connection")
             self.closed(old)
         self.links[link.name] = link
         link.send_hello(self._clock.now_ns())
 
     def closed(self, link: NeighbourLink) -> None:
-        """The connection under a link has ended."""
+        """Note that the connection of a link has ended."""
         if self.links.get(link.name) is not link:
             return
         del self.links[link.name]
@@ -163,7 +164,7 @@ class Mesh:
             self.member.link_down(link.name, unconfirmed, self._clock.now_ns())
             self._clock.schedule()
 
-    # --- what links report --------------------------------------------------------------
+    # --- reports of links ---------------------------------------------------------------
 
     def on_ready(self, link: NeighbourLink, now_ns: int) -> None:
         logger.info("link to %r is up, %.3f ms away", link.name, link.latency_ns / 1e6)
@@ -176,7 +177,7 @@ class Mesh:
         try:
             self._broker.receive_copy(copy, now_ns)
         except Exception as error:
-            # The copy is given up, not the link: the neighbour would send it again, for ever.
+            # Drop the copy, not the link: the neighbour would send it again for ever.
             self._clock.fault(f"a copy from broker {link.name!r}", error)
 
     def on_advertisements(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
@@ -186,7 +187,7 @@ class Mesh:
         if mistakes:
             self._refused += len(mistakes)
             logger.warning(
-                "%d advertisements from %r cannot be used: %s", len(mistakes), link.name, mistakes[0]
+                "%d advertisements from %r are unusable: %s", len(mistakes), link.name, mistakes[0]
             )
 
     def on_delay_report(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
@@ -208,7 +209,7 @@ class Mesh:
     # --- turns --------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Carry out what was decided."""
+        """Carry out the orders of the core."""
         now_ns = self._clock.now_ns()
         self._send_advertisements()
         self.member.forwarder.revive(now_ns)
@@ -226,7 +227,7 @@ class Mesh:
         self._note_levels()
 
     def _failed(self, link: NeighbourLink, error: Exception) -> None:
-        """An error struck while a link was served: it is closed, and what it carried goes another way."""
+        """Close a link after an internal error; what it carried goes another way."""
         self._clock.fault(f"the link to broker {link.name!r}", error)
         try:
             link.close(ReasonCode.UNSPECIFIED_ERROR, "internal error")
@@ -234,14 +235,14 @@ class Mesh:
             self.closed(link)
 
     def patrol(self, now_ns: int) -> None:
-        """About once a second."""
+        """Run the periodic work, about once a second."""
         self.member.wake(now_ns)
         if now_ns - self._reported_ns >= REPORT_NS:
             self._reported_ns = now_ns
             self.send_delay_reports()
 
     def send_delay_reports(self) -> None:
-        """Tell every neighbour how long messages wait from here on."""
+        """Send every neighbour a delay report."""
         self._broadcast(
             mesh_codec.DELAY_REPORT_TOPIC,
             mesh_codec.encode_delay_report(self.member.forwarder.delay_report()),
@@ -253,7 +254,7 @@ class Mesh:
                 self._send_control(link, topic, payload)
 
     def _note_levels(self) -> None:
-        """Let go of publishers that wait for room there is now; neighbours hear of every change."""
+        """Resume publishers whose paths have room again, and send neighbours changed levels."""
         levels = self.member.forwarder.levels()
         if levels is self._levels:
             return
@@ -264,7 +265,7 @@ class Mesh:
             self._broadcast(mesh_codec.LEVELS_TOPIC, mesh_codec.encode_levels(levels))
 
     def _send(self, now_ns: int) -> dict[str, None]:
-        """Put copies on links until none has room or nothing is left; gives the links used."""
+        """Put copies on links until none has room or nothing is left; return the links used."""
         member = self.member
         used: dict[str, None] = {}
         while True:
@@ -292,7 +293,7 @@ class Mesh:
             self._await_room(link)
 
     def _await_room(self, link: NeighbourLink) -> None:
-        """Come back when the link may have room, if that depends on the time; else it says so itself."""
+        """Set a timer for when the link may have room, if that depends on the time."""
         when_ns = link.next_room_ns()
         if when_ns and link.name not in self._timers:
             self._timers[link.name] = self._clock.call_at_ns(when_ns, lambda: self._on_time(link))
@@ -309,7 +310,7 @@ class Mesh:
     def _use_time(self, link: NeighbourLink) -> None:
         now_ns = self._clock.now_ns()
         if now_ns < link.next_room_ns():
-            self._await_room(link)  # loops count in milliseconds and may call early
+            self._await_room(link)  # event loops round to milliseconds and may call early
         elif link.has_room(now_ns):
             self.member.link_free(link.name, now_ns)
             self.turn()
@@ -318,7 +319,7 @@ class Mesh:
             if not self.member.forwarder.links[link.name].is_busy:
                 link.rest()
         elif now_ns < link.next_room_ns():
-            self._await_room(link)  # less was acknowledged than it should have been by now
+            self._await_room(link)  # less was acknowledged than expected by now
 
     def _send_advertisements(self) -> None:
         by_neighbour: dict[str, list[LinkStateAdvertisement]] = {}
@@ -335,7 +336,7 @@ class Mesh:
                 self._refused += 1
                 _, owner, first, second = advertisement.key
                 what = f"subscription of {first[:100]!r} to {second[:100]!r} at {owner!r}"
-                logger.warning("%r cannot be told of the %s: too large for a packet", name, what)
+                logger.warning("%s cannot be advertised to %r: too large for a packet", what, name)
 
     def _send_control(self, link: NeighbourLink, topic: str, payload: bytes) -> None:
         try:
@@ -344,19 +345,19 @@ class Mesh:
             self._failed(link, error)
             return
         if not is_sent:
-            logger.warning("%r takes no packet of %d bytes on %r", link.name, len(payload), topic)
+            logger.warning("packet of %d bytes on %r is too large for %r", len(payload), topic, link.name)
 
     def refusal(self, client_id: str, subscription: Subscription) -> str:
-        """Why a subscription cannot be advertised to other brokers; empty if it can."""
+        """Return why a subscription cannot be advertised to other brokers; empty if it can."""
         known = [link.packet_size_max for link in self.links.values() if link.packet_size_max]
         limit = min([self._packet_size_max, *known])
         size = mesh_codec.advertised_size(self.member.advertised(client_id, subscription))
         if size <= limit:
             return ""
-        return f"advertising it to other brokers takes {size} bytes, packet_size_max allows {limit} of a link"
+        return f"its advertisement to other brokers has {size} bytes (packet_size_max of a link: {limit})"
 
     def figures(self) -> dict[str, int]:
-        """Numbers for `$SYS` and metrics."""
+        """Return the numbers for `$SYS` and metrics."""
         account = self.member.account
         return {
             "links_up": sum(link.is_ready for link in self.links.values()),
@@ -376,7 +377,7 @@ class Mesh:
 
 
 def join_mesh(config: Config, broker: Broker, index: WatchedIndex, clock: Clock) -> Mesh:
-    """Make a broker a member of the mesh that its configuration describes; `index` is the broker's own."""
+    """Make a broker a member of the mesh of its configuration; `index` is the broker's own."""
     options = MeshOptions(
         strategy_named(DEFAULT_STRATEGY),
         routing=LATE if config.mesh.routing == "late" else TREE,

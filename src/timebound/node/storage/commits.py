@@ -1,17 +1,17 @@
-"""Whether the database still holds every commit that was acknowledged.
+"""Detection of lost commits: whether the database still has every acknowledged one.
 
-SQLite reads its write-ahead log up to the first damaged frame and takes the rest for a commit that a
-crash cut short. Acknowledged commits behind the damage would be gone without a word. So commits are
-counted: the number is a row of each transaction, and is noted in a second file after it. A crash between
-the two leaves the file behind; a database behind the file has lost commits.
+SQLite reads its write-ahead log up to the first damaged frame and treats the rest as an unfinished commit.
+Acknowledged commits after the damage would be lost silently. So commits are counted: the number is a row of
+each transaction, and is written to a second file after it. After a crash between the two, the file is
+behind; if the database is behind the file, it has lost commits.
 
-The file is mapped into memory, as SQLite maps the index of its log: a write costs no system call, and the
-kernel keeps it when the process is killed. The number stands there twice and is written in turns, so that
-one of the two is always whole.
+The file is mapped into memory, as SQLite maps the index of its log: a write costs no system call, and
+survives when the process is killed. The number is stored twice and written alternately, so that one of the
+two is always valid.
 
-With `fsync` the file cannot be ahead: a commit is on the device before its number is written. Without,
-a power cut may take the last commits and keep the number, as was agreed; so the file says which start of
-the machine it belongs to, and after another one a loss is reported, not refused.
+With `fsync` the file cannot be ahead: a commit is on the device before its number is written. Without it,
+a power cut may lose the last commits and keep the number, which is accepted; so the file has the boot id of
+the machine, and after a reboot a loss is reported but not refused.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 
 COMMITS_NAME: Final = "timebound.commits"
 _FORM: Final = "timebound-commits-1"
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")  # Linux; elsewhere no start is known from another
-_COUNT: Final = struct.Struct("<qq")  # a number and its inverse, by which half of one is told
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")  # Linux; elsewhere boots cannot be told apart
+_COUNT: Final = struct.Struct("<qq")  # a number and its inverse, which reveals a half-written one
 _COUNT_START: Final = 128
 _COUNTS: Final = 2
 _FILE_BYTES: Final = _COUNT_START + _COUNTS * _COUNT.size
@@ -42,7 +42,7 @@ _PUT: Final = "INSERT OR REPLACE INTO counter (name, value) VALUES (?, ?)"
 
 
 class Known:
-    """What the second file says: whose commits it counts, in text, and their number, in two places."""
+    """Contents of the second file: the database it belongs to, as text, and the commits, in two places."""
 
     __slots__ = ("boot_id", "commits", "identity", "is_synced")
 
@@ -80,16 +80,16 @@ class Commits:
 
     @classmethod
     def open(cls, directory: Path, connection: sqlite3.Connection, *, fsync: bool) -> Commits:
-        """Go on counting where the database or the file stopped.
+        """Continue to count where the database or the file stopped.
 
-        Raises: sqlite3.Error or OSError when either cannot be written.
+        Raises: sqlite3.Error or OSError if either cannot be written.
         """
         identity, commits = _read_counters(connection)
         known = read_known(directory)
         if known is not None and known.identity == identity:
             commits = max(commits, known.commits)
         opened = Known(identity or new_identity(), commits, fsync, _boot_id())
-        # This commit forces those of an earlier run without `fsync` to the device as well.
+        # This commit also forces those of an earlier run without `fsync` to the device.
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(_PUT, (IDENTITY, opened.identity))
         connection.execute(_PUT, (COMMITS, commits + 1))
@@ -98,11 +98,11 @@ class Commits:
         return cls(_map_file(directory / COMMITS_NAME, opened.encode()), opened)
 
     def next(self) -> int:
-        """The number that the next transaction has to write into the table `counter`."""
+        """The number that the next transaction has to write to the table `counter`."""
         return self._known.commits + 1
 
     def settle(self) -> None:
-        """Note that the transaction is committed."""
+        """Record that the transaction is committed."""
         commits = self._known.commits = self._known.commits + 1
         _COUNT.pack_into(self._file, _COUNT_START + commits % _COUNTS * _COUNT.size, commits, ~commits)
 
@@ -111,9 +111,9 @@ class Commits:
 
 
 def check_loss(directory: Path, *, is_accepted: bool) -> None:
-    """Compare a database that is not open yet with what was acknowledged; neither is changed.
+    """Compare a database, before it is opened, with what was acknowledged; neither is changed.
 
-    Raises: StorageError when commits are missing and that is not accepted.
+    Raises: StorageError if commits are missing and that is not accepted.
     """
     known = read_known(directory)
     file = directory / DATABASE_NAME
@@ -126,8 +126,8 @@ def check_loss(directory: Path, *, is_accepted: bool) -> None:
         finally:
             connection.close()
     except sqlite3.Error:
-        return  # what is wrong with the file itself is found when it is opened
-    # Another database than the one that was counted has lost nothing of it.
+        return  # faults of the file itself are found when it is opened
+    # Another database than the one that was counted has not lost anything.
     if identity not in (0, known.identity) or commits >= known.commits:
         return
     text = (
@@ -135,15 +135,15 @@ def check_loss(directory: Path, *, is_accepted: bool) -> None:
         " its write-ahead log was damaged or removed, or an older copy was restored"
     )
     if is_accepted:
-        log.warning("%s; going on with what is left, as told", text)
+        log.warning("%s; continuing with what is left, as requested", text)
     elif not known.is_synced and (known.boot_id != _boot_id() or not known.boot_id):
-        log.warning("%s, or the power failed, which data.fsync = false allows for; going on", text)
+        log.warning("%s, or there was a power cut, which data.fsync = false allows for; continuing", text)
     else:
-        raise StorageError(f"{text}; restore a copy, or go on with what is left: serve --accept-loss")
+        raise StorageError(f"{text}; restore a copy, or continue with what is left: serve --accept-loss")
 
 
 def read_known(directory: Path) -> Known | None:
-    """Read the second file; None if there is none, or none that can be read."""
+    """Read the second file; None if it is missing or unreadable."""
     file = directory / COMMITS_NAME
     known = None
     try:
@@ -156,12 +156,12 @@ def read_known(directory: Path) -> Known | None:
     except OSError as exc:
         log.debug("'%s': %s", file, exc)
     if known is None:
-        log.warning("'%s' cannot be read, so a loss before this start would go unnoticed", file)
+        log.warning("'%s' cannot be read: a loss of commits before this start would not be detected", file)
     return known
 
 
 def _map_file(file: Path, content: bytes) -> mmap.mmap:
-    """Write a file in place of what it held and map it; its space is taken now, not at a later write."""
+    """Overwrite a file and map it; its space is allocated now, not at a later write."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         os.pwrite(descriptor, content, 0)
@@ -172,7 +172,7 @@ def _map_file(file: Path, content: bytes) -> mmap.mmap:
 
 
 def _read_counters(connection: sqlite3.Connection) -> tuple[int, int]:
-    """The database's identity and its commits; 0 where an earlier version wrote none."""
+    """Return the identity of the database and its commits; 0 if an earlier version wrote none."""
     rows = connection.execute("SELECT name, value FROM counter WHERE name IN (?, ?)", (IDENTITY, COMMITS))
     found: dict[str, int] = dict(rows.fetchall())
     return found.get(IDENTITY, 0), found.get(COMMITS, 0)

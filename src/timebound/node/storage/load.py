@@ -1,9 +1,8 @@
-"""From rows to the snapshot that a broker starts with, and the sweep of rows nobody needs.
+"""Reading of the snapshot that a broker starts with, and removal of unreachable rows.
 
-Reading is faithful but for two things. A subscription whose terms this program no longer
-understands is left out with a warning, and kept in the file. Times after now come from a clock
-that has since been set back; they are pulled to now, or a session would outlive its expiry and
-a message its lifetime by as much as the clock was wrong.
+Reading is exact with two exceptions. A subscription whose terms this program no longer understands is
+skipped with a warning, and kept in the file. Times in the future come from a clock that has since been set
+back; they are set to now, or sessions and messages would outlive their expiry by the clock's error.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ MakeSubscription = Callable[[str, str, int, bool, bool, int, int, UserProperties
 NS_PER_S: Final = 1_000_000_000
 _EXPIRES: Final = 9  # the place of `expires_ns` among the columns of a message
 
-# What each sweep removes, in this order: later ones see what earlier ones left without an owner.
+# Steps of a sweep, in this order: later ones remove what earlier ones left without an owner.
 _SWEEPS: Final = (
     ("subscriptions without session", "subscription", "client_id NOT IN (SELECT client_id FROM session)"),
     ("packet ids without session", "inbound", "client_id NOT IN (SELECT client_id FROM session)"),
@@ -51,7 +50,7 @@ _SWEEPS: Final = (
 
 
 def sweep(connection: sqlite3.Connection) -> None:
-    """Remove rows that no session can reach, before anything is read or written."""
+    """Remove rows that no session can reach; called before anything is read or written."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         for name, table, condition in _SWEEPS:
@@ -68,6 +67,7 @@ def sweep(connection: sqlite3.Connection) -> None:
 def read_snapshot(
     connection: sqlite3.Connection, marks: Marks, make_subscription: MakeSubscription, now_ns: int
 ) -> Snapshot:
+    """Read everything that a broker starts with."""
     snapshot = Snapshot()
     snapshot.sequence_max = marks.message
     sessions: dict[str, StoredSession] = {}
@@ -87,7 +87,7 @@ def read_snapshot(
     for client_id, delay_s, due_ns, user, *row in _select(connection, WILL):
         due_ns = min(due_ns, now_ns + delay_s * NS_PER_S)
         message = _message(row, now_ns)
-        message.expires_ns = row[_EXPIRES]  # counted from its publication, so no clock is in it
+        message.expires_ns = row[_EXPIRES]  # relative to its publication, so independent of the clock
         snapshot.wills.append(Will(client_id, message, delay_s, due_ns, user))
     return snapshot
 
@@ -113,7 +113,7 @@ def _read_subscriptions(
                 client_id, topic_filter, qos, bool(no_local), bool(as_published), handling, identifier, pairs
             )
         except (FilterError, ProtocolError) as exc:
-            log.warning("subscription of '%s' to '%s' is left out: %s", client_id, topic_filter, exc)
+            log.warning("subscription of '%s' to '%s' is skipped: %s", client_id, topic_filter, exc)
             continue
         sessions[client_id].subscriptions.append(subscription)
 

@@ -1,12 +1,12 @@
-"""From store orders to SQL: what a group of orders comes to, in as few statements as possible.
+"""From store orders to SQL: the changes of a group of orders, in few statements.
 
 Of all orders with one key only the last counts, so a plan keeps one change per key: a row to
 put, or None to drop. A key that was put and dropped within the group, and that the database
-cannot hold yet, leaves no change at all; a message acknowledged quickly never costs a write.
+cannot have yet, leaves no change at all; a message acknowledged quickly never costs a write.
 
-Statements carry many rows each. Every call into SQLite lets go of the interpreter lock, so
-fewer calls mean less waiting for a busy event loop as well as less parsing: 1000 deliveries
-take 1.6-2.2 ms with 100 and more rows in a statement, 3.3 ms row by row.
+Statements have many rows each. Every call into SQLite releases the interpreter lock, so fewer calls
+mean less waiting for a busy event loop as well as less parsing: 1000 deliveries take 1.6-2.2 ms with
+100 and more rows in a statement, 3.3 ms row by row.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ ROWS_MAX: Final = 128  # rows in one statement; a power of two, see _chunks
 SHARED_STATEMENT_BYTES_MAX: Final = 4096
 SEQUENCE_MAX: Final = "sequence_max"  # the counter that outlives the messages it counted
 OFFSET_PREFIX: Final = "journal "  # of counters with offsets, by journal
-COMMITS: Final = "commits"  # the counter by which a loss is noticed, see storage_commits
+COMMITS: Final = "commits"  # the counter that reveals lost commits, see commits.py
 _PUT_COUNTER: Final = "INSERT OR REPLACE INTO counter (name, value) VALUES (?, ?)"
 _PUT_COUNTERS: Final = _PUT_COUNTER + ", (?, ?)"
 
 Row = tuple[object, ...]
-# What happens to the rows of one table, or of one client in it: put, or drop where None.
+# Changes of the rows of one table, or of one client in it: a row to put, or None to drop.
 Changes = dict[Any, Row | None]
 
 _MESSAGE: Final = (
@@ -95,7 +95,7 @@ WILL: Final = StoredTable(
 
 
 class Marks:
-    """What the database can hold at most: no key above its mark has a row."""
+    """Upper bounds of keys in the database: no key above its mark has a row."""
 
     __slots__ = ("delivery", "message", "message_on_disk")
 
@@ -120,9 +120,9 @@ class Marks:
 
 
 class WritePlan:
-    """The changes that a group of orders comes to; made, executed once, and thrown away.
+    """The changes of a group of orders; executed once and discarded.
 
-    The marks are read while orders are added, and moved only by `settle`, after the commit.
+    Marks are read while orders are added, and changed only by `settle`, after the commit.
     """
 
     def __init__(self, marks: Marks) -> None:
@@ -184,7 +184,7 @@ class WritePlan:
         return self._message_mark > self._marks.message_on_disk
 
     def settle(self, *, written: bool) -> None:
-        """Move the marks, once the changes are committed or there were none to write."""
+        """Update the marks, once the changes are committed or there were none to write."""
         marks = self._marks
         marks.message = self._message_mark
         if written:
@@ -201,7 +201,7 @@ class WritePlan:
         self._flat[SESSION][order.client_id] = row
 
     def _drop_session(self, order: DropSession) -> None:
-        # Whatever was ordered for this session before is gone; what comes after is written later.
+        # Earlier orders of this session are void; later ones are written afterwards.
         self._flat[SESSION].pop(order.client_id, None)
         for by_client in self._nested.values():
             by_client.pop(order.client_id, None)
@@ -324,7 +324,7 @@ def message_row(message: Message) -> Row:
 
 
 def user_properties_text(pairs: UserProperties) -> str:
-    """Pairs as JSON, in order; the empty text stands for none, which is what most have."""
+    """Encode pairs as JSON, in order; empty for none, as in most messages."""
     return json.dumps(pairs, separators=(",", ":")) if pairs else ""
 
 
@@ -360,7 +360,7 @@ def _payload(table: StoredTable, row: Row) -> bytes:
 
 
 def _chunks(total: int, size_max: int) -> Iterator[tuple[int, int]]:
-    """Cut `total` into (start, count) with powers of two as counts, so that few statements exist."""
+    """Split `total` into (start, count) with powers of two as counts, so that few statements exist."""
     start = 0
     size = size_max
     while start < total:

@@ -1,9 +1,9 @@
-"""The database file: its tables and versions, and every check before it may be used.
+"""The database file: its tables and versions, and the checks before it is used.
 
-A file is looked at before it is opened for writing: its first bytes, then its contents through
-a read-only connection. A file that is refused is therefore left byte for byte as it was, its
-write-ahead log included. A new database is built under another name and renamed into place, so
-`timebound.db` is either absent or complete, whenever the power goes.
+A file is checked before it is opened for writing: its first bytes, then its contents through a read-only
+connection. So a refused file stays unchanged, its write-ahead log included. A new database is built under
+another name and renamed into place, so `timebound.db` is either absent or complete, even after a power
+cut.
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ log = logging.getLogger(__name__)
 
 DATABASE_NAME: Final = "timebound.db"
 LOCK_NAME: Final = "timebound.lock"
-APPLICATION_ID: Final = 0x54426E64  # "TBnd", in the header of every database of ours
-IDENTITY: Final = "identity"  # the counter that tells one database from another, see storage_commits
+APPLICATION_ID: Final = 0x54426E64  # "TBnd", in the header of every database of Timebound
+IDENTITY: Final = "identity"  # the counter that identifies a database, see commits.py
 MAGIC: Final = b"SQLite format 3\x00"
 HEADER: Final = struct.Struct(">16s44xI4xI28x")  # magic, user_version at 60, application_id at 68
 
-# An unfinished check accepts the file: a broker must not stay down for minutes after a crash
-# because its queue is long. 150 MB take 0.15 s from the page cache.
+# An unfinished check accepts the file: a broker must not be down for minutes after a crash because its
+# queue is long. 150 MB take 0.15 s from the page cache.
 QUICK_CHECK_S_MAX: Final = 10.0
-CHECK_STEPS: Final = 1000  # of SQLite's machine between two looks at the clock, well under 1 ms
-BUSY_S_MAX: Final = 2.0  # another program, an SQLite shell for example, may hold the database shortly
-WAL_PAGES: Final = 4000  # 16 MB between checkpoints: rows put and dropped meanwhile never reach the main file
-WAL_BYTES_KEPT: Final = 64 << 20  # a log that grew in a burst is cut back to this
+CHECK_STEPS: Final = 1000  # of SQLite's virtual machine between two readings of the clock, well under 1 ms
+BUSY_S_MAX: Final = 2.0  # another program, such as an SQLite shell, may lock the database briefly
+WAL_PAGES: Final = (
+    4000  # 16 MB between checkpoints: rows put and dropped in between never reach the main file
+)
+WAL_BYTES_KEPT: Final = 64 << 20  # a log that grew in a burst is truncated to this
 STATEMENTS_CACHED: Final = 256  # shapes of statements in use: tables x powers of two of rows, twice
 
 MESSAGE_COLUMNS: Final = (
@@ -49,8 +51,8 @@ MESSAGE_COLUMNS: Final = (
 
 Migration = tuple[str, ...]
 
-# Step n leads from version n to n + 1; the first one makes the tables. Steps are never edited
-# once released, only appended to: files of every version are out there.
+# Step n migrates version n to n + 1; the first one makes the tables. Released steps are never edited,
+# only new ones appended: files of every version exist.
 MIGRATIONS: Final[tuple[Migration, ...]] = (
     (
         "CREATE TABLE session (client_id TEXT PRIMARY KEY, expiry_interval_s INTEGER NOT NULL,"
@@ -72,7 +74,7 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
         "CREATE TABLE counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
     ),
     (
-        # Whose right decides when the will is due.
+        # The user whose rights apply when the will is due.
         "ALTER TABLE will ADD COLUMN user TEXT NOT NULL DEFAULT ''",
         "UPDATE will SET user = coalesce("
         "(SELECT session.user FROM session WHERE session.client_id = will.client_id), '')",
@@ -81,7 +83,7 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
 
 
 def make_directory(path: Path) -> None:
-    """Make the data directory, for its owner only. Raises: StorageError."""
+    """Create the data directory, for its owner only. Raises: StorageError."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as exc:
@@ -91,9 +93,9 @@ def make_directory(path: Path) -> None:
 
 
 def lock_directory(path: Path) -> int:
-    """Take the directory for this process; the lock lives as long as the returned descriptor.
+    """Lock the directory for this process; the lock lasts as long as the returned descriptor.
 
-    The kernel drops the lock with the process, so a killed broker leaves nothing to clean up.
+    The kernel releases the lock with the process, so a killed broker leaves nothing to clean up.
     Raises: StorageError, with the pid of the holder.
     """
     lock = path / LOCK_NAME
@@ -125,7 +127,7 @@ def open_database(
     migrations: Sequence[Migration] = MIGRATIONS,
     check_s_max: float = QUICK_CHECK_S_MAX,
 ) -> sqlite3.Connection:
-    """Open the database of a locked data directory; make or migrate it if need be.
+    """Open the database of a locked data directory; create or migrate it if necessary.
 
     Raises: StorageError, with the file unchanged.
     """
@@ -148,12 +150,12 @@ def open_database(
 
 
 def new_identity() -> int:
-    """A number that no other database has; never 0, which stands for none."""
+    """Return a number that no other database has; never 0, which means none."""
     return secrets.randbits(62) + 1
 
 
 def storage_error(exc: Exception, file: Path) -> StorageError:
-    """Say what an error of SQLite or of the system means for whoever runs the broker."""
+    """Turn an error of SQLite or of the system into a message for operators."""
     if not isinstance(exc, sqlite3.Error):
         return StorageError(f"database '{file}' cannot be used: {_cause(exc)}")
     name: str = getattr(exc, "sqlite_errorname", "")
@@ -199,7 +201,7 @@ def _check_version(file: Path, version: int, version_known: int) -> None:
 
 
 def _check_contents(file: Path, version_known: int, check_s_max: float) -> int:
-    """Check the file without a chance to change it, and return its schema version."""
+    """Check the file read-only, and return its schema version."""
     # The timer's thread interrupts the check, hence check_same_thread.
     connection = sqlite3.connect(
         f"{file.resolve().as_uri()}?mode=ro",
@@ -209,7 +211,7 @@ def _check_contents(file: Path, version_known: int, check_s_max: float) -> int:
         check_same_thread=False,
     )
     try:
-        # The log may hold a newer version than the main file's header.
+        # The log may have a newer version than the main file's header.
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
         _check_version(file, version, version_known)
         if version < 1:
@@ -221,8 +223,8 @@ def _check_contents(file: Path, version_known: int, check_s_max: float) -> int:
 
 
 def _quick_check(connection: sqlite3.Connection, file: Path, check_s_max: float) -> None:
-    # The interrupt also stops the walk through the pages, during which SQLite 3.40 asks no handler;
-    # the handler makes up for an interrupt that comes before the statement has begun.
+    # The interrupt also stops the walk through the pages, during which SQLite 3.40 calls no handler; the
+    # handler covers an interrupt before the statement has begun.
     end_s = time.monotonic() + check_s_max
     connection.set_progress_handler(lambda: time.monotonic() >= end_s, CHECK_STEPS)
     timer = threading.Timer(check_s_max, connection.interrupt)
@@ -248,7 +250,7 @@ def _create(file: Path, migrations: Sequence[Migration]) -> None:
         remains = file.with_name(file.name + suffix)
         if remains.exists() and remains.stat().st_size:
             raise StorageError(
-                f"'{remains}' is there but '{file.name}' is not: restore the database or move the log away"
+                f"'{remains}' exists but '{file.name}' does not: restore the database or move the log away"
             )
     draft = file.with_name(f"{file.name}.new")
     for suffix in ("", "-wal", "-shm", "-journal"):
@@ -278,11 +280,11 @@ def _connect(file: Path, *, fsync: bool) -> sqlite3.Connection:
         mode: str = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
             raise StorageError(f"database '{file}' is on a file system without write-ahead logs: mode={mode}")
-        # NORMAL syncs at checkpoints only: safe when the process dies, not when the power goes.
+        # NORMAL syncs at checkpoints only: safe if the process dies, not in a power cut.
         connection.execute(f"PRAGMA synchronous = {'FULL' if fsync else 'NORMAL'}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
-        # A file that can only be read fails here, not at the first message.
+        # A read-only file fails here, not at the first message.
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("ROLLBACK")
     except BaseException:
@@ -296,7 +298,7 @@ def _migrate(
 ) -> None:
     copy = _keep_copy(connection, file, version)
     log.info("migrating '%s' from schema version %d to %d", file, version, len(migrations))
-    log.info("the database as it was is kept as '%s'", copy)
+    log.info("a copy of the old database is kept as '%s'", copy)
     _apply(connection, version, migrations)
 
 

@@ -1,12 +1,12 @@
-"""What survives the broker's process: sessions, queued messages, retained messages, wills.
+"""Durable state of the broker: sessions, queued messages, retained messages, wills.
 
-The event loop hands over the orders of one turn and goes on; one worker thread writes all that
-has piled up meanwhile in one transaction, syncs once, and then calls every `done` in order. So
-the busier the broker, the more turns share one sync. A write that fails stays first in line and
-is tried again: `done` is the promise that orders are on disk, and it is never made early.
+The event loop hands over the orders of one turn and continues; one worker thread writes everything that
+has accumulated in one transaction, syncs once, and then calls every `done` in order. So the busier the
+broker, the more turns share one sync. A write that fails stays first in the queue and is retried: `done`
+guarantees that orders are on disk, and is never called early.
 
-Files, versions and checks are in storage_schema, orders to SQL in storage_plan, reading in
-storage_load, and what tells a loss in storage_commits.
+Files, versions and checks are in `schema.py`, orders to SQL in `plan.py`, reading in `load.py`, and
+detection of lost commits in `commits.py`.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ log = logging.getLogger(__name__)
 GROUP_ORDERS_MAX: Final = 50_000  # of one transaction: about 0.2 s and 20 MB of log with small messages
 RETRY_S_MIN: Final = 0.1  # first wait after a failed write; doubles up to the longest
 RETRY_S_MAX: Final = 5.0
-CLOSE_ATTEMPTS_MAX: Final = 3  # a full disk must not keep a broker from stopping
-CLOSE_S_MAX: Final = 10.0  # a device that hangs must not either; what waits was not acknowledged
+CLOSE_ATTEMPTS_MAX: Final = 3  # a full disk must not prevent a broker from stopping
+CLOSE_S_MAX: Final = 10.0  # nor must a hanging device; what waits was not acknowledged
 
 Done = Callable[[], None]
 Batch = tuple[Sequence[StoreOrder], Done]
@@ -53,9 +53,8 @@ class Storage:
     """The database of one data directory, with the thread that writes it.
 
     `load` first, then `submit` from one thread; `close` at the end. `done` and `on_error` are
-    called on the worker thread. Batches not yet written are kept without a limit of their own:
-    their publishers wait for the acknowledgement, so Receive Maximum bounds them; `pending_orders`
-    tells how many there are.
+    called on the worker thread. Batches not yet written have no limit of their own: their publishers
+    wait for the acknowledgement, so Receive Maximum bounds them; `pending_orders` is their number.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class Storage:
         self._closing = False
         self._closed = False
         self._failures = 0  # attempts since the last success
-        self._failures_closing = 0  # of them, those after close was asked for
+        self._failures_closing = 0  # of them, those after close was called
         self._pending_orders = 0
         self._thread = threading.Thread(target=self._run, name="timebound-storage", daemon=True)
         self._thread.start()
@@ -97,13 +96,13 @@ class Storage:
         accept_loss: bool = False,
         migrations: Sequence[Migration] = MIGRATIONS,
     ) -> Storage:
-        """Open the data directory, and make what is missing; no other broker can use it until close.
+        """Open the data directory, or create it; no other broker can use it until close.
 
         With `fsync` false a commit is not forced to the device: it survives the end of the process,
         but a power cut may take the last commits (never the file's consistency). With `accept_loss`
-        a database that lacks acknowledged commits is used nevertheless.
+        a database that lacks acknowledged commits is used anyway.
 
-        Raises: StorageError when directory or database cannot be used; nothing was changed then.
+        Raises: StorageError if directory or database cannot be used; nothing is changed then.
         """
         make_directory(path)
         lock = lock_directory(path)
@@ -136,7 +135,7 @@ class Storage:
 
     @property
     def failed(self) -> bool:
-        """Whether the last write failed; true until one succeeds."""
+        """Whether the last write failed."""
         return self._failures > 0
 
     @property
@@ -145,9 +144,9 @@ class Storage:
         return self._pending_orders
 
     def load(self, now_ns: int) -> Snapshot:
-        """Read everything that is on disk; for a start, before the first submit.
+        """Read everything from disk; at start, before the first submit.
 
-        Raises: StorageError when a row cannot be read.
+        Raises: StorageError if a row cannot be read.
         """
         try:
             with self._connection_lock:
@@ -156,9 +155,9 @@ class Storage:
             raise storage_error(exc, self._file) from exc
 
     def submit(self, orders: Sequence[StoreOrder], done: Done) -> None:
-        """Have orders written after all earlier ones, then `done` called; returns at once.
+        """Queue orders to be written after all earlier ones, then call `done`; returns at once.
 
-        The list belongs to the storage from here on. Raises: StorageError after close.
+        The list belongs to the storage from now on. Raises: StorageError after close.
         """
         with self._changed:
             if self._closing:
@@ -168,9 +167,9 @@ class Storage:
             self._changed.notify()
 
     def close(self) -> None:
-        """Write what is waiting, stop the thread, fold the log into the database.
+        """Write what is waiting, stop the thread, merge the log into the database.
 
-        Raises: StorageError when batches could not be written; their `done` was never called.
+        Raises: StorageError if batches could not be written; their `done` was never called.
         """
         with self._changed:
             self._closing = True
@@ -194,8 +193,8 @@ class Storage:
                 WritePlan(self._marks).execute_mark(self._connection)
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as exc:
-            # Nothing is lost: the log stays beside the database and is read at the next start.
-            log.warning("log of '%s' is left beside it: %s", self._file, exc)
+            # Nothing is lost: the log stays and is read at the next start.
+            log.warning("write-ahead log of '%s' could not be merged: %s", self._file, exc)
         self._connection.close()
         self._commits.close()
         os.close(self._directory_lock)
@@ -211,7 +210,7 @@ class Storage:
                 self._finish(group)
 
     def _next_group(self) -> list[Batch]:
-        """Wait for batches and return the first of them, still in line; none when it is time to stop."""
+        """Wait for batches and return the first of them, still queued; none if it is time to stop."""
         group: list[Batch] = []
         orders_total = 0
         with self._changed:
@@ -241,7 +240,7 @@ class Storage:
             plan.execute(connection, self._commits.next())
             connection.execute("COMMIT")
         except BaseException:
-            # SQLite rolls back by itself on some errors, a full disk among them.
+            # SQLite rolls back by itself on some errors, such as a full disk.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
@@ -259,12 +258,12 @@ class Storage:
             try:
                 done()
             except Exception:
-                log.exception("a caller failed to take that its orders are stored")
+                log.exception("callback of stored orders failed")
 
     def _wait_to_retry(self, exc: Exception) -> bool:
-        """Report a failed write and wait; false when the storage closes and it is no use any more."""
+        """Report a failed write and wait; return False if the storage closes and retries are used up."""
         if not self._failures:
-            log.error("storage '%s' cannot write, trying again until it can: %s", self._file, exc)
+            log.error("storage '%s' cannot write, retrying: %s", self._file, exc)
         self._failures += 1
         self._report(exc)
         wait_s = min(RETRY_S_MAX, RETRY_S_MIN * 2.0 ** min(self._failures - 1, 10))
@@ -286,11 +285,11 @@ class Storage:
         try:
             self._on_error(error)
         except Exception:
-            log.exception("a caller failed to take that storage cannot write")
+            log.exception("callback of storage errors failed")
 
 
 class NoStorage:
-    """For a broker that keeps nothing: the interface of Storage, with every promise kept at once."""
+    """Storage of a broker that keeps nothing: orders count as stored at once."""
 
     failed: Final = False
     pending_orders: Final = 0

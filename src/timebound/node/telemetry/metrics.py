@@ -1,7 +1,7 @@
-"""Figures for Prometheus: text over HTTP at `/metrics`, and nothing else.
+"""Metrics for Prometheus, served over HTTP at `/metrics`.
 
-A request is one line and its headers; the answer is made from one statistics snapshot. That is
-so little that an HTTP framework would be the larger part of it.
+A request is one line and its headers; the response is made from one snapshot of statistics. This needs
+so little that an HTTP framework is not worth it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from timebound.core.broker import Broker
@@ -23,8 +24,12 @@ REQUEST_TIMEOUT_S: Final = 5.0
 REQUEST_BYTES_MAX: Final = 8_192
 
 
+# Adds one metric: name, type, help, and its values by label.
+Add = Callable[[str, str, str, dict[str, float]], None]
+
+
 def exposition(broker: Broker, trace: TraceWriter | None, input_: Input | None = None) -> str:
-    """All figures in the text format of Prometheus 0.0.4."""
+    """Return all metrics in the text format of Prometheus 0.0.4."""
     now = broker.statistics()
     account = broker.account
     lines: list[str] = []
@@ -37,15 +42,15 @@ def exposition(broker: Broker, trace: TraceWriter | None, input_: Input | None =
     add("clients_connected", "gauge", "Clients connected now.", {"": now.connected})
     add("sessions", "gauge", "Sessions, connected or not.", {"": now.sessions})
     add("subscriptions", "gauge", "Subscriptions.", {"": now.subscriptions})
-    add("filter_cost", "gauge", "Plain tests a message takes at worst.", {"": now.filter_cost})
+    add("filter_cost", "gauge", "Plain tests per message in the worst case.", {"": now.filter_cost})
     add("retained_messages", "gauge", "Retained messages.", {"": now.retained_messages})
     add("queued_messages", "gauge", "Messages waiting to be sent.", {"": now.queued_messages})
     add("queued_bytes", "gauge", "Bytes waiting to be sent.", {"": now.queued_bytes})
     add("inflight_messages", "gauge", "Messages sent and not acknowledged.", {"": now.inflight})
     add("connections_total", "counter", "Connections accepted.", {"": now.connections_total})
     add("connections_refused_total", "counter", "Connections refused.", {"": now.connections_refused})
-    add("tls_failures_total", "counter", "Connections ended by failed encryption.", {"": now.tls_failures})
-    add("faults_total", "counter", "Errors of the broker itself.", {"": now.faults})
+    add("tls_failures_total", "counter", "Connections ended by TLS errors.", {"": now.tls_failures})
+    add("faults_total", "counter", "Internal errors of the broker.", {"": now.faults})
     add("messages_received_total", "counter", "Messages from publishers.", {"": now.messages_received})
     add("messages_sent_total", "counter", "Copies sent to subscribers.", {"": now.messages_sent})
     add("bytes_received_total", "counter", "Bytes received.", {"": now.bytes_received})
@@ -58,31 +63,26 @@ def exposition(broker: Broker, trace: TraceWriter | None, input_: Input | None =
     add("earned_total", "counter", "Prices earned.", {"": account.earned_micro / MICRO})
     add("penalties_total", "counter", "Penalties paid.", {"": account.paid_micro / MICRO})
     if input_ is not None:
-        figures = input_.figures()
-        add("input_quantum_seconds", "gauge", "A quantum, as measured.", {"": figures["quantum_ns"] / SECOND})
-        add(
-            "input_round_seconds",
-            "gauge",
-            "A round of the loop, as measured.",
-            {"": figures["round_ns"] / SECOND},
-        )
-        add(
-            "input_stop_seconds",
-            "gauge",
-            "A stop of the machine that promises count with.",
-            {"": figures["stop_ns"] / SECOND},
-        )
-        add("input_flows", "gauge", "Advertised flows admitted.", {"": figures["flows"]})
-        add("input_flows_broken", "gauge", "Flows that can no longer be kept.", {"": figures["flows_broken"]})
-        excess = {
-            '{outcome="lowered"}': figures["excess_lowered"],
-            '{outcome="refused"}': figures["excess_refused"],
-        }
-        add("input_excess_total", "counter", "Messages beyond what was advertised.", dict(excess))
+        _add_input(add, input_.figures())
     if trace is not None:
         add("trace_records_total", "counter", "Trace records written.", {"": trace.rows_written})
         add("trace_records_lost_total", "counter", "Trace records lost.", {"": trace.rows_lost})
     return "\n".join(lines) + "\n"
+
+
+def _add_input(add: Add, figures: dict[str, int]) -> None:
+    add("input_quantum_seconds", "gauge", "Measured duration of a quantum.", _seconds(figures["quantum_ns"]))
+    add("input_round_seconds", "gauge", "Measured duration of a round.", _seconds(figures["round_ns"]))
+    add("input_stop_seconds", "gauge", "A stall that delay bounds include.", _seconds(figures["stop_ns"]))
+    add("input_flows", "gauge", "Advertised flows admitted.", {"": figures["flows"]})
+    broken = {"": float(figures["flows_broken"])}
+    add("input_flows_broken", "gauge", "Flows whose delay bound is no longer guaranteed.", broken)
+    excess = {f'{{outcome="{outcome}"}}': figures[f"excess_{outcome}"] for outcome in ("lowered", "refused")}
+    add("input_excess_total", "counter", "Messages that exceed their contract.", dict(excess))
+
+
+def _seconds(duration_ns: int) -> dict[str, float]:
+    return {"": duration_ns / SECOND}
 
 
 class MetricsServer:
@@ -117,9 +117,9 @@ class MetricsServer:
     def _answer(self, request: bytes) -> bytes:
         words = request.split(b"\r\n", 1)[0].split(b" ")
         if len(words) != 3 or words[0] not in (b"GET", b"HEAD"):
-            return _response("405 Method Not Allowed", "only GET /metrics is served\n")
+            return _response("405 Method Not Allowed", "only GET /metrics is supported\n")
         if words[1].partition(b"?")[0] != b"/metrics":
-            return _response("404 Not Found", "figures are at /metrics\n")
+            return _response("404 Not Found", "metrics are at /metrics\n")
         body = exposition(self._broker, self._trace, self._input)
         return _response("200 OK", body, is_head=words[0] == b"HEAD")
 

@@ -1,4 +1,4 @@
-"""`$SYS` topics: the broker's own figures as retained messages, under the names others use."""
+"""`$SYS` topics: figures of the broker as retained messages, under names common to brokers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from timebound.version import VERSION
 
 
 class SysTopics:
-    """Publishes the figures that changed since the last time."""
+    """Publishes the figures that have changed."""
 
     def __init__(self, broker: Broker, node_name: str, started_ns: int, input_: Input | None = None) -> None:
         self._broker = broker
         self._input = input_
-        self.mesh: Mesh | None = None  # of a broker that has neighbours
+        self.mesh: Mesh | None = None  # if the broker has neighbours
         self._started_ns = started_ns
         self._last: dict[str, str] = {}
         self._fixed = {
@@ -29,20 +29,20 @@ class SysTopics:
         }
 
     def withdraw(self) -> None:
-        """Forget what was published, until `publish` is called, which has to be at once."""
+        """Remove what was published; call `publish` at once."""
         for topic in self._last:
             self._broker.forget_own_retained(topic)
         self._last = {}
 
     def publish(self, now_ns: int) -> None:
-        """Publish every figure whose value is new."""
+        """Publish every figure whose value has changed."""
         for topic, value in self.figures(now_ns).items():
             if self._last.get(topic) != value:
                 self._last[topic] = value
                 self._broker.route(Message(topic, value.encode(), 0, True, now_ns), now_ns)
 
     def figures(self, now_ns: int) -> dict[str, str]:
-        """All figures by topic."""
+        """Return all figures by topic."""
         now = self._broker.statistics()
         account = self._broker.account
         figures = dict(self._fixed)
@@ -89,5 +89,5 @@ class SysTopics:
 
 
 def _amount(micro: int) -> str:
-    """Money in full, without the rounding of a float."""
+    """Format an amount exactly, without the rounding of a float."""
     return f"{micro // MICRO}.{micro % MICRO:06d}"

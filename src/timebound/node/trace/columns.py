@@ -1,4 +1,4 @@
-"""Trace records, column by column: what files and journals are made of."""
+"""Trace records as columns, for files and journals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from timebound.node.trace.parquet.runs import Coded, Rising
 from timebound.records import TRACE_FIELDS, TRACE_SCHEMA_VERSION
 
 TRACE_METADATA: Final = {"timebound.trace.version": str(TRACE_SCHEMA_VERSION)}
-# Columns that each run has a number of its own for. They mostly grow, and readers select by them.
+# Columns with a number per run. They mostly increase, and readers select by them.
 RISING: Final = ("time_ns", "message_id", "published_ns", "queued_ns", "sent_ns")
 # Where the other columns come from.
 FIELDS_OF_MESSAGE: Final[dict[str, Callable[[MessageColumns], Any]]] = {
@@ -36,18 +36,18 @@ FIELDS_OF_RECEIVER: Final[dict[str, Callable[[ReceiverColumns], Any]]] = {
     "penalty_micro": attrgetter("penalty_micro"),
     "link": lambda receiver: receiver.link or receiver.client_id,
 }
-# Numbers up to here are looked up in a table; larger ones, of huge messages, are searched for.
+# Numbers up to here are looked up in a table; larger ones, of huge messages, by binary search.
 _TABLE_MAX: Final = 1 << 20
 
 
 def trace_schema() -> pa.Schema:
-    """The Arrow schema of trace files, from records.TRACE_FIELDS."""
+    """Return the Arrow schema of trace files, from records.TRACE_FIELDS."""
     fields = [pa.field(name, getattr(pa, kind)(), nullable=False) for name, kind in TRACE_FIELDS]
     return pa.schema(fields, metadata=TRACE_METADATA)
 
 
 def parquet_columns(batch: TraceBatch) -> tuple[Any, list[Coded | Rising]]:
-    """How many records each run has, and the columns as files are made of them."""
+    """Return the records per run, and the columns for Parquet files."""
     of_runs = _run_columns(batch)
     columns: dict[str, Coded | Rising] = dict(_coded_columns(batch))
     for name in RISING:
@@ -56,11 +56,11 @@ def parquet_columns(batch: TraceBatch) -> tuple[Any, list[Coded | Rising]]:
 
 
 def to_table(batch: TraceBatch) -> pa.Table:
-    """The same for who wants records as they come, each by itself; texts stay coded."""
+    """Return the records as a table, one row each; texts stay dictionary-encoded."""
     of_runs = _run_columns(batch)
     counts = of_runs["count"]
     rows = batch.count
-    # Of the first record of each run less its position, then the position of each added.
+    # The value of the first record of each run minus its position, plus the position of each.
     of_runs["message_id"] = of_runs["message_id"] - (np.cumsum(counts) - counts)
     columns = {name: pa.array(np.repeat(of_runs[name], counts)) for name in RISING}
     columns["message_id"] = pa.array(np.repeat(of_runs["message_id"], counts) + np.arange(rows))
@@ -82,16 +82,16 @@ def to_table(batch: TraceBatch) -> pa.Table:
 
 
 def _run_columns(batch: TraceBatch) -> dict[str, Any]:
-    """The numbers of each run: those of RUN_FIELDS and of RISING."""
+    """Return the numbers of each run: those of RUN_FIELDS and of RISING."""
     table = np.frombuffer(batch.runs, "<i8").reshape(-1, len(RUN_FIELDS))
     columns = dict(zip(RUN_FIELDS, np.ascontiguousarray(table.T), strict=True))
     ended_ns = np.where(columns["sent_ns"] > 0, columns["sent_ns"], columns["time_ns"])
-    columns["queued_ns"] = ended_ns - columns["offered_ns"]  # until it was sent, or given up
+    columns["queued_ns"] = ended_ns - columns["offered_ns"]  # until it was sent or dropped
     return columns
 
 
 def _coded_columns(batch: TraceBatch) -> Iterator[tuple[str, Coded]]:
-    """The other columns by name."""
+    """Yield the other columns by name."""
     table = np.frombuffer(batch.rows, "<i4").reshape(-1, len(ROW_FIELDS))
     rows = dict(zip(ROW_FIELDS, np.ascontiguousarray(table.T), strict=True))
     counts = rows["repeats"] if len(table) < batch.count else None
@@ -104,7 +104,7 @@ def _coded_columns(batch: TraceBatch) -> Iterator[tuple[str, Coded]]:
 def _coded_by(
     numbers: Any, entries: list[Any], fields: Mapping[str, Callable[[Any], Any]], counts: Any
 ) -> Iterator[tuple[str, Coded]]:
-    """Columns of what entries say, of which each row has a number."""
+    """Yield columns of the fields of entries, of which each row has a number."""
     different = _different(numbers)
     used = [entries[number] for number in different]
     for name, value_of in fields.items():
@@ -115,7 +115,7 @@ def _coded_by(
 
 
 def _different(numbers: Any) -> Any:
-    """All numbers that occur, in rising order."""
+    """Return the distinct numbers in ascending order."""
     largest = numbers.max()
     if numbers.min() == largest:
         return numbers[:1]
@@ -123,7 +123,7 @@ def _different(numbers: Any) -> Any:
 
 
 def _codes(numbers: Any, different: Any, codes: Sequence[int]) -> Any:
-    """The code of each number, where `codes` has those of the different ones; None if there is only one."""
+    """Return the code of each number, given those of the distinct ones; None if there is only one."""
     largest_code = max(codes)
     if largest_code == 0:
         return None
@@ -136,8 +136,8 @@ def _codes(numbers: Any, different: Any, codes: Sequence[int]) -> Any:
 
 
 def let_others_run() -> None:
-    """Give up the interpreter for a moment, which the broker may be waiting for.
+    """Release the interpreter's lock for a moment, for which the broker may be waiting.
 
-    A thread that does not wait holds it for 5 ms, in which the broker stands still.
+    A thread that does not wait holds it for 5 ms, in which the broker stalls.
     """
     time.sleep(0)

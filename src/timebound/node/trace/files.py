@@ -2,8 +2,8 @@
 
     <path>/date=2026-01-31/node=timebound/part-<nanoseconds>-<number>.parquet
 
-A file has a hidden name until it is complete, then it is renamed into place, so a reader never sees half of
-one. Files are closed by size and age; when all together are larger than allowed, the oldest go.
+A file has a hidden name until it is complete and is then renamed into place, so readers never see an
+unfinished one. Files are closed by size and age; when their total exceeds the limit, the oldest are removed.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from timebound.version import VERSION
 
 logger = logging.getLogger("timebound.trace")
 
-_MADE_BY: Final = f"timebound version {VERSION}"  # in words that readers take apart
+_MADE_BY: Final = f"timebound version {VERSION}"  # in the form that readers parse
 
 
 class TraceFiles:
     """The files of one node."""
 
     def __init__(self, path: Path, node_name: str, limits: TraceLimits) -> None:
-        """Make the folder, and remove what an earlier process left unfinished.
+        """Make the folder, and remove unfinished files of an earlier process.
 
         Raises:
-            OSError: that is not possible.
+            OSError: the folder cannot be made or read.
         """
         self._path = path
         self._node_name = node_name
@@ -47,11 +47,11 @@ class TraceFiles:
         _sweep_hidden(path, node_name)
 
     def rows_kept(self) -> int:
-        """Of the rows written, those in files that are complete."""
+        """Return the rows written to complete files."""
         return self.rows_written - (self._file.rows if self._file is not None else 0)
 
     def append(self, batch: TraceBatch) -> None:
-        """Write records as one row group; those for which there is no room are counted in `rows_lost`."""
+        """Write records as one row group; if that fails, count them in `rows_lost`."""
         try:
             if self._file is None:
                 self._number += 1
@@ -61,16 +61,16 @@ class TraceFiles:
         except OSError as error:
             self._lose(batch.count, error)
             if self._file is not None:
-                self._finish(self._file)  # which saves the records before these
+                self._finish(self._file)  # which saves the earlier records
         self.finish_if_due()
 
     def finish_if_due(self) -> None:
-        """Put the open file in its place if it is large or old enough."""
+        """Complete the open file if it is large or old enough."""
         if self._file is not None and self._file.is_due(self._limits):
             self._finish(self._file)
 
     def due_in_s(self) -> float | None:
-        """How long until the open file is old enough; None if there is none."""
+        """Return the seconds until the open file is old enough; None if there is none."""
         if self._file is None:
             return None
         return max(self._limits.file_age_max_s - self._file.age_s(), 0.0)
@@ -80,7 +80,7 @@ class TraceFiles:
             self._finish(self._file)
 
     def _finish(self, file: _TraceFile) -> None:
-        """Put a file in its place; the next record begins another."""
+        """Complete a file; the next record starts another."""
         self._file = None
         try:
             file.finish()
@@ -124,7 +124,7 @@ class _TraceFile:
         self._hidden = folder / f".{name}.tmp"
         self._started = time.monotonic()
         self._file = RunsFile(self._hidden, TRACE_FIELDS, TRACE_METADATA, _MADE_BY)
-        fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)  # as long as it is written
+        fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)  # while it is being written
 
     @property
     def rows(self) -> int:
@@ -145,18 +145,18 @@ class _TraceFile:
         self._hidden.rename(self._final)
 
     def remove(self) -> None:
-        """Leave nothing behind, as far as the disk lets us; the next start looks again."""
+        """Remove the file if possible; the next start tries again."""
         with contextlib.suppress(OSError):
             self._hidden.unlink()
 
 
 def _sweep_hidden(path: Path, node_name: str) -> None:
-    """Remove what an earlier process did not finish: without its end a Parquet file cannot be read."""
+    """Remove unfinished files of an earlier process: without its footer a Parquet file is unreadable."""
     for file in path.glob(f"date=*/node={node_name}/.part-*.parquet.tmp"):
         with file.open("rb") as left:
             try:
                 fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                continue  # of a broker that was killed: its trace is just being brought to an end
+                continue  # of a broker that was killed: its process is still finishing the trace
             logger.warning("removing %s, which an earlier run did not finish", file)
             file.unlink()

@@ -1,4 +1,4 @@
-"""What a broker and the process that writes its trace say to each other.
+"""The protocol between a broker and the process that writes its trace.
 
 A frame has a head of four numbers: how long its three parts are, and how many records it stands for. The
 first part has the columns that were not sent before; the other two are the buffers of a batch as
@@ -29,7 +29,7 @@ class ColumnTables(msgspec.Struct, array_like=True):
 
 
 class Answer(msgspec.Struct, array_like=True):
-    """Records since the process began; `kept` are those in complete files. And what is to be logged."""
+    """Records since the process started; `kept` are those in complete files. And lines to log."""
 
     written: int = 0
     kept: int = 0
@@ -42,7 +42,7 @@ _READ_ANSWER: Final = msgspec.msgpack.Decoder(Answer)
 
 
 class FrameWriter:
-    """The broker's end."""
+    """The sending side, in the broker."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -51,10 +51,10 @@ class FrameWriter:
         self._receivers_sent = 0
 
     def send(self, batch: TraceBatch) -> None:
-        """Write a frame; returns when all of it is on its way.
+        """Write a frame; returns when all of it is in the pipe.
 
         Raises:
-            OSError: nobody reads it.
+            OSError: the process has ended.
         """
         is_new = batch.message_columns is not self._message_columns
         if is_new:
@@ -94,7 +94,7 @@ class FrameWriter:
 
 
 class FrameReader:
-    """The other end."""
+    """The receiving side, in the process."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -103,7 +103,7 @@ class FrameReader:
         self._receiver_columns: list[ReceiverColumns] = []
 
     def read(self) -> TraceBatch | None:
-        """The next batch; None when the broker has closed its end, or is gone."""
+        """Read the next batch; None if the broker has closed the pipe or ended."""
         head = read_exactly(self._descriptor, _HEAD.size)
         if head is None:
             return None
@@ -134,7 +134,7 @@ def send_answer(descriptor: int, answer: Answer) -> None:
 
 
 def read_answer(descriptor: int) -> Answer | None:
-    """The next answer; None when there will be no more."""
+    """Read the next answer; None if there are no more."""
     head = read_exactly(descriptor, _LENGTH.size)
     if head is None:
         return None
@@ -143,7 +143,7 @@ def read_answer(descriptor: int) -> Answer | None:
 
 
 def read_exactly(descriptor: int, length: int) -> bytes | None:
-    """So many bytes; None if the other end is closed before."""
+    """Read `length` bytes; None if the pipe is closed before."""
     parts: list[bytes] = []
     while length:
         part = os.read(descriptor, length)

@@ -1,8 +1,8 @@
 """Trace records on their way from the event loop to the threads that write them.
 
-They stay the numbers that the broker's log has made of them (`core/account/trace_log.py`), which numpy reads
-as they lie. As objects they would be read one by one, and the event loop would stand still as long, because
-only one thread has the interpreter's lock.
+They stay packed numbers as made by the broker's log (`core/account/trace_log.py`), which numpy reads in
+place. As objects they would be read one by one, and the event loop would stall for that time, because only
+one thread has the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from librt.strings import BytesWriter
 from timebound.core.account.trace_log import TraceBatch
 from timebound.core.values.trace_columns import MessageColumns, ReceiverColumns
 
-PACK_BYTES: Final = 1 << 21  # from which on the next one begins: 130,000 records that all differ
+PACK_BYTES: Final = 1 << 21  # size at which the next pack begins: 130,000 records that all differ
 SPARE_MAX: Final = 8
 
 
@@ -40,7 +40,7 @@ class TracePack:
         self._rows.write(batch.rows)
 
     def batch(self) -> TraceBatch:
-        """All records as one batch, which does not change any more."""
+        """Return all records as one batch, which no longer changes."""
         runs, rows = self._runs.getvalue(), self._rows.getvalue()
         return TraceBatch(self.count, self.message_columns, self.receiver_columns, runs, rows)
 
@@ -55,10 +55,10 @@ class TracePack:
 
 
 class TracePacks:
-    """Packs that wait to be written, and those whose memory waits to be used again.
+    """Packs that wait to be written, and written ones for reuse of their memory.
 
-    Memory that is new each time costs the event loop more than filling it does: the system hands it out page
-    by page, and each page takes as long as some messages.
+    New memory costs the event loop more than filling it: the system allocates it page by page, and each
+    page takes as long as several messages.
     """
 
     __slots__ = ("_spare", "packs")
@@ -68,9 +68,9 @@ class TracePacks:
         self._spare: list[TracePack] = []
 
     def add(self, batch: TraceBatch) -> None:
-        """Put a batch behind those before it; in another pack if the last is large or has other tables."""
+        """Append a batch; to a new pack if the last is large or has other tables."""
         if batch.count == 0:
-            return  # all that came was taken back
+            return  # all records were retracted
         packs = self.packs
         if (
             not packs
@@ -86,7 +86,7 @@ class TracePacks:
         packs[-1].add(batch)
 
     def take(self) -> list[TracePack]:
-        """Those that wait now."""
+        """Take the packs that wait now."""
         packs = self.packs
         self.packs = []
         return packs

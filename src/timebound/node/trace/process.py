@@ -1,10 +1,10 @@
-"""The process that writes a broker's trace files: frames come in at its input, answers go out.
+"""The process that writes a broker's trace files: frames on its input, answers on its output.
 
     python -m timebound.node.trace.process PATH NODE FILE_BYTES_MAX FILE_AGE_MAX_S DISK_BYTES_MAX
 
-A thread of the broker would do, but for the interpreter's lock: the event loop would wait for it several
-hundred times a second. The process ends when its input does, also after a broker that was killed, and brings
-the open file to its end before.
+A thread of the broker would compete for the interpreter's lock: the event loop would wait for it several
+hundred times per second. The process ends with its input, also when the broker is killed, and finishes the
+open file before.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from timebound.node.trace.frames import Answer, FrameReader, send_answer
 from timebound.node.trace.writer import TraceLimits
 
 _logger: Final = logging.getLogger("timebound.trace")
-# What may be kept of memory beyond what is used, and what the C library's malloc.h calls it.
+# Memory that may be kept beyond what is used, and the option's number in malloc.h.
 KEPT_BYTES: Final = 1 << 26
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
@@ -60,16 +60,16 @@ def serve(files: TraceFiles, log: LogBuffer, input_: int, output: int) -> None:
         files.append(batch)
         send_answer(output, Answer(files.rows_written, files.rows_kept(), files.rows_lost, log.take()))
     files.close()
-    # A broker that was killed does not read it.
+    # A broker that was killed does not read the answer.
     with contextlib.suppress(OSError):
         send_answer(output, Answer(files.rows_written, files.rows_kept(), files.rows_lost, log.take()))
 
 
 def _keep_memory() -> None:
-    """Have the C library keep the memory of arrays for the next ones, where it can be told.
+    """Make the C library keep the memory of arrays for reuse, if it supports that.
 
-    It would give it back after each group, and the system would hand it out again page by page, which takes
-    a third of the time of it all.
+    Otherwise memory is returned after each group and allocated again page by page, which takes a third
+    of the total time.
     """
     with contextlib.suppress(AttributeError, OSError):
         tell = ctypes.CDLL(None).mallopt

@@ -1,7 +1,7 @@
-"""The trace of a broker, on its way to the process that writes it (`process.py`).
+"""The trace of a broker, sent to the process that writes it (`process.py`).
 
-Records collect in memory as packed numbers; a thread sends them on, some at a time. Should that process end
-before the broker does, the records that are not in a complete file are counted as lost, and another is
+Records are collected in memory as packed numbers; a thread sends them in portions. If the process ends
+before the broker, records that are not in a complete file are counted as lost, and another process is
 started.
 """
 
@@ -25,19 +25,19 @@ from timebound.packages import FOR_TRACES, require
 
 logger = logging.getLogger("timebound.trace")
 
-# Records handed over and not yet sent on, in bytes as they are packed: some seven million. Beyond that the
-# trace has a gap, which is counted.
+# Packed bytes of records that wait to be sent: about seven million records. Beyond that the trace has a gap,
+# which is counted.
 PENDING_BYTES_MAX: Final = 112_000_000
-# How often records are collected and sent on, as one row group of a file at least.
+# How often records are sent, as at least one row group of a file.
 COLLECT_S: Final = 0.5
-# What a terminal or a supervisor tells all processes of a broker.
+# Signals that a terminal or a supervisor sends to all processes of a broker.
 _NOT_FOR_IT: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
-_PIPE_BYTES: Final = 1 << 20  # in one go from one process to the other
+_PIPE_BYTES: Final = 1 << 20  # capacity of the pipe between the processes
 
 
 @dataclass(frozen=True, slots=True)
 class TraceLimits:
-    """When a file is closed, and how much all of them may take."""
+    """Size and age at which a file is closed, and the total size of all."""
 
     file_bytes_max: int
     file_age_max_s: float
@@ -45,7 +45,7 @@ class TraceLimits:
 
 
 class TraceWriter:
-    """Has the trace of one node written."""
+    """Writes the trace of one node, through another process."""
 
     def __init__(self, path: Path, node_name: str, limits: TraceLimits) -> None:
         require("tracing", *FOR_TRACES, key="trace.enabled")
@@ -54,11 +54,11 @@ class TraceWriter:
             *(sys.executable, "-m", "timebound.node.trace.process", str(path), node_name),
             *(str(limits.file_bytes_max), str(limits.file_age_max_s), str(limits.disk_bytes_max)),
         ]
-        self._lock = threading.Lock()  # over what both threads change: the next three
+        self._lock = threading.Lock()  # guards the next three, which both threads change
         self._packs = TracePacks()
         self._pending_bytes = 0
         self.rows_lost = 0
-        self._kept_before = 0  # by processes that have ended
+        self._kept_before = 0  # by processes that ended
         self._child: _Child | None = _Child(self._command)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="timebound-trace", daemon=True)
@@ -70,7 +70,7 @@ class TraceWriter:
         return self._kept_before + (child.answer.written if child is not None else 0)
 
     def write(self, batch: TraceBatch) -> None:
-        """Hand over records; returns at once. What is too much is counted in `rows_lost`."""
+        """Queue records; returns at once. Records beyond the limit are counted in `rows_lost`."""
         with self._lock:
             if self._pending_bytes >= PENDING_BYTES_MAX:
                 self.rows_lost += batch.count
@@ -79,14 +79,14 @@ class TraceWriter:
             self._pending_bytes += batch.size_bytes()
 
     def close(self) -> None:
-        """Have written what is waiting, and the last file put in its place."""
+        """Write what is waiting, and complete the last file."""
         self._stopping.set()
         self._thread.join()
 
     def _run(self) -> None:
         is_open = True
         while is_open:
-            # Not woken for each batch: the broker would have to wait for this thread as often.
+            # Not woken for each batch: the broker would have to wait for this thread each time.
             is_open = not self._stopping.wait(COLLECT_S)
             with self._lock:
                 packs = self._packs.take()
@@ -102,7 +102,7 @@ class TraceWriter:
         try:
             child = self._child = self._child or _Child(self._command)
         except OSError as error:
-            self._lose(pack.count, f"the process that writes it cannot be started: {error}")
+            self._lose(pack.count, f"its process cannot be started: {error}")
             return
         lost_before = child.answer.lost
         try:
@@ -119,7 +119,7 @@ class TraceWriter:
         code = child.end()
         self._kept_before += child.answer.kept
         lost = child.sent - child.answer.kept - child.answer.lost
-        self._lose(lost, f"the process that writes it ended with code {code}")
+        self._lose(lost, f"its process ended with code {code}")
 
     def _end(self, child: _Child) -> None:
         lost_before = child.answer.lost
@@ -127,10 +127,10 @@ class TraceWriter:
         lost = child.sent - child.answer.kept - lost_before
         child.answer.written = child.answer.kept
         if code:
-            self._lose(lost, f"the process that writes it ended with code {code}")
+            self._lose(lost, f"its process ended with code {code}")
         else:
             with self._lock:
-                self.rows_lost += lost  # of which it has told
+                self.rows_lost += lost  # as it reported
 
     def _lose(self, rows: int, why: str) -> None:
         with self._lock:
@@ -139,10 +139,10 @@ class TraceWriter:
 
 
 class _Child:
-    """The process that writes, and what it has said."""
+    """The writing process, and its answers."""
 
     def __init__(self, command: list[str]) -> None:
-        # It ends after the broker: it inherits the mask.
+        # It inherits the signal mask, so it ends after the broker.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_FOR_IT)
         try:
             self._process = subprocess.Popen(
@@ -150,7 +150,7 @@ class _Child:
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        with contextlib.suppress(AttributeError, OSError):  # where a pipe cannot be that large
+        with contextlib.suppress(AttributeError, OSError):  # if a pipe cannot be that large
             fcntl.fcntl(self._input(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._frames = FrameWriter(self._input().fileno())
         self.sent = 0  # records
@@ -168,7 +168,7 @@ class _Child:
             raise BrokenPipeError
 
     def end(self) -> int:
-        """Let it write what it has and end; gives the exit code."""
+        """Close its input and wait until it has written everything; return the exit code."""
         with contextlib.suppress(OSError):
             self._input().close()
         self._take_answer()

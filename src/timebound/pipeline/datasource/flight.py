@@ -1,8 +1,8 @@
-"""Talking to brokers over Arrow Flight: find a journal, read a range of it, publish rows.
+"""Calls to brokers over Arrow Flight: find a journal, read a range of it, publish rows.
 
-What a broker refuses is an error at once. A broker that cannot be reached, or goes away in the
-middle, is asked again until `retry_timeout_s` has passed; a range goes on behind the last row that
-came, as an offset never changes its row.
+A refusal of a broker is an error at once. Calls to a broker that cannot be reached, or that fails in the
+middle, are repeated until `retry_timeout_s` has passed; a range continues after the last row that was
+received, since the row of an offset never changes.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# One call that answers with a few bytes.
+# For calls with a short answer.
 CALL_TIMEOUT_S: Final = 20.0
-# Publishing a batch: the broker gives up on its disk after a minute for each chunk.
+# For publishing a batch: the broker allows its disk a minute per chunk.
 PUBLISH_TIMEOUT_S: Final = 600.0
 RETRY_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class JournalState:
-    """What a broker holds of a journal now: offsets [first, next)."""
+    """The current state of a journal: offsets [first, next)."""
 
     server: str
     journal: str
@@ -44,7 +44,7 @@ class JournalState:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Offsets [start, end) of one journal, for one task to read."""
+    """Offsets [start, end) of one journal, read by one task."""
 
     server: str
     journal: str
@@ -53,8 +53,8 @@ class Range:
     end: int
 
 
-class BrokerClient:
-    """Calls to the service of one broker; use it with `with`."""
+class FlightClient:
+    """Calls to the Flight service of one broker; a context manager."""
 
     def __init__(self, server: str, options: Options) -> None:
         import pyarrow.flight as fl
@@ -67,14 +67,14 @@ class BrokerClient:
             certificates["tls_root_certs"] = Path(options.ca_file).read_bytes()
         self._client = fl.connect(f"{scheme}://{server}", **certificates)
 
-    def __enter__(self) -> BrokerClient:
+    def __enter__(self) -> FlightClient:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
     def find(self) -> JournalState:
-        """Ask for the journal that the options mean, and what it holds."""
+        """Find the journal that the options mean, and its offsets."""
         options = self._options
         answer = self._act("find", {"journal": options.journal, "topic": options.topic, "kind": options.kind})
         return JournalState(
@@ -84,7 +84,7 @@ class BrokerClient:
     def read(
         self, wanted: Range, columns: list[str], comparisons: Iterable[tuple[str, str, Any]] = ()
     ) -> Iterator[pa.RecordBatch]:
-        """Give the rows of a range that the options choose, with `offset` first and `gap` last.
+        """Yield the rows of a range that match the options, with `offset` first and `gap` last.
 
         Raises:
             JournalError: the broker refuses, or cannot be reached.
@@ -115,7 +115,7 @@ class BrokerClient:
                 patience.wait_or_raise(error, self._server)
 
     def stage(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> str:
-        """Hand rows in to be published later; gives the name they lie under."""
+        """Stage rows to be published later; return their name."""
         import pyarrow.flight as fl
 
         name = uuid.uuid4().hex
@@ -130,13 +130,13 @@ class BrokerClient:
         return name
 
     def publish(self, query: str, batch: int, staged: list[str]) -> dict[str, int]:
-        """Have staged rows published, unless this batch of the query was before."""
+        """Publish staged rows, unless this batch of the query already was."""
         request = {"query": query, "batch": batch, "staged": staged}
         answer: dict[str, int] = self._act("publish", request, PUBLISH_TIMEOUT_S)
         return answer
 
     def discard(self, staged: list[str]) -> None:
-        """Have staged rows removed."""
+        """Remove staged rows."""
         self._act("discard", {"staged": staged})
 
     def _act(self, kind: str, request: dict[str, Any], timeout_s: float = CALL_TIMEOUT_S) -> Any:
@@ -169,14 +169,14 @@ class BrokerClient:
 
 
 class _Patience:
-    """How long a broker that cannot be reached is asked again."""
+    """Retries of calls to a broker that cannot be reached, within a time limit."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
         self._end_s: float | None = None
 
     def wait_or_raise(self, error: Exception, server: str) -> None:
-        """Wait a little before the next attempt, unless it is of no use any more.
+        """Wait before the next attempt, or raise if there is none.
 
         Raises:
             JournalError: the broker refused, or the time is over.
@@ -197,10 +197,10 @@ class _Patience:
 
 
 def check_gaps(batch: pa.RecordBatch, wanted: Range) -> None:
-    """Refuse a row that tells of others that are held no more.
+    """Check a batch for gap rows, which stand for rows that were removed.
 
     Raises:
-        JournalGap: there is one; the first is named.
+        JournalGap: there is a gap; names the first one.
     """
     gaps = batch.column("gap")
     if gaps.null_count == batch.num_rows:
@@ -217,13 +217,13 @@ def check_gaps(batch: pa.RecordBatch, wanted: Range) -> None:
 
 
 def plain_text(error: Exception) -> str:
-    """What the broker said, without what Flight and gRPC put around it."""
+    """Return the broker's own message, without what Flight and gRPC add to it."""
     text = str(error).split(". Detail: ")[0].split(". gRPC client debug context")[0]
     return text.removeprefix("Flight returned unavailable error, with message: ").strip()
 
 
 def _behind(batch: pa.RecordBatch) -> int:
-    """The offset behind the last row of a batch."""
+    """Return the offset after the last row of a batch."""
     last = batch.num_rows - 1
     gap = batch.column("gap")[last].as_py()
     return int(batch.column("offset")[last].as_py()) + (gap if gap is not None else 1)

@@ -1,7 +1,7 @@
-"""Options of the data source `timebound`, checked before anything is asked of a broker.
+"""Options of the data source `timebound`, checked before any call to a broker.
 
-They are given to Spark as texts with names of any case; a wrong one is refused with what would be
-right, and an unknown one with what was probably meant.
+Spark passes them as texts with names in any case. The error of a wrong value names the expected form,
+that of an unknown option the closest known one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 KINDS: Final = ("messages", "trace")
 GAP_MODES: Final = ("error", "row")
-# A task of Spark costs tens of milliseconds, and so do this many rows.
+# A Spark task costs tens of milliseconds, as does reading this many rows.
 ROWS_PER_PARTITION: Final = 100_000
 ROWS_PER_BATCH: Final = 1_000_000
 COUNT_MAX: Final = (1 << 53) - 1
@@ -33,13 +33,13 @@ _RENAMED: Final = {"tlsca": "cafile"}
 # Options that Spark itself hands on.
 _OF_SPARK: Final = ("path", "checkpointlocation", "queryname")
 
-# Per server an offset, EARLIEST or LATEST; a text for all servers.
+# An offset, EARLIEST or LATEST per server; or one text for all servers.
 Offsets = str | dict[str, int | str]
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a reader or writer was asked for."""
+    """Parsed options of a reader or writer."""
 
     servers: tuple[str, ...]
     topic: str = "#"
@@ -70,8 +70,8 @@ def parse_options(given: Mapping[str, str]) -> Options:
     for name in values:
         if name not in known and name not in _OF_SPARK:
             close = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {known[close[0]]!r}?" if close else f"; there are {', '.join(_NAMES)}"
-            raise ConfigError(f"there is no such option{hint}", key=f"option {name!r}")
+            hint = f"; did you mean {known[close[0]]!r}?" if close else f"; known are {', '.join(_NAMES)}"
+            raise ConfigError(f"unknown option{hint}", key=f"option {name!r}")
     servers = _servers(values.get("servers", ""))
     options = Options(
         servers,
@@ -116,7 +116,7 @@ def _servers(text: str) -> tuple[str, ...]:
         if not colon or not host or not _is_count(port, 0, 65_535):
             raise ConfigError(f'{server!r} is not a "host:port"', key="option 'servers'")
     if len(set(servers)) != len(servers):
-        raise ConfigError("names a server twice, whose rows would come twice", key="option 'servers'")
+        raise ConfigError("names a server twice", key="option 'servers'")
     return servers
 
 
@@ -134,10 +134,10 @@ def _offsets(text: str, servers: tuple[str, ...], name: str) -> Offsets:
         )
     for server, offset in offsets.items():
         if server not in servers:
-            raise ConfigError(f"names {server!r}, which is none of the servers", key=f"option {name!r}")
+            raise ConfigError(f"names {server!r}, which is not one of the servers", key=f"option {name!r}")
         is_offset = isinstance(offset, int) and not isinstance(offset, bool) and offset >= 0
         if not is_offset and offset not in (EARLIEST, LATEST):
-            raise ConfigError(f"{offset!r} is no offset of {server}", key=f"option {name!r}")
+            raise ConfigError(f"{offset!r} is not an offset of {server}", key=f"option {name!r}")
     missing = [server for server in servers if server not in offsets]
     if missing:
         raise ConfigError(f"has no offset for {missing[0]}", key=f"option {name!r}")

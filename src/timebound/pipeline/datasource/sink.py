@@ -1,10 +1,10 @@
-"""Publishing rows of a DataFrame as messages, each batch once: a PySpark sink.
+"""A PySpark sink that publishes rows of a DataFrame as messages, each batch once.
 
     df.select("topic", "payload").writeStream.format("timebound").option("servers", "127.0.0.1:8815")
 
-Tasks hand their rows to the broker, which checks and keeps them; only when all are there does the
-driver ask for them to be published, by query and batch. The broker remembers how far each query
-has got, so a batch that Spark runs again after a crash is not published again.
+Tasks stage their rows at the broker, which checks and keeps them; when all are staged, the driver
+requests their publication, by query and batch. The broker records the progress of each query, so a
+batch that Spark repeats after a crash is not published again.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from timebound.errors import ConfigError, JournalError
-from timebound.pipeline.datasource.flight import BrokerClient
+from timebound.pipeline.datasource.flight import FlightClient
 from timebound.pipeline.datasource.options import Options
 from timebound.records import PUBLISH_FIELDS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# What Spark calls the id of a streaming query, which its checkpoint keeps, in the task's properties.
+# Spark's task property with the id of the streaming query, which the checkpoint keeps.
 _QUERY_ID: Final = "sql.streaming.queryId"
 _REQUIRED: Final = ("topic", "payload")
 
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """Rows of one task that the broker holds; without a name there were none."""
+    """Rows of one task that are staged at the broker; an empty name means no rows."""
 
     name: str
     query: str
@@ -86,7 +86,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 class _Stage:
-    """What both have in common."""
+    """The common part of both writers."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         if len(options.servers) != 1:
@@ -95,13 +95,11 @@ class _Stage:
         for name in _REQUIRED:
             if name not in schema.names:
                 raise ConfigError(
-                    f"column {name!r} is missing; there are {', '.join(schema.names)}", key="schema"
+                    f"column {name!r} is missing; present are {', '.join(schema.names)}", key="schema"
                 )
         for name in schema.names:
             if name not in known:
-                raise ConfigError(
-                    f"there is no use for column {name!r}; known are {', '.join(known)}", key="schema"
-                )
+                raise ConfigError(f"unknown column {name!r}; expected {', '.join(known)}", key="schema")
         self._options = options
 
     def stage(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
@@ -124,17 +122,17 @@ class _Stage:
 
     def discard(self, messages: list[WriterCommitMessage | None]) -> None:
         names = _names(messages)
-        # The broker removes what is left after some hours; the job has failed for another reason.
+        # The broker removes leftovers after some hours; the job failed for another reason.
         with contextlib.suppress(JournalError):
             if names:
                 with self._client() as client:
                     client.discard(names)
 
-    def _client(self) -> BrokerClient:
-        return BrokerClient(self._options.servers[0], self._options)
+    def _client(self) -> FlightClient:
+        return FlightClient(self._options.servers[0], self._options)
 
 
 def _names(messages: list[WriterCommitMessage | None]) -> list[str]:
-    """Names of staged rows, in the order of their partitions."""
+    """Return the names of staged rows, in the order of their partitions."""
     staged = [message for message in messages if isinstance(message, Staged) and message.name]
     return [message.name for message in sorted(staged, key=lambda message: message.partition)]

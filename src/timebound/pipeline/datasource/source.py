@@ -1,10 +1,10 @@
-"""Reading journals of brokers as a PySpark data source, in batches and as a stream.
+"""A PySpark data source that reads journals of brokers, in batches and as a stream.
 
     spark.read.format("timebound").option("servers", "127.0.0.1:8815").option("topic", "plant/#").load()
 
-Offsets of a stream are those of the journals, per server, so what a checkpoint names can be read
-again, row by row the same. Ranges are split into partitions that executors read from the brokers
-directly. A range that is held no more is an error, or a row with `gap` set, as asked; never silence.
+Offsets of a stream are those of the journals, per server, so the ranges of a checkpoint can be read
+again with equal rows. Ranges are split into partitions that executors read directly from the brokers.
+A range that was removed is an error, or a row with `gap` set, by option; it is never skipped silently.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from timebound.errors import ConfigError, JournalError
-from timebound.pipeline.datasource.flight import BrokerClient, JournalState, Range, check_gaps
+from timebound.pipeline.datasource.flight import FlightClient, JournalState, Range, check_gaps
 from timebound.pipeline.datasource.options import EARLIEST, LATEST, Offsets, Options, parse_options
 from timebound.records import JOURNAL_FIELDS, TRACE_FIELDS
 
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
     from timebound.pipeline.datasource.sink import StreamWriter, Writer
 
-# Where nothing new has come, a stream asks its brokers so often, and for so long in one call: Spark
-# itself would ask every 11 ms.
+# While nothing new arrives, how often a stream polls its brokers, and for how long in one call: Spark
+# itself would poll every 11 ms.
 POLL_S: Final = 0.05
 POLL_TOTAL_S: Final = 0.5
 
@@ -58,7 +58,7 @@ _SPARK_TYPES: Final = {
     "int64": "bigint",
     "list<struct<name: string, value: string>>": "array<struct<name:string,value:string>>",
 }
-# Columns that the source adds to what a broker serves.
+# Columns that the source adds to those of a broker.
 _ADDED: Final = ("server", "journal", "published")
 _COMPARISONS: Final = {
     EqualTo: "=",
@@ -67,14 +67,14 @@ _COMPARISONS: Final = {
     LessThan: "<",
     LessThanOrEqual: "<=",
 }
-# Columns whose comparison means the same to the broker as to Spark.
+# Columns that broker and Spark compare in the same way.
 _COMPARED: Final = frozenset({"offset", "topic", "publisher", "qos", "published_ns"})
 
 StreamOffset = dict[str, dict[str, Any]]
 
 
 def source_schema(kind: str) -> str:
-    """The columns of messages or trace records, as Spark writes them."""
+    """Return the columns of messages or trace records, in Spark's notation."""
     fields = TRACE_FIELDS if kind == "trace" else JOURNAL_FIELDS
     columns = ["server string", "journal string", "offset bigint"]
     columns += [f"{name} {_SPARK_TYPES[arrow]}" for name, arrow in fields]
@@ -82,7 +82,7 @@ def source_schema(kind: str) -> str:
 
 
 class TimeboundDataSource(DataSource):
-    """What `format("timebound")` stands for."""
+    """The data source behind `format("timebound")`."""
 
     @classmethod
     def name(cls) -> str:
@@ -93,7 +93,7 @@ class TimeboundDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options)
-        # One that can push filters fails where Spark has that turned off, which is its default.
+        # A reader that pushes filters fails where Spark has that turned off, which is the default.
         return PushingReader(options, schema) if options.push_filters else Reader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -118,7 +118,7 @@ class RangePartition(InputPartition):
 
 
 class _Ranges:
-    """Reads ranges into rows of the schema that was asked for."""
+    """Reads ranges into rows of the requested schema."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
@@ -126,16 +126,16 @@ class _Ranges:
         known = [column.split(" ")[0] for column in source_schema(options.kind).split(", ")]
         for name in self.names:
             if name not in known:
-                raise ConfigError(f"there is no column {name!r}; there are {', '.join(known)}", key="schema")
+                raise ConfigError(f"unknown column {name!r}; expected {', '.join(known)}", key="schema")
         if options.gaps == "row" and "gap" not in self.names:
-            raise ConfigError('gaps as rows need the column "gap"', key="schema")
+            raise ConfigError('gaps as rows require the column "gap"', key="schema")
         self.comparisons: list[tuple[str, str, Any]] = []
 
     def read(self, wanted: Range) -> Iterator[pa.RecordBatch]:
         asked = [name for name in self.names if name not in _ADDED]
         if "published" in self.names:
             asked.append("published_ns")
-        with BrokerClient(wanted.server, self.options) as client:
+        with FlightClient(wanted.server, self.options) as client:
             for batch in client.read(wanted, asked, self.comparisons):
                 if self.options.gaps == "error":
                     check_gaps(batch, wanted)
@@ -149,7 +149,7 @@ class _Ranges:
         added = {
             "server": lambda: pa.repeat(wanted.server, count),
             "journal": lambda: pa.repeat(wanted.journal, count),
-            # Spark's timestamps count microseconds.
+            # Spark's timestamps are microseconds.
             "published": lambda: pc.divide(batch.column("published_ns"), 1000).cast(
                 pa.timestamp("us", tz="UTC")
             ),
@@ -158,7 +158,7 @@ class _Ranges:
         return pa.RecordBatch.from_arrays(columns, names=self.names)
 
     def split(self, ranges: Iterable[Range]) -> list[InputPartition]:
-        """Partitions of at most `rows_per_partition` offsets, of nearly the same size."""
+        """Split ranges into partitions of nearly equal size, at most `rows_per_partition` offsets each."""
         found: list[InputPartition] = []
         for one in ranges:
             rows = one.end - one.start
@@ -171,7 +171,7 @@ class _Ranges:
 
 
 class Reader(DataSourceReader):
-    """Reads what is held when it is planned, or the offsets asked for."""
+    """Reads what the journals have when it is planned, or the requested offsets."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._ranges = _Ranges(options, schema)
@@ -195,7 +195,7 @@ class Reader(DataSourceReader):
         return self._ranges.read(partition.range)
 
     def _narrow(self, start: int, end: int) -> tuple[int, int]:
-        """Leave out offsets that comparisons exclude."""
+        """Exclude offsets that comparisons rule out."""
         for name, comparison, value in self._ranges.comparisons:
             if name == "offset":
                 if comparison in ("=", ">", ">="):
@@ -206,9 +206,9 @@ class Reader(DataSourceReader):
 
 
 class PushingReader(Reader):
-    """The same, with comparisons made at the broker.
+    """The same, with comparisons at the broker.
 
-    Spark makes them once more: a row that tells of a gap passes the broker, whatever is compared.
+    Spark repeats them, since gap rows pass the broker whatever is compared.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
@@ -222,7 +222,7 @@ class PushingReader(Reader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads on and on, in batches of at most `maxRowsPerBatch` offsets."""
+    """Reads continuously, in batches of at most `maxRowsPerBatch` offsets."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._ranges = _Ranges(options, schema)
@@ -230,7 +230,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: StreamOffset | None = None
 
     def initialOffset(self) -> StreamOffset:
-        # Asked twice for a new query; "latest" must mean the same both times.
+        # Called twice for a new query; "latest" must mean the same both times.
         if self._initial is None:
             options = self._ranges.options
             states = find_all(options)
@@ -250,7 +250,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {state.server: _entry(state, state.next) for state in find_all(self._ranges.options)}
 
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
-        # Where the brokers have nothing new, wait a little for it: each call costs Spark some work.
+        # While the brokers have nothing new, wait a little: each call costs Spark some work.
         end_s = time.monotonic() + POLL_TOTAL_S
         while True:
             latest = self._target if self._target is not None else self.reportLatestOffset()
@@ -278,16 +278,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def find_all(options: Options) -> list[JournalState]:
-    """Ask every server for its journal."""
+    """Find the journal of every server."""
     found: list[JournalState] = []
     for server in options.servers:
-        with BrokerClient(server, options) as client:
+        with FlightClient(server, options) as client:
             found.append(client.find())
     return found
 
 
 def offset_of(offsets: Offsets, state: JournalState, name: str) -> int:
-    """The offset that an option means for a journal."""
+    """Return the offset that an option means for a journal."""
     offset = offsets if isinstance(offsets, str) else offsets[state.server]
     if offset == EARLIEST:
         return state.first
@@ -302,9 +302,9 @@ def offset_of(offsets: Offsets, state: JournalState, name: str) -> int:
 
 
 def advance(start: StreamOffset, latest: StreamOffset, limit: ReadLimit) -> StreamOffset:
-    """How far a batch goes: to the latest offsets, or to a fair part of the way where that is too far.
+    """Return the end of a batch: the latest offsets, or a proportional part where that is too much.
 
-    A server that was added begins at its first offset; one that was taken away stays where it was.
+    A server that was added begins at its first offset; one that was removed keeps its offset.
 
     Raises:
         JournalError: a journal is not the one that was read before.
@@ -314,8 +314,8 @@ def advance(start: StreamOffset, latest: StreamOffset, limit: ReadLimit) -> Stre
         known = start.get(server)
         if known is not None and known["identity"] != entry["identity"]:
             raise JournalError(
-                f"journal {entry['journal']!r} of {server} is not the one this query has read: it was begun"
-                " anew, and its offsets mean other rows; start the query with a new checkpoint"
+                f"journal {entry['journal']!r} of {server} is not the one this query has read: it was"
+                " recreated, and its offsets mean other rows; start the query with a new checkpoint"
             )
         if known is not None and known["offset"] > entry["offset"]:
             raise JournalError(
@@ -328,7 +328,7 @@ def advance(start: StreamOffset, latest: StreamOffset, limit: ReadLimit) -> Stre
     offset = {server: dict(entry) for server, entry in start.items()}
     left = total if isinstance(limit, ReadAllAvailable) or rows_max is None else min(rows_max, total)
     for server in ways:
-        # In proportion, but never all rounded down to nothing.
+        # In proportion, but never all rounded down to 0.
         step = min(ways[server], left, -(-ways[server] * (rows_max or total) // max(total, 1)))
         left -= step
         first = start[server]["offset"] if server in start else 0

@@ -1,8 +1,8 @@
-"""Job 6, audit of bounds: how long the messages of admitted flows really waited, against the promise.
+"""Job 6, audit of bounds: the real delays of admitted flows against their delay bounds.
 
-Every message within an advertised contract carries the bound that its flow was told. What is held
-against it is the time from its arrival until it was offered to its subscribers' queues; how fast a
-subscriber's link then takes it is not promised. Messages beyond the contract carry no promise.
+Every message within an advertised contract carries the delay bound of its flow. It covers the time from
+arrival until the message is offered to its subscribers' queues, but not the subscriber's link.
+Messages beyond the contract have no guarantee.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def bounds_audit(cube: DataFrame) -> DataFrame:
-    """One row for each admitted flow: the smallest promise, the longest wait, and how often it was broken."""
+    """Return one row per admitted flow: smallest bound, longest delay, number of violations."""
     from pyspark.sql import functions as F
 
     keys = ["node", "publisher", "topic"]
@@ -42,5 +42,5 @@ def bounds_audit(cube: DataFrame) -> DataFrame:
 
 
 def violations(rows: DataFrame) -> DataFrame:
-    """The trace rows in which a promise was broken, with how long the message waited."""
+    """Return the trace rows in which a bound was exceeded, with the delay of the message."""
     return rows.where(is_violated()).select(*COLUMNS, input_ns().alias("input_ns"))

@@ -1,9 +1,9 @@
-"""The cube: all that can be added up about trace rows, in one pass over them.
+"""The cube: everything that can be summed over trace rows, in one pass.
 
 Deliveries, earnings and the audit of bounds are sums over rows by different keys. Reading a trace
-costs more than anything after it, so rows are added up once by all of these keys together, and
-the jobs add up the cube, which is mostly some thousand times smaller. It holds sums, counts
-and maxima only, so cubes of days and brokers are merged by adding them up again.
+costs more than anything after it, so rows are summed once by all of these keys together, and the
+jobs sum over the cube, which is usually some thousand times smaller. It has sums, counts and maxima
+only, so cubes of days and brokers are merged by summing again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 DIMENSIONS: Final = (
-    "hour",  # in which the outcome was known
+    "hour",  # of the outcome
     "publisher",
     "topic",
     "subscriber",
@@ -26,7 +26,7 @@ DIMENSIONS: Final = (
     "hop",
     "outcome",
     "reason",
-    "latency_bucket",  # null where nothing was sent
+    "latency_bucket",  # null = not sent
     "is_promised",
 )
 MEASURES: Final = (
@@ -47,7 +47,7 @@ MEASURES: Final = (
 
 
 def latency_ns() -> Column:
-    """From publication until it was sent; where that is not known, until the outcome was."""
+    """Return the time from publication until sending; where that is unknown, until the outcome."""
     from pyspark.sql import functions as F
 
     is_delivered = F.col("outcome") != Outcome.DROPPED.value
@@ -55,28 +55,28 @@ def latency_ns() -> Column:
 
 
 def ended_ns() -> Column:
-    """When it was sent; where it was not, or nobody knows, when its outcome was known."""
+    """Return when it was sent; where that is unknown or it was not, when its outcome was known."""
     from pyspark.sql import functions as F
 
     return F.when(F.col("sent_ns") > 0, F.col("sent_ns")).otherwise(F.col("time_ns"))
 
 
 def input_ns() -> Column:
-    """From arrival until it was offered to the queues of subscribers: what a bound is promised for."""
+    """Return the time from arrival until it was offered to subscribers' queues, which a bound covers."""
     from pyspark.sql import functions as F
 
     return ended_ns() - F.col("queued_ns") - F.col("published_ns")
 
 
 def is_violated() -> Column:
-    """Whether a message waited longer at the input than its flow was promised."""
+    """Whether the delay of a message at the input exceeded its bound."""
     from pyspark.sql import functions as F
 
     return (F.col("promised_ns") > 0) & (input_ns() > F.col("promised_ns"))
 
 
 def cube(rows: DataFrame, keys: tuple[str, ...] = ()) -> DataFrame:
-    """Add up rows by `keys` and all dimensions."""
+    """Sum rows by `keys` and all dimensions."""
     from pyspark.sql import functions as F
 
     hour_ns = F.col("time_ns") - F.col("time_ns") % F.lit(HOUR)
@@ -92,7 +92,7 @@ def cube(rows: DataFrame, keys: tuple[str, ...] = ()) -> DataFrame:
 
 
 def _measured() -> list[Column]:
-    """What is added up, of one row."""
+    """Return the measures of one row."""
     from pyspark.sql import functions as F
 
     is_in_time = F.col("outcome") == Outcome.IN_TIME.value

@@ -1,7 +1,7 @@
-"""Job 2, deliveries: what became of messages, and how long they took, by whatever one asks for.
+"""Job 2, deliveries: outcomes and latencies of messages, by several views.
 
-All tables are sums over the cube. A latency runs from the arrival of a message at the first broker until it
-was handed to the link to its subscriber; percentiles are right to 1 %, maxima and counts exactly.
+All tables are sums over the cube. Latency runs from the arrival of a message at the first broker until
+it is handed to the link of its subscriber; percentiles are accurate to 1 %, maxima and counts are exact.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from timebound.units import MILLISECOND
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# What deliveries are told by; `all` has one row for each node.
+# Views of deliveries; `all` has one row per node.
 VIEWS: Final = ("all", "topic", "subscriber", "link", "hop")
 QUANTILES: Final = {
     "latency_p50_ns": 0.5,
@@ -27,7 +27,7 @@ KEYS: Final = ("node", "view", "name")
 
 
 def deliveries(cube: DataFrame) -> DataFrame:
-    """One row for each node, view and name: pairs by outcome and reason, bytes, latency."""
+    """Return one row per node, view and name: pairs by outcome and reason, bytes, latency."""
     from pyspark.sql import functions as F
 
     viewed = _viewed(cube)
@@ -53,10 +53,10 @@ def deliveries(cube: DataFrame) -> DataFrame:
 
 
 def traffic(cube: DataFrame, flows: DataFrame) -> DataFrame:
-    """One row for each node: messages that matched anything, pairs, copies sent, bytes, and receipts.
+    """Return one row per node: messages that matched anything, pairs, copies sent, bytes, and receipts.
 
-    `flows` has the distinct messages of each flow. One that ended after h hops was received by h + 1 brokers
-    at least; the sum of these is the papers' message traffic, as far as a trace can tell.
+    `flows` has the distinct messages of each flow. A message that ended after h hops was received by at
+    least h + 1 brokers; their sum is the papers' message traffic, as far as a trace shows it.
     """
     from pyspark.sql import functions as F
 
@@ -78,7 +78,7 @@ def dropped_column(reason: Reason) -> str:
 
 
 def _viewed(cube: DataFrame) -> DataFrame:
-    """Every row once for each view, with the name it has there."""
+    """Repeat every row for each view, with its name there."""
     from pyspark.sql import functions as F
 
     name = {view: F.col(view).cast("string") for view in VIEWS if view != "all"}

@@ -1,7 +1,7 @@
-"""Job 3, earnings and bills: what was earned and paid, in whole millionths, so that sums are exact.
+"""Job 3, earnings and bills: prices and penalties in whole millionths, so that sums are exact.
 
-A pair in time earns its price; one late or dropped costs its penalty. Added up over everything, that
-is what the brokers count themselves (`$SYS/broker/account/earned` and `paid`), to the millionth.
+A pair in time earns its price; one late or dropped costs its penalty. The totals equal what the
+brokers count (`$SYS/broker/account/earned` and `paid`), to the millionth.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ PAIRS: Final = ("in_time", "late", "dropped")
 
 
 def earnings(cube: DataFrame) -> DataFrame:
-    """One row for each node, hour and subscriber."""
+    """Return one row per node, hour and subscriber."""
     keys = ["node", "hour", "subscriber"]
     return cube.groupBy(*keys).agg(*_sums()).select(*keys, *PAIRS, *AMOUNTS)
 
 
 def bills(cube: DataFrame) -> DataFrame:
-    """The invoice table: one line for each subscriber and day, over all nodes.
+    """Return the invoices: one row per subscriber and day, over all nodes.
 
-    `amount_micro` is what the subscriber owes: prices of what came in time, less penalties for what did not.
+    `amount_micro` is what the subscriber owes: prices of deliveries in time less penalties of the others.
     """
     from pyspark.sql import functions as F
 

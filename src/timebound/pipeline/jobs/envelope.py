@@ -1,9 +1,9 @@
-"""How bursty arrivals are: the smallest burst σ with which a flow fits a rate ρ, for many rates at once.
+"""Burstiness of arrivals: the smallest burst σ with which a flow fits a rate ρ, for many rates at once.
 
-A flow fits (σ, ρ) if no interval of length t holds more than σ + ρ·t messages (docs/bounds.md). So
-σ(ρ) is the largest of arrivals(s, t) − ρ·(t − s) over all s <= t: a maximum-subarray problem. A stretch of
-arrivals is summed up as a segment, and segments that follow each other merge into one, so a
-flow of any length needs no more memory than one batch.
+A flow fits (σ, ρ) if no interval of length t has more than σ + ρ·t messages (docs/bounds.md). So
+σ(ρ) is the largest of arrivals(s, t) − ρ·(t − s) over all s <= t: a maximum-subarray problem. A sequence of
+arrivals is summarised as a segment, and consecutive segments merge into one, so a flow of any
+length needs no more memory than one batch.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Messages per second: 8 to a decade, from one in 100 s to 100,000.
+# Messages per second: 8 values per decade, from one in 100 s to 100,000.
 RATES_PER_DECADE: Final = 8
 RATES: Final = np.power(10.0, np.arange(-2 * RATES_PER_DECADE, 5 * RATES_PER_DECADE + 1) / RATES_PER_DECADE)
 NS_PER_S: Final = 1e9
-# Columns of the segments of flows, one row for each flow, as `segments` gives them.
+# Columns of segments, one row per flow, as returned by `segments`.
 SEGMENT_FIELDS: Final = (
     "flow long, first_ns long, last_ns long, messages long, receipts long, "
     "prefix array<double>, suffix array<double>, best array<double>"
@@ -29,7 +29,7 @@ SEGMENT_FIELDS: Final = (
 
 
 class Segment:
-    """A stretch of arrivals, from `first_ns` to `last_ns`.
+    """A summary of arrivals from `first_ns` to `last_ns`.
 
     For each rate, `best` is the largest excess arrivals(s, t) − ρ·(t − s) inside, `prefix` the largest that
     begins with the first arrival, and `suffix` the largest that ends with the last.
@@ -49,9 +49,9 @@ class Segment:
         self.best = best
 
     def followed_by(self, later: Segment) -> Segment:
-        """This and a later stretch together.
+        """Return this and a later segment merged.
 
-        Those that overlap, as at midnight, count as following at once: σ is then too large, never too small.
+        Segments that overlap, as at midnight, count as adjacent: σ is then too large, never too small.
         """
         lost = RATES * (max(later.first_ns - self.last_ns, 0) / NS_PER_S)
         last_ns = max(self.last_ns, later.last_ns)
@@ -70,7 +70,7 @@ class Segment:
 
 
 def segment_of(times_ns: Any, receipts: int) -> Segment:
-    """Sum up arrivals at these times, which do not fall."""
+    """Summarise arrivals at these times, which are in ascending order."""
     first_ns = int(times_ns[0])
     # Relative to the first: a double cannot tell nanoseconds since the epoch apart.
     passed_s = (times_ns - first_ns) / NS_PER_S
@@ -89,10 +89,10 @@ def segment_of(times_ns: Any, receipts: int) -> Segment:
 
 
 def segments(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Turn rows (flow, published_ns, message_id, hop) into one segment for each flow.
+    """Turn rows (flow, published_ns, message_id, hop) into one segment per flow.
 
-    Rows are sorted by flow, time, message and falling hop. A message that several subscriptions matched has
-    several rows, of which the first counts.
+    Rows are sorted by flow, time, message and descending hop. A message that several subscriptions matched
+    has several rows, of which the first counts.
     """
     last_row: tuple[int, int, int] | None = None
     flow, segment = 0, None
@@ -126,7 +126,7 @@ def segments(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Turn segments, sorted by flow and first_ns, into one for each flow."""
+    """Merge segments, sorted by flow and first_ns, into one per flow."""
     flow, segment = 0, None
     finished: list[tuple[int, Segment]] = []
     for batch in batches:

@@ -1,9 +1,9 @@
-"""Job 5, flows: how often and how burstily each publisher sends on each topic.
+"""Job 5, flows: rate and burstiness of each publisher on each topic.
 
-Arrivals of one flow are put in order and summed up as segments (`envelope.py`), one for each day and broker.
-From the merged segments follow the mean rate, and for every rate above it the smallest burst with which
-the flow could be advertised. What weight that would need is for the broker's own admission to say: the
-caller hands in `advise`.
+Arrivals of a flow are sorted and summarised as segments (`envelope.py`), one per day and broker. The
+merged segments give the mean rate, and for every rate above it the smallest burst with which the flow
+could be advertised. The weight that this needs is decided by the broker's own admission: the caller
+passes `advise`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 KEYS: Final = ("node", "publisher", "topic")
-# A flow is best advertised with some room above its mean rate, or its bursts never end.
+# Advertise a flow with some margin above its mean rate; without it the burst is unbounded.
 ROOM: Final = 1.2
 # A sum of fractions may lie this much above a whole number of messages.
 ROUNDING: Final = 1e-6
-# The busiest flows, which admission is asked about: with more, its answers take longer than all the rest.
+# Admission is asked about the busiest flows only: with more, it would take longer than all other jobs.
 ADVISED_MAX: Final = 200
 ADVICE_FIELDS: Final = (
     "node string, publisher string, topic string, rate_per_s double, burst long, size_bytes long, "
@@ -33,12 +33,12 @@ Advise = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 
 
 def flow_segments(rows: DataFrame, cube: DataFrame, keys: tuple[str, ...] = ()) -> DataFrame:
-    """One segment for each flow, within each of `keys`; `cube` is that of the same rows and keys."""
+    """Return one segment per flow and value of `keys`; `cube` is that of the same rows and keys."""
     from pyspark.sql import functions as F
 
     places = list(dict.fromkeys((*keys, *KEYS)))
-    # Sorting by one number takes a fraction of sorting by three texts. Two of a million flows have
-    # the same with a chance of 3e-8.
+    # Sorting by one number takes a fraction of sorting by three texts. A collision among a million flows
+    # has a probability of 3e-8.
     flow = F.xxhash64(*places)
     arrivals = rows.select(flow.alias("flow"), "published_ns", "message_id", "hop")
     names = cube.groupBy(*places).agg(*_sizes())
@@ -51,7 +51,7 @@ def flow_segments(rows: DataFrame, cube: DataFrame, keys: tuple[str, ...] = ()) 
 
 
 def flows(segments: DataFrame) -> DataFrame:
-    """One row for each flow: messages, mean rate, and a rate with some room with the burst that it needs."""
+    """Return one row per flow: messages, mean rate, and a rate with margin and the burst it needs."""
     from pyspark.sql import functions as F
 
     merged = _merged(segments)
@@ -60,7 +60,7 @@ def flows(segments: DataFrame) -> DataFrame:
     rated = merged.withColumns({"mean_rate_per_s": mean, "curve": _curve()})
     wanted = F.coalesce(F.col("mean_rate_per_s") * ROOM, F.lit(0.0))
     fitting = F.filter("curve", lambda point: point["rate_per_s"] >= wanted)
-    # A flow faster than all rates listed has the last of them: no burst makes it fit.
+    # A flow faster than all listed rates gets the last of them: no burst makes it fit.
     chosen = F.coalesce(F.get(fitting, F.lit(0)), F.element_at("curve", -1))
     return rated.withColumn("chosen", chosen).select(
         *KEYS,
@@ -75,7 +75,7 @@ def flows(segments: DataFrame) -> DataFrame:
 
 
 def envelopes(found: DataFrame) -> DataFrame:
-    """One row for each flow and rate from its mean on: the smallest burst, until it is one message."""
+    """Return the smallest burst for each flow and rate above its mean, until it is one message."""
     from pyspark.sql import functions as F
 
     before = F.get(F.col("curve"), F.col("step") - 1)
@@ -114,7 +114,7 @@ def _sizes() -> list[Column]:
 
 
 def _curve() -> Column:
-    """The bursts for all rates, as whole messages."""
+    """Return the bursts for all rates, as whole messages."""
     from pyspark.sql import functions as F
 
     rates = F.array(*[F.lit(float(rate)) for rate in envelope.RATES])

@@ -1,7 +1,7 @@
-"""Percentiles from counts in buckets that grow by 2 %: mergeable, exact counts, and always the same.
+"""Percentiles from counts in buckets that grow by 2 %: mergeable, exact in counts, and deterministic.
 
-Sketches that draw lots would give another answer at every run. A bucket holds the values above
-GROWTH^(b-1) up to GROWTH^b; its middle is wrong by at most 1 %. A latency from a microsecond to an hour
+Randomised sketches would give another answer in every run. A bucket has the values above
+GROWTH^(b-1) up to GROWTH^b; its middle is off by at most 1 %. A latency from a microsecond to an hour
 falls into one of about 1,100 buckets.
 """
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 GROWTH: Final = 1.02
-# What a bucket's middle is, as a part of its upper end: as far from both ends, relatively.
+# Middle of a bucket as a share of its upper end: the same relative distance from both ends.
 _MIDDLE: Final = 2.0 / (GROWTH + 1.0)
 
 
 def bucket_of(value: Column) -> Column:
-    """The bucket of a number, as an int; below one unit all are in the first, 0. Null stays null."""
+    """Return the bucket of a number as an int; values below one unit are in bucket 0. Null stays null."""
     from pyspark.sql import functions as F
 
     raised = F.greatest(value.cast("double"), F.lit(1.0))
-    # `greatest` passes over nulls, so they are kept apart.
+    # `greatest` skips nulls, so they are handled separately.
     return F.when(value.isNotNull(), F.ceil(F.log(raised) / F.lit(math.log(GROWTH))).cast("int"))
 
 
 def value_of(bucket: Column) -> Column:
-    """The value that a bucket stands for."""
+    """Return the value that a bucket stands for."""
     from pyspark.sql import functions as F
 
     return F.when(bucket == 0, F.lit(1.0)).otherwise(F.pow(F.lit(GROWTH), bucket) * F.lit(_MIDDLE))
@@ -37,10 +37,10 @@ def value_of(bucket: Column) -> Column:
 def percentiles(
     counts: DataFrame, keys: list[str], quantiles: dict[str, float], *, bucket: str, count: str, largest: str
 ) -> DataFrame:
-    """For each key one column for each name of `quantiles`: the value that this part does not exceed.
+    """Return one row per key and one column per name of `quantiles`, with that quantile.
 
-    `counts` may have several rows for a bucket; `largest` is the largest value in each, so that no
-    percentile lies above the true maximum. Keys without any count do not appear.
+    `counts` may have several rows per bucket; `largest` is the largest value in each, so that no
+    percentile exceeds the true maximum. Keys without counts do not appear.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F

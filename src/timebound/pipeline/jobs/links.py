@@ -1,12 +1,12 @@
-"""Job 4, links: seconds per KB of each link and window, from what the trace says was sent when.
+"""Job 4, links: seconds per KB of each link and window, from the send times in the trace.
 
 While a message waits for a link, the link is busy with those before it. So the time from one send to
-the next, where the next one was waiting already, is what the first took. Sends within a slot
-of 10 ms count as one: brokers hand over in batches, and a batch has only one time.
+the next, where the next was already waiting, is the duration of the first. Sends within a slot of
+10 ms count as one: brokers send in batches, and a batch has only one time.
 
-The model's μ and σ² weigh by KB (docs/model.md, section 2). Samples are kept as counts in buckets, which
-merge; before mean and variance are taken, the lowest and highest twentieth are pulled in to where
-the rest begins (winsorised), so that a stalled receiver does not pass for a slow link.
+The model's μ and σ² are weighted by KB (docs/model.md, section 2). Samples are kept as counts in buckets,
+which merge; before mean and variance are computed, the lowest and highest twentieth are winsorised, so
+that a stalled receiver does not look like a slow link.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 KILOBYTE: Final = 1_024
 SLOT_NS: Final = 10 * MILLISECOND
 WINDOW_NS: Final = 10 * SECOND
-# The part of the KB at either end that is pulled in.
+# Share of the KB at either end that is winsorised.
 TAIL: Final = 0.05
-# A window whose mean differs from that of all windows before by more than this part has drifted.
+# A window whose mean differs by more than this share from that of all earlier windows has drifted.
 DRIFT_SHARE: Final = 0.25
-# Windows with fewer samples say little: they are listed and never called a drift.
+# Windows with fewer samples are listed, but never count as a drift.
 SAMPLES_MIN: Final = 10
 KEYS: Final = ("node", "link", "window")
 
 
 def slots(rows: DataFrame, keys: tuple[str, ...] = ()) -> DataFrame:
-    """What each link was given in each slot of time."""
+    """Return what each link was given in each slot of time."""
     from pyspark.sql import functions as F
 
     sent_ns = ended_ns()
@@ -51,14 +51,14 @@ def slots(rows: DataFrame, keys: tuple[str, ...] = ()) -> DataFrame:
     added = sent.groupBy(*keys, "node", "link", "slot_ns").agg(
         F.min("sent_ns").alias("first_ns"),
         F.max("sent_ns").alias("last_ns"),
-        F.min("offered_ns").alias("offered_ns"),  # of the one that waited from the earliest on
+        F.min("offered_ns").alias("offered_ns"),  # of the message that waited longest
         F.sum("bytes").alias("bytes"),
     )
     return added.select(*keys, *["node", "link", "first_ns", "last_ns", "offered_ns", "bytes"])
 
 
 def samples(slotted: DataFrame, keys: tuple[str, ...] = ()) -> DataFrame:
-    """Add up, by window and bucket, how long the slots took in which the link was busy.
+    """Sum, by window and bucket, the durations of slots in which the link was busy.
 
     `kb`, `seconds` and `squares` are sums of k, k·x and k·x² over samples of k KB at x seconds per KB.
     """
@@ -81,7 +81,7 @@ def samples(slotted: DataFrame, keys: tuple[str, ...] = ()) -> DataFrame:
         _window_of(F.col("first_ns")).alias("window"),
         kb.alias("kb"),
         seconds.alias("seconds"),
-        # In nanoseconds, so that the fastest link there is fills buckets above the first.
+        # In nanoseconds, so that even the fastest link fills buckets above the first.
         bucket_of(seconds / kb * SECOND).alias("bucket"),
     )
     return measured.groupBy(*keys, *KEYS, "bucket").agg(
@@ -93,7 +93,7 @@ def samples(slotted: DataFrame, keys: tuple[str, ...] = ()) -> DataFrame:
 
 
 def links(sampled: DataFrame) -> DataFrame:
-    """One row for each link and window: mean and variance of the seconds per KB, and whether they drift."""
+    """Return mean and variance of the seconds per KB of each link and window, and whether they drift."""
     merged = sampled.groupBy(*KEYS, "bucket").agg(*_sums())
     return _with_drift(_winsorised(merged))
 
@@ -119,7 +119,7 @@ def _winsorised(merged: DataFrame) -> DataFrame:
         (F.sum("kb").over(so_far) / F.sum("kb").over(whole)).alias("upper"),
         ((F.sum("kb").over(so_far) - F.col("kb")) / F.sum("kb").over(whole)).alias("lower"),
     )
-    # The bucket in which the tail ends is the last that counts as it is.
+    # The bucket in which the tail ends is the last one that is not winsorised.
     is_inside = (F.col("upper") > TAIL) & (F.col("lower") < 1.0 - TAIL)
     low = F.min(F.when(is_inside, F.col("value"))).over(whole)
     high = F.max(F.when(is_inside, F.col("value"))).over(whole)

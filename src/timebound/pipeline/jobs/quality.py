@@ -1,8 +1,8 @@
-"""Job 1, quality: which trace rows can be believed, and why the others cannot.
+"""Job 1, quality: which trace rows are valid, and what is wrong with the others.
 
-A row has the first fault that applies, or none. Rows with a fault go to quarantine as they are,
-and are counted; no other job sees them. All rules are about one row: what two rows could contradict
-each other in, such as an outcome told twice, a broker may rightly do (a retained message).
+A row has the first fault that applies, or none. Rows with a fault go to quarantine unchanged and are
+counted; no other job sees them. Every rule is about one row: rows that seem to contradict each other,
+such as two outcomes of one pair, can be legitimate (a retained message).
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ def with_faults(rows: DataFrame) -> DataFrame:
 
 
 def good(judged: DataFrame) -> DataFrame:
-    """The rows that can be used."""
+    """Return the valid rows."""
     from pyspark.sql import functions as F
 
     return judged.where(F.col(FAULT).isNull()).select(*COLUMNS)
 
 
 def bad(judged: DataFrame) -> DataFrame:
-    """The rows that cannot, with the reason."""
+    """Return the rows with a fault."""
     from pyspark.sql import functions as F
 
     return judged.where(F.col(FAULT).isNotNull()).select(*COLUMNS, FAULT)
 
 
 def _rules() -> list[tuple[str, Column]]:
-    """Faults in the order in which they are looked for: what later ones use is there by then."""
+    """Return the faults in order; later rules rely on columns that earlier ones have checked."""
     from pyspark.sql import functions as F
 
     outcome, reason = F.col("outcome"), F.col("reason")
@@ -60,7 +60,7 @@ def _rules() -> list[tuple[str, Column]]:
     limited = F.col("allowed_ns") > 0
     sent_after_ns = F.col("sent_ns") - F.col("published_ns")
     known_after_ns = F.col("time_ns") - F.col("published_ns")
-    # An acknowledgement may come before the link was expected to be free: the later one counts.
+    # An acknowledgement may come before the link was expected to be free: the later time counts.
     ended_after_ns = F.greatest(known_after_ns, sent_after_ns)
     rules = [(f"{name} is missing", F.col(name).isNull()) for name in OLDEST_FIELDS]
     rules += [(f"{name} is negative", F.col(name) < 0) for name in _NOT_NEGATIVE]

@@ -1,8 +1,8 @@
-"""Job 7, tuning: which strategy would have earned most from the load that was observed.
+"""Job 7, tuning: the strategy that would have earned most from the observed load.
 
-The busiest stretch of each broker's trace is replayed under every choice, as a sweep: the same arrivals,
-sizes, limits and prices over links of the measured rates. What replays is the simulator, which is
-named by text and handed in, as are the choices.
+The busiest interval of each broker's trace is replayed under every choice, as a sweep: the same arrivals,
+sizes, limits and prices over links of the measured rates. The simulator that replays it is named by text
+and passed in, as are the choices.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from timebound.pipeline.jobs.cube import ended_ns
 from timebound.pipeline.sweep.results import Point, summarise
-from timebound.pipeline.sweep.sweep import Plan, Progress, run_sweep
+from timebound.pipeline.sweep.sweep import Progress, SweepPlan, run_sweep
 from timebound.records import Outcome, Reason
 from timebound.units import SECOND
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-# Rows of a trace that are replayed at most for each broker: some seconds for each run.
+# Maximum of trace rows to replay per broker: some seconds per run.
 ROWS_MAX: Final = 20_000
 SEEDS: Final = (1, 2, 3)
-# A link that never kept anybody waiting was never measured; it is taken as this fast, 50 MB/s.
+# Rate of links on which nothing ever waited, so that they were not measured: 50 MB/s.
 FAST_MS_PER_KB: Final = 0.02
 MICRO: Final = 1_000_000
-# What was sent in the end of a stretch must get there in the replay, too.
+# Messages sent at the end of an interval must arrive in the replay, too.
 _REST_NS: Final = SECOND
 _ROUNDING: Final = 1e-9
-# Why a message could not be sent after a moment, whatever the strategy: its receiver or its place was gone.
+# Reasons for which a message could not be sent under any strategy: its receiver or its place was gone.
 _GONE: Final = (Reason.DISCONNECTED.value, Reason.SESSION_EXPIRED.value, Reason.REPLACED.value)
 TUNING_FIELDS: Final = (
     "node string, strategy string, weight double, runs bigint, in_time_share double, earning double, "
@@ -51,7 +51,7 @@ _PAIR: Final = (
 
 
 class Replay(NamedTuple):
-    """What can replay a load: its path, the columns it gives, and every (strategy, weight) to try."""
+    """A function that replays a load: its path, its result columns, and every (strategy, weight) to try."""
 
     function: str
     results: tuple[tuple[str, str], ...]
@@ -59,8 +59,8 @@ class Replay(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """The part of a broker's trace that is replayed: [begin, end) in seconds since the epoch."""
+class Interval:
+    """The interval of a broker's trace to replay: [begin, end) in seconds since the epoch."""
 
     node: str
     begin_s: int
@@ -76,14 +76,14 @@ def tune(
     rows_max: int = ROWS_MAX,
     progress: Progress | None = None,
 ) -> DataFrame:
-    """One row for each node and choice, of TUNING_FIELDS; `is_best` marks the one to take.
+    """Return one row of TUNING_FIELDS per node and choice; `is_best` marks the one to use.
 
-    `trace` has good rows only, `links` is the table of job 4.
+    `trace` has valid rows only, `links` is the table of job 4.
     """
-    stretches = busiest(arrivals_per_second(trace), rows_max)
+    intervals = busiest(arrivals_per_second(trace), rows_max)
     rates = link_rates(links)
     loads = {
-        one.node: _load(observed(trace, one).toArrow(), rates.get(one.node, {}), one) for one in stretches
+        one.node: _load(observed(trace, one).toArrow(), rates.get(one.node, {}), one) for one in intervals
     }
     if not loads:
         return spark.createDataFrame([], TUNING_FIELDS)
@@ -94,12 +94,12 @@ def tune(
         for seed in SEEDS
     ]
     contexts = pickle.dumps({node: load.fields for node, load in loads.items()})
-    table = run_sweep(spark, Plan(rows, replay.function, contexts, replay.results), progress=progress)
+    table = run_sweep(spark, SweepPlan(rows, replay.function, contexts, replay.results), progress=progress)
     return spark.createDataFrame(_judged(table, loads), TUNING_FIELDS)
 
 
 def arrivals_per_second(trace: DataFrame) -> DataFrame:
-    """How many pairs came in each second at each node, and how long they then waited in all."""
+    """Return the pairs that arrived in each second at each node, and their total time in queues."""
     from pyspark.sql import functions as F
 
     second = F.floor((ended_ns() - F.col("queued_ns")) / SECOND)
@@ -109,27 +109,27 @@ def arrivals_per_second(trace: DataFrame) -> DataFrame:
     )
 
 
-def busiest(per_second: DataFrame, rows_max: int) -> list[Stretch]:
-    """Of each node the stretch of at most so many rows in which messages waited longest."""
+def busiest(per_second: DataFrame, rows_max: int) -> list[Interval]:
+    """Return for each node the interval of at most `rows_max` rows in which messages waited longest."""
     by_node: dict[str, list[tuple[int, int, float]]] = {}
     for row in per_second.orderBy("node", "second").collect():
         by_node.setdefault(row["node"], []).append((row["second"], row["rows"], row["queued_ns"]))
     return [_busiest(node, seconds, rows_max) for node, seconds in by_node.items()]
 
 
-def observed(trace: DataFrame, stretch: Stretch) -> DataFrame:
-    """The pairs that came within a stretch: when, for whom, and with how much time left."""
+def observed(trace: DataFrame, interval: Interval) -> DataFrame:
+    """Return the pairs that arrived in an interval: when, for whom, and with how much time left."""
     from pyspark.sql import functions as F
 
     arrival_ns = ended_ns() - F.col("queued_ns")
     left_ns = F.col("allowed_ns") - (arrival_ns - F.col("published_ns"))
     gone_ns = F.when(F.col("reason").isin(*_GONE), F.col("time_ns") - arrival_ns)
-    limited_ns = F.least(F.when(F.col("allowed_ns") > 0, left_ns), gone_ns)  # passes over what is null
-    # One that was too late when it came still was a message to be judged: a nanosecond is never enough.
+    limited_ns = F.least(F.when(F.col("allowed_ns") > 0, left_ns), gone_ns)  # skips nulls
+    # A message that arrived too late still counts: with one nanosecond left, it is never in time.
     limit_ns = F.coalesce(F.greatest(limited_ns, F.when(limited_ns.isNotNull(), F.lit(1))), F.lit(0))
-    since_ns = arrival_ns - F.lit(stretch.begin_s * SECOND)
-    inside = (arrival_ns >= stretch.begin_s * SECOND) & (arrival_ns < stretch.end_s * SECOND)
-    chosen = trace.where((F.col("node") == stretch.node) & inside)
+    since_ns = arrival_ns - F.lit(interval.begin_s * SECOND)
+    inside = (arrival_ns >= interval.begin_s * SECOND) & (arrival_ns < interval.end_s * SECOND)
+    chosen = trace.where((F.col("node") == interval.node) & inside)
     timed = chosen.withColumns(
         {
             "arrival_ns": since_ns,
@@ -141,7 +141,7 @@ def observed(trace: DataFrame, stretch: Stretch) -> DataFrame:
 
 
 def link_rates(links: DataFrame) -> dict[str, dict[str, tuple[float, float]]]:
-    """Mean and deviation in ms per KB of each node's links, over all windows."""
+    """Return mean and deviation in ms per KB of each node's links, over all windows."""
     from pyspark.sql import functions as F
 
     kb, mean = F.col("kb"), F.col("mean_s_per_kb")
@@ -158,15 +158,15 @@ def link_rates(links: DataFrame) -> dict[str, dict[str, tuple[float, float]]]:
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """A load as the replay takes it, and what really became of it."""
+    """A load in the form that is replayed, and its real outcome."""
 
-    stretch: Stretch
+    interval: Interval
     fields: dict[str, Any]
     in_time_share: float
     earning: float
 
 
-def _load(pairs: pa.Table, rates: dict[str, tuple[float, float]], stretch: Stretch) -> _Load:
+def _load(pairs: pa.Table, rates: dict[str, tuple[float, float]], interval: Interval) -> _Load:
     columns: dict[str, Any] = {name: pairs[name].to_pylist() for name in _PAIR}
     links = {name: rates.get(name, (FAST_MS_PER_KB, 0.0)) for name in dict.fromkeys(columns["link"])}
     until_ns = max(pairs["until_ns"].to_pylist()) + _REST_NS
@@ -175,12 +175,12 @@ def _load(pairs: pa.Table, rates: dict[str, tuple[float, float]], stretch: Stret
     money = zip(in_time, columns["price_micro"], columns["penalty_micro"], strict=True)
     earned = sum(price if good else -penalty for good, price, penalty in money)
     fields = {"links": links, "until_ns": until_ns, **columns}
-    return _Load(stretch, fields, sum(in_time) / len(in_time), earned / MICRO)
+    return _Load(interval, fields, sum(in_time) / len(in_time), earned / MICRO)
 
 
-def _busiest(node: str, seconds: list[tuple[int, int, float]], rows_max: int) -> Stretch:
-    """Slide a window over the seconds, as wide as the rows allow; a single second always fits."""
-    best = (-1.0, 0)  # waiting and rows, of the stretch below
+def _busiest(node: str, seconds: list[tuple[int, int, float]], rows_max: int) -> Interval:
+    """Slide a window over the seconds, as wide as `rows_max` allows; a single second always fits."""
+    best = (-1.0, 0)  # time in queues and rows, of the interval below
     found = (0, 0)
     begin = rows = 0
     queued = 0.0
@@ -191,12 +191,12 @@ def _busiest(node: str, seconds: list[tuple[int, int, float]], rows_max: int) ->
             rows -= seconds[begin][1]
             queued -= seconds[begin][2]
             begin += 1
-        # Of stretches that waited alike, up to rounding, the fuller one says more.
+        # Of intervals with equal times, up to rounding, take the one with more rows.
         waited_more = queued > best[0] * (1 + _ROUNDING)
         if waited_more or (queued >= best[0] * (1 - _ROUNDING) and rows > best[1]):
             best = (queued, rows)
             found = (begin, end)
-    return Stretch(node, seconds[found[0]][0], seconds[found[1]][0] + 1)
+    return Interval(node, seconds[found[0]][0], seconds[found[1]][0] + 1)
 
 
 def _judged(table: pa.Table, loads: dict[str, _Load]) -> list[dict[str, Any]]:
@@ -217,7 +217,7 @@ def _judgement(point: Point, load: _Load, is_best: bool) -> dict[str, Any]:
 
     weight = float(point.values["weight"])
     return {
-        "node": load.stretch.node,
+        "node": load.interval.node,
         "strategy": point.values["strategy"],
         "weight": weight if weight >= 0 else None,
         "runs": point.runs,
@@ -228,6 +228,6 @@ def _judgement(point: Point, load: _Load, is_best: bool) -> dict[str, Any]:
         "observed_in_time_share": load.in_time_share,
         "observed_earning": load.earning,
         "rows": len(load.fields["link"]),
-        "begin": datetime.fromtimestamp(load.stretch.begin_s, UTC),
-        "seconds": float(load.stretch.end_s - load.stretch.begin_s),
+        "begin": datetime.fromtimestamp(load.interval.begin_s, UTC),
+        "seconds": float(load.interval.end_s - load.interval.begin_s),
     }

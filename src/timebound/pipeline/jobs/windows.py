@@ -1,7 +1,7 @@
-"""Deliveries by windows of time, for rows that lie there and for rows that keep coming.
+"""Deliveries by windows of time, over tables and over streams.
 
-The same function adds up a table and a stream; on a stream it needs a watermark on `time`, which says
-how long it waits for rows that come late. Alarms are the windows that somebody should look at.
+The same function sums a table and a stream; a stream requires a watermark on `time`, which limits how
+long it waits for late rows. Alarms are the windows that need attention.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 WINDOW: Final = "10 seconds"
-# How long rows may come after others that are younger: traces are handed over twice a second.
+# How late rows may arrive: traces are handed over twice a second.
 LATENESS: Final = "30 seconds"
-# An alarm is worth waking somebody only if it is about more than a few messages.
+# Fewer messages than this raise no alarm.
 PAIRS_MIN: Final = 20
 IN_TIME_SHARE_MIN: Final = 0.9
 KEYS: Final = ("window", "node", "link")
 
 
 def with_time(rows: DataFrame) -> DataFrame:
-    """Add `time`, when the outcome was known, for windows and watermarks."""
+    """Add `time`, the time of the outcome, for windows and watermarks."""
     from pyspark.sql import functions as F
 
     return rows.withColumn("time", F.timestamp_micros((F.col("time_ns") / 1_000).cast("long")))
 
 
 def delivery_windows(timed: DataFrame) -> DataFrame:
-    """One row for each window, node and link."""
+    """Return one row per window, node and link."""
     from pyspark.sql import functions as F
 
     def pairs_where(condition: Column, name: str) -> Column:
@@ -56,7 +56,7 @@ def delivery_windows(timed: DataFrame) -> DataFrame:
 
 
 def alarms(windows: DataFrame) -> DataFrame:
-    """The windows in which too little came in time, or a promise was broken, with the reason."""
+    """Return windows with too few deliveries in time or an exceeded bound, with the reason."""
     from pyspark.sql import functions as F
 
     share = F.col("in_time") / F.col("matched")

@@ -1,7 +1,7 @@
 """Charts as inline SVG: lines with whiskers, and bars.
 
-Colours are variables of the page, so a chart follows it into the dark and onto paper; lines differ in
-their markers too, for those who see no colours. Nothing is fetched and nothing runs.
+Colours are variables of the page, so charts follow its dark and print styles; lines also differ by
+marker, for readers who cannot tell colours apart. No scripts, no external resources.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _RIGHT: Final = 14
 _TOP: Final = 12
 _BOTTOM: Final = 42
 _TICKS: Final = 5
-# So many values of x are all labelled.
+# Up to this many values of x, each has a label.
 _FEW: Final = 8
 _BAR_HEIGHT: Final = 22
 _BAR_STEP: Final = 32
 _BAR_WIDTH: Final = 760
-_CHARACTER: Final = 6.6  # width of one, at the size of the labels
+_CHARACTER: Final = 6.6  # width at the size of the labels
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Points (x, y, deviation) under a name; a level that holds for all x has none."""
+    """Points (x, y, deviation) of one series; a level, which is the same for all x, has no points."""
 
     name: str
     points: Sequence[tuple[float, float, float]]
@@ -39,7 +39,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A value that somebody else published, drawn as a cross in the colour of its line."""
+    """A published value, drawn as a cross in the colour of its line."""
 
     line: str
     x: float
@@ -48,7 +48,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar of parts (value, class), with what stands beside it; a strong one is the one to look at."""
+    """A bar of parts (value, class) with its label; a strong one is highlighted."""
 
     name: str
     parts: Sequence[tuple[float, str]]
@@ -58,7 +58,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """What the axes say."""
+    """Labels of the axes."""
 
     x: str
     y: str
@@ -67,12 +67,12 @@ class Axes:
 
 
 def line_chart(lines: Sequence[Line], axes: Axes, marks: Sequence[Mark] = ()) -> str:
-    """Lines over numbers, from zero upwards."""
+    """Draw lines over numbers; the vertical axis begins at zero."""
     xs = [x for line in lines for x, _, _ in line.points] + [mark.x for mark in marks]
     flat = [line.level for line in lines if line.level is not None] + [mark.y for mark in marks]
     highs = flat + [y + deviation for line in lines for _, y, deviation in line.points]
     lows = flat + [y - deviation for line in lines for _, y, deviation in line.points]
-    if axes.is_percent:  # a deviation may reach beyond what a share can be; the picture does not
+    if axes.is_percent:  # a deviation may reach beyond 100 %; the chart does not
         highs = [min(high, 1.0) for high in highs]
         lows = [max(low, 0.0) for low in lows]
     distinct = sorted(set(xs))
@@ -94,7 +94,7 @@ def line_chart(lines: Sequence[Line], axes: Axes, marks: Sequence[Mark] = ()) ->
 
 
 def bar_chart(bars: Sequence[Bar], title: str) -> str:
-    """Horizontal bars, all to one scale."""
+    """Draw horizontal bars, all to one scale."""
     left = 12 + _CHARACTER * max((len(_short(bar.name)) for bar in bars), default=0)
     right = 12 + _CHARACTER * max((len(bar.text) for bar in bars), default=0)
     most = max((sum(max(value, 0.0) for value, _ in bar.parts) for bar in bars), default=0.0) or 1.0
@@ -123,7 +123,7 @@ def bar_chart(bars: Sequence[Bar], title: str) -> str:
 
 
 def legend(names: Sequence[str]) -> str:
-    """Which marker and colour belong to which line."""
+    """Return the legend: marker and colour of each line."""
     items = []
     for index, name in enumerate(names):
         items.append(
@@ -135,7 +135,7 @@ def legend(names: Sequence[str]) -> str:
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Round numbers from `low` to `high`, about five of them."""
+    """Return about five round numbers from `low` to `high`."""
     if high <= low:
         return [low]
     raw = (high - low) / _TICKS
@@ -147,7 +147,7 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def number(value: float, is_percent: bool = False) -> str:
-    """A number as short as it can be read."""
+    """Format a number in few digits."""
     if is_percent:
         return f"{100 * value:.3g} %"
     size = abs(value)
@@ -159,7 +159,7 @@ def number(value: float, is_percent: bool = False) -> str:
 
 
 def _around(low: float, high: float) -> list[float]:
-    """Ticks that also embrace both ends."""
+    """Return ticks that include both ends."""
     inside = ticks(low, high)
     step = inside[1] - inside[0] if len(inside) > 1 else high - low
     if inside[-1] < high - 1e-9 * step:
@@ -170,7 +170,7 @@ def _around(low: float, high: float) -> list[float]:
 
 
 class _Scale:
-    """From values to places in the picture."""
+    """Maps values to positions in the chart."""
 
     def __init__(self, x_low: float, x_high: float, y_low: float, y_high: float) -> None:
         self._x_low = x_low

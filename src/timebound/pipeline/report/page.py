@@ -1,7 +1,7 @@
-"""The page of a report: its frame, its look, and the pieces it is made of.
+"""The HTML page of a report: frame, style and parts.
 
-One file with everything in it, for people who do not run brokers: it opens from a mail or a disk,
-prints on paper, and follows a dark screen. No scripts, and nothing is fetched from anywhere.
+One self-contained file, for readers who do not run brokers: it opens from a mail or a disk, prints
+well, and follows the dark mode of the screen. No scripts, no external resources.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Final
 
-# Longer tables are cut here; the Parquet files have all rows.
+# Longer tables are cut; the Parquet files have all rows.
 ROWS_SHOWN: Final = 15
 
 _STYLE: Final = """
@@ -70,19 +70,19 @@ h2{break-after:avoid;margin-top:1.6rem}tr,.tile{break-inside:avoid}.scroll{overf
 
 @dataclass(slots=True)
 class Page:
-    """What a report says, from the headline down."""
+    """Contents of a report, from the headline down."""
 
     kind: str
     title: str
     lead: str
     note: str = ""
-    tiles: list[tuple[str, str]] = field(default_factory=list)  # number and what it counts
+    tiles: list[tuple[str, str]] = field(default_factory=list)  # value and label
     sections: list[str] = field(default_factory=list)
     footer: str = ""
 
 
 def render(page: Page) -> str:
-    """The page as one HTML document."""
+    """Render the page as one HTML document."""
     shown = "".join(
         f'<div class="tile"><b>{escape(value)}</b><span>{escape(what)}</span></div>'
         for value, what in page.tiles
@@ -99,7 +99,7 @@ def render(page: Page) -> str:
 
 
 def section(title: str, text: str, *pieces: str) -> str:
-    """A heading, what it comes to in a sentence or two, and the evidence."""
+    """Return a section: a heading, a short summary, and the evidence."""
     return f"<section><h2>{escape(title)}</h2><p>{escape(text)}</p>{''.join(pieces)}</section>"
 
 
@@ -108,7 +108,7 @@ def figure(caption: str, chart: str) -> str:
 
 
 def panels(figures: Sequence[str]) -> str:
-    """Figures side by side where there is room."""
+    """Place figures side by side where there is room."""
     return f'<div class="panels">{"".join(figures)}</div>'
 
 
@@ -121,7 +121,7 @@ def heading(text: str) -> str:
 
 
 def colour_key(items: Sequence[tuple[str, str]]) -> str:
-    """What the colours of bars mean: variable and words."""
+    """Return the legend of bars, from pairs of colour variable and text."""
     shown = "".join(
         f'<span class="key"><i style="background:var(--{name})"></i>{escape(text)}</span>'
         for name, text in items
@@ -138,7 +138,7 @@ def table(
     strong: Sequence[int] = (),
     rows_max: int = ROWS_SHOWN,
 ) -> str:
-    """A table whose first `texts` columns are words and the others numbers; `where` has what is cut off."""
+    """Return a table; its first `texts` columns are text, the others numbers; `where` names the full one."""
     kinds = ["" if index < texts else ' class="number"' for index in range(len(columns))]
     head = "".join(f"<th{kind}>{escape(name)}</th>" for kind, name in zip(kinds, columns, strict=True))
     body = []

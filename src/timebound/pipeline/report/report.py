@@ -1,4 +1,4 @@
-"""One HTML page out of a folder of results: of a sweep, or of the batch jobs over a trace."""
+"""One HTML page from a folder of results: of a sweep, or of the batch jobs over a trace."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from timebound.pipeline.report.trace import trace_page
 from timebound.pipeline.sweep.results import INFO_FILE
 
 REPORT_FILE: Final = "report.html"
-# What the batch jobs always write.
+# A table that the batch jobs always write.
 _TRACE_TABLE: Final = "bills"
 
 
 def write_report(folder: Path, out: Path | None = None) -> Path:
-    """Write the page about a folder's results; gives where it is.
+    """Write the page about the results in a folder; return its path.
 
     Raises:
-        ConfigError: the folder has no results, or pyarrow, which reads them, is missing.
+        ConfigError: the folder has no results, or pyarrow is missing.
     """
     page = render_report(folder)
     path = out or folder / REPORT_FILE
@@ -34,13 +34,17 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
 
 
 def render_report(folder: Path) -> str:
-    """The page as text."""
+    """Return the page about the results in a folder.
+
+    Raises:
+        ConfigError: the folder has no results, or pyarrow is missing.
+    """
     require("a report", *FOR_TRACES)
     if (folder / INFO_FILE).exists():
         return render(sweep_page(folder))
     if (folder / _TRACE_TABLE).is_dir():
         return render(trace_page(folder))
     raise ConfigError(
-        "there are no results here; want the --out of `timebound sweep`, `sim paper` or `pipeline run`",
+        "folder has no results; want the --out of `timebound sweep`, `sim paper` or `pipeline run`",
         path=str(folder),
     )

@@ -1,4 +1,4 @@
-"""The page about a sweep: its pictures, the published values beside them, and every point."""
+"""The page about a sweep: figures, published values beside them, and every point."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ERRORS_SHOWN = 10
 
 
 def sweep_page(folder: Path) -> Page:
-    """The report about the results in a folder."""
+    """Make the page about the results in a folder."""
     table, info = read_results(folder)
     points = summarise(table, info.keys, info.measures)
     page = Page("simulation sweep", info.title, _lead(info, points), info.note)
@@ -40,8 +40,8 @@ def sweep_page(folder: Path) -> Page:
     if info.failed:
         page.sections.append(_failures(table, info))
     page.footer = (
-        f"{info.runs:,} runs took {info.cpu_s:,.1f} s of computing and {info.wall_s:,.1f} s in all on "
-        f"{info.cores} cores. Every run stands in {RUNS_FILE}. "
+        f"{info.runs:,} runs took {info.cpu_s:,.1f} s of processor time and {info.wall_s:,.1f} s in all on "
+        f"{info.cores} cores. {RUNS_FILE} has every run. "
         "Whiskers show one standard deviation over seeds."
     )
     return page
@@ -56,9 +56,9 @@ def is_share(measure: str) -> bool:
 
 
 def _lead(info: SweepInfo, points: list[Point]) -> str:
-    """What came out, in one sentence with its numbers."""
+    """Return the main result in one sentence."""
     if not points:
-        return "No run succeeded; what went wrong stands below."
+        return "No run succeeded; the errors are listed below."
     figure = info.figures[0] if info.figures else None
     measure = (figure or info).measures[0]
     if figure is None:
@@ -107,9 +107,9 @@ def _figure(figure: Figure, points: list[Point], info: SweepInfo) -> str:
         charts.append(html.figure(words(measure), line_chart(lines, axes, marks)))
     text = f"{_listed([words(measure) for measure in figure.measures])} over {figure.x_label}".capitalize()
     if any(one.figure == figure.title and not one.versus for one in info.printed):
-        text += "; crosses are the values that were published"
+        text += "; crosses are published values"
     key = legend(names) if names != [""] else ""
-    return html.section(figure.title or "What the parameters change", text + ".", key, html.panels(charts))
+    return html.section(figure.title or "Effect of the parameters", text + ".", key, html.panels(charts))
 
 
 def _line(name: str, figure: Figure, measure: str, members: list[Point]) -> Line:
@@ -136,8 +136,10 @@ def _printed(printed: Sequence[Printed]) -> str:
             ]
         )
     columns = ["figure", "what", "published", "found here", "found / published"]
-    text = "What was published, and what the same setting gives here."
-    return html.section("Beside the published values", text, html.table(columns, rows, texts=2, rows_max=100))
+    text = "Published values, and the results of the same setting here."
+    return html.section(
+        "Comparison with published values", text, html.table(columns, rows, texts=2, rows_max=100)
+    )
 
 
 def _all_points(info: SweepInfo, points: list[Point]) -> str:
@@ -162,7 +164,7 @@ def _failures(table: pa.Table, info: SweepInfo) -> str:
             counts[error] = counts.get(error, 0) + 1
     rows = [[error, f"{count:,}"] for error, count in counts.items()]
     shown = html.table(["error", "runs"], rows, where=RUNS_FILE, rows_max=ERRORS_SHOWN)
-    text = f"{info.failed:,} of {info.runs:,} runs failed; they are left out of everything above."
+    text = f"{info.failed:,} of {info.runs:,} runs failed; they are not included above."
     return html.section("Failed runs", text, shown)
 
 
@@ -171,7 +173,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _spread(mean: float, deviation: float, share: bool) -> str:
-    """Both with as many digits as the deviation deserves."""
+    """Format mean and deviation, with digits by their size."""
     if share:
         return f"{100 * mean:.1f} ± {100 * deviation:.1f} %"
     digits = 0 if deviation >= 10 or abs(mean) >= 1_000 else 1 if abs(mean) >= 10 else 3
@@ -187,7 +189,7 @@ def _fits(point: Point, figure: Figure) -> bool:
 
 
 def _is_level(point: Point, figure: Figure) -> bool:
-    """Whether the varied number means nothing to this one: no strategy has a negative weight."""
+    """Whether the weight does not apply to this point: it is negative then."""
     return figure.x == "weight" and float(point.values[figure.x]) < 0
 
 

@@ -1,4 +1,4 @@
-"""The page about live traces: what the batch jobs found, for people who pay for it or answer for it."""
+"""The page about live traces: results of the batch jobs, for those who pay and those in charge."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from timebound.pipeline.report.chart import Axes, Bar, Line, bar_chart, legend, 
 from timebound.pipeline.report.page import Page
 
 MICRO: Final = 1_000_000
-# Lines of one chart that can still be told apart, and bars that fit on a screen.
+# Lines of one chart that can be told apart, and bars that fit on a screen.
 LINES_MAX: Final = 8
 BARS_MAX: Final = 12
-# A replay is good to a few per cent; less than this is no reason to change anything.
+# A replay is accurate to a few per cent; a smaller gain is not worth a change.
 GAIN_MIN: Final = 0.05
-# Times are drawn as they are on the clock; a chart needs two at least.
+# A chart over time needs at least two points.
 _POINTS_MIN: Final = 2
-# Name, seconds, and the shortest span that is told in it.
+# Unit, its seconds, and the shortest span that is shown in it.
 _UNITS: Final = (("hours", 3_600, 5 * 3_600), ("minutes", 60, 5 * 60), ("seconds", 1, 0))
 
 _DROPPED: Final = "dropped_"
@@ -25,8 +25,8 @@ _DROPPED: Final = "dropped_"
 Rows = list[dict[str, Any]]
 
 
-class Tables:
-    """The tables of an output folder by name; one that is not there is empty."""
+class ReportTables:
+    """The tables of an output folder by name; a missing one is empty."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -42,8 +42,8 @@ class Tables:
 
 
 def trace_page(folder: Path) -> Page:
-    """The report about the output of `timebound pipeline run`."""
-    tables = Tables(folder)
+    """Make the page about the output of `timebound pipeline run`."""
+    tables = ReportTables(folder)
     bills = tables.rows("bills")
     deliveries = tables.rows("deliveries")
     page = Page("delivery report", _title(bills), _lead(bills, tables.rows("tuning")))
@@ -60,9 +60,7 @@ def trace_page(folder: Path) -> Page:
         _quality(tables.rows("quality")),
     ]
     page.sections = [one for one in sections if one]
-    page.footer = (
-        "Made from the traces of the brokers; the tables behind it are Parquet files in the same folder."
-    )
+    page.footer = "Made from the traces of the brokers; its tables are Parquet files in the same folder."
     return page
 
 
@@ -95,19 +93,19 @@ def _lead(bills: Rows, tuning: Rows) -> str:
     for row in tuning:
         if row["is_best"] and _gain(row) > GAIN_MIN:
             said += (
-                f" In the busiest stretch of {row['node']} the strategy {_choice(row)} could have earned "
+                f" In the busiest interval of {row['node']} the strategy {_choice(row)} could have earned "
                 f"{100 * _gain(row):.0f} % more."
             )
     return said
 
 
 def _gain(row: dict[str, Any]) -> float:
-    """How much more a choice would have earned than was earned, as a share of that."""
+    """Return the gain of a choice over the observed earning, as a share of it."""
     observed = row["observed_earning"]
     return float(row["earning"] / observed - 1) if observed > 0 else 0.0
 
 
-def _tiles(bills: Rows, tables: Tables) -> list[tuple[str, str]]:
+def _tiles(bills: Rows, tables: ReportTables) -> list[tuple[str, str]]:
     total = sum(row["in_time"] + row["late"] + row["dropped"] for row in bills)
     in_time = sum(row["in_time"] for row in bills)
     net = sum(row["amount_micro"] for row in bills)
@@ -120,7 +118,7 @@ def _tiles(bills: Rows, tables: Tables) -> list[tuple[str, str]]:
         (f"{len({row['subscriber'] for row in bills}):,}", "subscribers"),
     ]
     if tables.rows("bounds"):
-        tiles.append((f"{violations:,}", "promised bounds broken"))
+        tiles.append((f"{violations:,}", "delay bounds exceeded"))
     return tiles
 
 
@@ -147,7 +145,7 @@ def _deliveries(rows: Rows) -> str:
     ]
     worst = min(topics, key=lambda row: row["in_time_share"])
     text = (
-        f"What became of every delivery, by topic. The least punctual is {worst['name']} with "
+        f"Outcome of every delivery, by topic. The least punctual is {worst['name']} with "
         f"{100 * worst['in_time_share']:.1f} % in time."
     )
     return html.section(
@@ -179,8 +177,8 @@ def _reasons(rows: Rows) -> str:
         )
         for count, name in found
     ]
-    text = f"{total:,} deliveries were given up, for these reasons."
-    return html.section("Why messages were dropped", text, bar_chart(bars, "reasons of drops"))
+    text = f"{total:,} deliveries were dropped, for these reasons."
+    return html.section("Reasons for drops", text, bar_chart(bars, "reasons for drops"))
 
 
 _MEANINGS: Final = {
@@ -232,7 +230,7 @@ def _bills(rows: Rows) -> str:
     ]
     total = sum(row["amount_micro"] for row in rows)
     text = (
-        f"What each subscriber owes for each day; together {money(total)}. Amounts are exact: "
+        f"What each subscriber owes per day; in total {money(total)}. Amounts are exact: "
         "they are the brokers' own counters."
     )
     return html.section("Bills", text, html.table(columns, body, texts=2, where="bills"))
@@ -264,10 +262,10 @@ def _links(rows: Rows) -> str:
         )
     drifted = sorted({row["link"] for row in rows if row["is_drift"]})
     count = len({row["link"] for row in rows})
-    text = "How fast the link really was" if count == 1 else f"How fast {count:,} links really were"
+    text = "Measured rate of the link" if count == 1 else f"Measured rates of {count:,} links"
     text += " while messages waited for it. " if count == 1 else " while messages waited for them. "
-    text += f"{', '.join(drifted[:3])} changed pace." if drifted else "The pace did not change."
-    columns = ["link", "kB/s", "ms per KB", "deviation, ms", "changes of pace"]
+    text += f"{', '.join(drifted[:3])} changed rate." if drifted else "No rate changed."
+    columns = ["link", "kB/s", "ms per KB", "deviation, ms", "changes of rate"]
     chart = ""
     if any(len(line.points) >= _POINTS_MIN for line in lines):
         axes = Axes(f"{unit} since {first:%Y-%m-%d %H:%M:%S} UTC", "kB/s", names=names)
@@ -297,8 +295,8 @@ def _flows(rows: Rows, advice: Rows) -> str:
             ]
         )
     text = (
-        "How often and how burstily publishers send, and the contract with which each flow could be "
-        "advertised to get a bound on its delay."
+        "Rate and burstiness of publishers, and the contract with which each flow could be "
+        "advertised to get a delay bound."
     )
     return html.section("Flows", text, html.table(columns, body, texts=2, where="flows"))
 
@@ -307,7 +305,7 @@ def _bounds(rows: Rows) -> str:
     if not rows:
         return ""
     broken = [row for row in rows if not row["is_kept"]]
-    columns = ["publisher", "topic", "deliveries", "promised", "longest", "broken"]
+    columns = ["publisher", "topic", "deliveries", "bound", "longest", "exceeded"]
     body = [
         [
             row["publisher"],
@@ -320,11 +318,11 @@ def _bounds(rows: Rows) -> str:
         for row in sorted(rows, key=lambda row: (-row["violations"], row["topic"]))
     ]
     text = (
-        f"{len(broken)} of {len(rows)} promised flows waited longer than they were told."
+        f"{len(broken)} of {len(rows)} flows exceeded their delay bound."
         if broken
-        else f"All {len(rows)} flows with a promised bound kept it."
+        else f"All {len(rows)} flows with a delay bound kept it."
     )
-    return html.section("Promised bounds", text, html.table(columns, body, texts=2, where="bounds"))
+    return html.section("Delay bounds", text, html.table(columns, body, texts=2, where="bounds"))
 
 
 def _tuning(rows: Rows) -> str:
@@ -338,20 +336,20 @@ def _tuning(rows: Rows) -> str:
             Bar(_choice(row), ((row["earning"], "accent" if row["is_best"] else "plain"),), _value(row))
             for row in own[:BARS_MAX]
         ]
-        bars.append(Bar("as it really was", ((one["observed_earning"], "good"),), _observed(one)))
+        bars.append(Bar("observed", ((one["observed_earning"], "good"),), _observed(one)))
         pieces.append(html.figure(f"Broker {one['node']}", bar_chart(bars, "earning by strategy")))
     first = max(best, key=_gain)
     text = (
         f"The busiest {first['seconds']:,.0f} s were replayed under every strategy: "
         f"the same {first['rows']:,} "
-        f"deliveries over links of the measured speed. The strategy {_choice(first)} would earn most, "
-        f"{first['earning']:,.0f}; really it was {first['observed_earning']:,.0f}. "
+        f"deliveries over links of the measured rates. The strategy {_choice(first)} would earn most, "
+        f"{first['earning']:,.0f}; observed were {first['observed_earning']:,.0f}. "
     )
     if _gain(first) > GAIN_MIN:
         text += f"That is {100 * _gain(first):.0f} % more: worth a try."
     else:
-        text += "No other would have done clearly better than what is in use."
-    return html.section("Which strategy suits this load", text, *pieces)
+        text += "No other strategy would have done clearly better than the one in use."
+    return html.section("Strategies for this load", text, *pieces)
 
 
 def _quality(rows: Rows) -> str:
@@ -359,7 +357,7 @@ def _quality(rows: Rows) -> str:
         return ""
     used = sum(row["rows"] for row in rows if not row["fault"])
     bad = [row for row in rows if row["fault"]]
-    text = f"{used:,} trace records were used; {sum(row['rows'] for row in bad):,} were set aside."
+    text = f"{used:,} trace records were used; {sum(row['rows'] for row in bad):,} were quarantined."
     body = [[row["fault"], row["node"], str(row["date"]), f"{row['rows']:,}"] for row in bad]
     shown = html.table(["fault", "broker", "day", "records"], body, texts=3, where="quality") if bad else ""
     return html.section("Quality of the records", text, shown)

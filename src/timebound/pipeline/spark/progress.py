@@ -1,7 +1,7 @@
-"""Progress of Spark jobs: which part of the tasks of the current step has ended.
+"""Progress of Spark jobs: the share of finished tasks in the current step.
 
-Spark is asked some times a second, from a thread, about the jobs of the step's job group. Behind
-Spark Connect there is no such question; there the server tells.
+A thread polls Spark several times per second about the jobs of the step's job group. With Spark
+Connect, which cannot be polled, the server reports progress.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 POLL_S: Final = 0.2
 
-# Told the share of the current step that is done, 0 to 1; called from a thread.
+# Called with the share of the current step that is done, 0 to 1, from a thread.
 OnShare = Callable[[float], None]
 
 
 @contextlib.contextmanager
 def watched(spark: SparkSession, title: str, on_share: OnShare) -> Iterator[None]:
-    """Tell how far the Spark jobs are that run inside."""
+    """Report the progress of Spark jobs that run inside."""
     if is_remote(spark):
         with _told_by_server(spark, on_share):
             yield

@@ -1,11 +1,11 @@
-"""The one way to a Spark session: embedded on this machine, on a cluster, or behind Spark Connect.
+"""Spark sessions: embedded on this machine, on a cluster, or behind Spark Connect.
 
     spark_session()                          local[*], options for a small machine
-    spark_session(master="spark://...")      a cluster; what is set there stays
-    spark_session(remote="sc://...")         Spark Connect; also taken from SPARK_REMOTE
+    spark_session(master="spark://...")      a cluster, with its own options
+    spark_session(remote="sc://...")         Spark Connect; also by SPARK_REMOTE
 
-Under spark-submit the session that is there is used. What Java prints goes to a file, whose end is
-shown if Spark does not start: a command has better things to say than warnings about modules.
+Under spark-submit its session is used. The output of Java goes to a file, whose end is shown if Spark
+does not start: commands should not print Java's warnings about modules.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 LOCAL_MASTER: Final = "local[*]"
 DRIVER_MEMORY: Final = "2g"
 LOG_LINES_SHOWN: Final = 12
-# Stopping a query from inside foreachBatch overflowed the default stack in four of six stops. Code that Spark
-# makes for many sums at once is long, and Java leaves long methods uncompiled unless told otherwise.
+# Stopping a query from inside foreachBatch overflowed the default stack in four of six cases. Spark generates
+# long methods for many sums at once, and Java does not compile long methods by default.
 _JAVA_OPTIONS: Final = "-Xss8m -XX:+UseSerialGC -XX:-DontCompileHugeMethods -XX:+IgnoreUnrecognizedVMOptions"
-# The second compiler pays from about a minute of work; without it the start takes half as long.
+# The second compiler pays off after about a minute of work; without it the start takes half as long.
 _JAVA_OPTIONS_SHORT: Final = _JAVA_OPTIONS + " -XX:TieredStopAtLevel=1"
 
-# For a handful of rows, making and compiling Java code takes longer than doing without, and so does a
-# second task in every stage.
+# For few rows, generating and compiling Java code costs more than it saves, and so does a second
+# task per stage.
 _FEW_ROWS_OPTIONS: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
-    # With one task a stage there is nothing to adapt, and every stage would be a job of its own.
+    # With one task per stage there is nothing to adapt, and every stage would be a job of its own.
     "spark.sql.adaptive.enabled": "false",
 }
-# Where most of the classes are that a session loads. Java looks through the 280 files of Spark in the order
-# of their folder; with these before all others a cold run of the pipeline took 19 s of a core, not 22.
+# Files with most of the classes that a session loads. Java searches the 280 files of Spark in the order of
+# their folder; with these first, a cold run of the pipeline took 19 s of processor time, not 22.
 _CLASSES_FIRST: Final = (
     *("spark-catalyst", "spark-core", "scala-library", "spark-sql", "spark-sql-api", "scala-reflect"),
     *("hadoop-client-api", "parquet-column", "log4j-core", "jackson-databind", "spark-config"),
@@ -55,23 +55,23 @@ _CLASSES_FIRST: Final = (
     *("parquet-format-structures", "netty-common", "spark-common-utils", "log4j-api"),
 )
 
-# Wherever the session runs. Traces count nanoseconds since the epoch, and so does UTC.
+# For every session. Traces count nanoseconds since the epoch, in UTC.
 _SQL_OPTIONS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Noting for every column in which line it was written took a fifth of a small run.
+    # Recording the source line of every column took a fifth of a small run.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    # A reader that defines pushFilters fails its query when this is off, and off is the default.
+    # A reader with pushFilters fails its query when this is off, which is the default.
     "spark.sql.python.filterPushdown.enabled": "true",
-    # Listing 5,000 small files as a Spark job took 33 to 58 s; in the driver 6.5 s.
+    # Listing 5,000 small files took 33 to 58 s as a Spark job, 6.5 s in the driver.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-    # A batch without rows would only clear state away, which the next one with rows does as well.
+    # A batch without rows would only clear state, which the next batch with rows does as well.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
 }
-# Sensible for a small machine that the user is working on.
+# For a small machine in interactive use.
 _LOCAL_OPTIONS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -79,15 +79,15 @@ _LOCAL_OPTIONS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": DRIVER_MEMORY,
     "spark.sql.adaptive.enabled": "true",
-    # A Python worker that starts on a busy machine needs longer than the 15 s it is given.
+    # On a busy machine, Python workers take longer to start than the default of 15 s.
     "spark.python.authenticate.socketTimeout": "120s",
 }
 
 
 class Scale(enum.Enum):
-    """How much there is for Spark to do: what pays on a long way only costs on a short one."""
+    """The amount of work for Spark: optimisations that pay off for long runs only cost in short ones."""
 
-    FEW_ROWS = enum.auto()  # tens of thousands; a sweep has some hundred, whatever its runs take
+    FEW_ROWS = enum.auto()  # tens of thousands; a sweep has some hundred, however long its runs take
     SHORT = enum.auto()  # about a minute
     LONG = enum.auto()
 
@@ -100,12 +100,12 @@ def spark_session(
     scale: Scale = Scale.SHORT,
     options: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Start Spark, or join the one that was asked for.
+    """Start Spark, or connect to the given master or remote.
 
-    `options` are added last. There is one session in a process: a second call returns the first.
+    `options` are applied last. A process has one session: a second call returns the first.
 
     Raises:
-        ConfigError: Spark or Java is missing, both a master and a remote were given, or it did not start.
+        ConfigError: Spark or Java is missing, both a master and a remote are given, or Spark does not start.
     """
     if master and remote:
         raise ConfigError(f"both a master ({master}) and a remote ({remote}) are given; give one")
@@ -128,10 +128,10 @@ def spark_session(
 
 
 def check_spark(master: str | None = None, remote: str | None = None) -> None:
-    """Make sure that `spark_session` finds its packages and its Java, before any other work is begun.
+    """Check that `spark_session` will find its packages and Java, before other work begins.
 
     Raises:
-        ConfigError: something is missing; says what to install.
+        ConfigError: something is missing; names what to install.
     """
     require("Spark", *FOR_SPARK)
     if _remote_of(master, remote) is None and not _is_submitted():
@@ -148,14 +148,14 @@ def _is_submitted() -> bool:
 
 
 def cores_of(spark: SparkSession) -> int:
-    """How many tasks run at once; behind Connect nobody says, so this machine's count is taken."""
+    """Return the number of parallel tasks; with Connect, where it is unknown, that of this machine."""
     if is_remote(spark):
         return os.cpu_count() or 1
     return spark.sparkContext.defaultParallelism
 
 
 def is_remote(spark: SparkSession) -> bool:
-    """Whether it is a Spark Connect session, which has no SparkContext."""
+    """Whether this is a Spark Connect session, which has no SparkContext."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
@@ -168,7 +168,7 @@ def _with(builder: Any, options: Mapping[str, str]) -> Any:
 def _own_options(master: str | None, work_directory: Path, scale: Scale) -> dict[str, str]:
     if master is not None and not master.startswith("local"):
         return {"spark.master": master}
-    # A local-cluster has its own executors, but the driver is ours in both cases.
+    # A local-cluster has its own executors, but the driver is this process in both cases.
     java_options = _JAVA_OPTIONS if scale is Scale.LONG else _JAVA_OPTIONS_SHORT
     class_path = _class_path(Path(os.environ.get("SPARK_HOME", "")) / "jars")
     return {
@@ -186,13 +186,13 @@ def _own_options(master: str | None, work_directory: Path, scale: Scale) -> dict
 
 
 def _class_path(jars: Path) -> str:
-    """The files that are searched first for a class; all others follow."""
+    """Return the class path: the files to search first, then all others."""
     found = [sorted(jars.glob(f"{name}[_-][0-9]*.jar")) for name in _CLASSES_FIRST]
     return os.pathsep.join(str(path) for paths in found for path in paths)
 
 
 def _cores(master: str | None) -> int:
-    """The cores that a local master names: `local[2]`, `local[2,3]`, `local-cluster[2,1,1024]`."""
+    """Return the cores of a local master: `local[2]`, `local[2,3]`, `local-cluster[2,1,1024]`."""
     inside = (master or LOCAL_MASTER).partition("[")[2].partition("]")[0].split(",")
     counts = [int(word) for word in inside if word.strip().isdecimal()]
     if master is not None and master.startswith("local-cluster") and len(counts) >= 2:
@@ -202,13 +202,13 @@ def _cores(master: str | None) -> int:
 
 def _work_directory() -> Path:
     directory = Path(tempfile.mkdtemp(prefix="timebound-spark-"))
-    # Registered before Spark's own, so it runs after: Java has ended and writes no more.
+    # Registered before Spark's own handler, so it runs after: Java has ended by then.
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory
 
 
 def _prepare_environment(work_directory: Path) -> None:
-    """Let Java and the Python workers be the ones we mean; both inherit our environment."""
+    """Select Java and the Python of workers by environment variables, which both inherit."""
     java_home = find_java_home(work_directory)
     if java_home is not None:
         os.environ["JAVA_HOME"] = str(java_home)
@@ -219,13 +219,13 @@ def _prepare_environment(work_directory: Path) -> None:
 
 
 def _own_home(home: Path) -> Path:
-    """A home for Spark like that of the package, but for two things that only cost.
+    """Make a home for Spark like that of the package, without two parts that only cost time.
 
-    In `python` is a zipped copy of pyspark. Workers would import that one first and compile it anew in
-    every process: 1.5 s of processor time instead of 0.4. A reader, writer or stream of Python starts several
-    kinds of them, and Spark gives up on one of a stream that has not called back after 10 s, which no option
-    changes. The library for machine learning puts its functions into every session, by reflection: without it
-    the start takes 4.5 s of processor time instead of 7.2, and nothing here learns.
+    `python` has a zipped copy of pyspark. Workers would import that one first and compile it in every
+    process: 1.5 s of processor time instead of 0.4. Readers, writers and streams in Python start several
+    kinds of workers, and Spark gives up on a stream's worker after 10 s, which no option changes.
+    The machine learning library registers its functions in every session, by reflection: without it the
+    start takes 4.5 s of processor time instead of 7.2, and nothing here uses it.
     """
     import pyspark
 
@@ -246,7 +246,7 @@ def _start(builder: Any, log_path: Path | None) -> SparkSession:
         else:
             with _errors_to(log_path):
                 session = builder.getOrCreate()
-    except Exception as error:  # Spark raises whatever its parts raise
+    except Exception as error:  # Spark raises any kind of error
         raise ConfigError(f"Spark did not start: {_first_line(error)}{_end_of(log_path)}") from error
     started: SparkSession = session
     return started
@@ -254,7 +254,7 @@ def _start(builder: Any, log_path: Path | None) -> SparkSession:
 
 @contextlib.contextmanager
 def _errors_to(path: Path) -> Iterator[None]:
-    """Send what child processes print as errors to a file; those started inside keep it for life."""
+    """Redirect standard error of child processes to a file; those started inside keep it."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:

@@ -1,7 +1,7 @@
-"""The results of a sweep in a folder: every run as a table, and what the table is about.
+"""The results of a sweep in a folder: a table of runs, and its description.
 
-`runs.parquet` has one row per run. `sweep.json` says which columns were varied, which pictures to
-draw, and what was published about them, so that a report needs nothing else.
+`runs.parquet` has one row per run. `sweep.json` names the varied columns, the figures to draw and the
+published values, so that a report needs nothing else.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INFO_FILE: Final = "sweep.json"
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """A picture: measures over `x`, a line for each value of `series`, of the rows that fit `where`."""
+    """A figure: measures over `x`, one line per value of `series`, of the rows that match `where`."""
 
     title: str
     x: str
@@ -38,7 +38,7 @@ class Figure(msgspec.Struct, frozen=True):
 class Printed(msgspec.Struct, frozen=True):
     """A published number beside the one found here; a ratio if `versus` names another series."""
 
-    figure: str  # title of the picture it belongs to
+    figure: str  # title of its figure
     what: str
     measure: str
     series: str
@@ -49,7 +49,7 @@ class Printed(msgspec.Struct, frozen=True):
 
 
 class SweepInfo(msgspec.Struct, frozen=True):
-    """What a table of runs is about."""
+    """Description of a table of runs."""
 
     title: str
     keys: tuple[str, ...]  # the varied columns, without the seed
@@ -59,13 +59,13 @@ class SweepInfo(msgspec.Struct, frozen=True):
     wall_s: float
     cpu_s: float
     cores: int
-    note: str = ""  # what a reader must know
+    note: str = ""  # remarks for readers
     figures: tuple[Figure, ...] = ()
     printed: tuple[Printed, ...] = ()
 
 
 class Point(msgspec.Struct, frozen=True):
-    """All runs that differ in their seed alone: mean and standard deviation of each measure."""
+    """Runs that differ only in their seed: mean and standard deviation of each measure."""
 
     values: dict[str, Value]
     runs: int
@@ -74,7 +74,7 @@ class Point(msgspec.Struct, frozen=True):
 
 
 def write_results(folder: Path, table: pa.Table, info: SweepInfo) -> None:
-    """Put both files in place; what was there before stays whole until then."""
+    """Write both files; earlier ones stay intact until they are replaced."""
     import pyarrow.parquet as pq
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ def write_results(folder: Path, table: pa.Table, info: SweepInfo) -> None:
 
 
 def read_results(folder: Path) -> tuple[pa.Table, SweepInfo]:
-    """What `write_results` wrote.
+    """Read what `write_results` wrote.
 
     Raises:
         ConfigError: a file is missing or damaged.
@@ -100,11 +100,11 @@ def read_results(folder: Path) -> tuple[pa.Table, SweepInfo]:
         info = msgspec.json.decode((folder / INFO_FILE).read_bytes(), type=SweepInfo)
         return pq.read_table(folder / RUNS_FILE), info
     except (OSError, msgspec.MsgspecError, pa.ArrowException) as error:
-        raise ConfigError(f"the results of a sweep cannot be read: {error}", path=str(folder)) from error
+        raise ConfigError(f"results of a sweep cannot be read: {error}", path=str(folder)) from error
 
 
 def summarise(table: pa.Table, keys: Sequence[str], measures: Sequence[str]) -> list[Point]:
-    """One point for each combination of keys, in order of first appearance; failed runs do not count."""
+    """Return one point per combination of keys, in order of first appearance; failed runs do not count."""
     points: dict[tuple[Value, ...], list[dict[str, Any]]] = {}
     for row in table.select([*keys, *measures, "error"]).to_pylist():
         if not row["error"]:
@@ -128,9 +128,9 @@ def _point(
 def default_figures(
     table: pa.Table, labels: Mapping[str, str], measures: Sequence[str]
 ) -> tuple[Figure, ...]:
-    """Pictures of a sweep over any keys, which come with what they mean.
+    """Choose the figures of a sweep; `labels` has the varied keys and their meaning.
 
-    They go along the number with the most values, with a line for each combination of the others.
+    The x axis is the number with the most values, with one line per combination of the others.
     """
     counts = {
         key: len(set(table[key].to_pylist()))

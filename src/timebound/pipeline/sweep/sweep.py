@@ -1,8 +1,8 @@
 """Many runs of one function as Spark tasks: a table of parameters in, the same table with results out.
 
-What is run is named by text, `package.module:function`, and looked up where it runs, so nothing of
-the simulator is known here. That function gets `context` once per task and returns the one that
-does a single run. A run that fails is a row with its error; the others go on.
+The function is named by text, `package.module:function`, and looked up where it runs, so this module
+does not depend on the simulator. It is called with `context` once per task and returns the function
+for a single run. A run that fails becomes a row with its error; the others continue.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ Row = Mapping[str, Value]
 RunRow = Callable[[Row], Mapping[str, Value]]
 Progress = Callable[[float], None]
 
-# Enough that the last tasks to end leave no core idle for long; each costs about 50 ms of its own.
+# Enough that no core idles for long at the end; each task costs about 50 ms of overhead.
 TASKS_PER_CORE: Final = 4
 RUNS_MAX: Final = 1_000_000
 ERROR_LENGTH_MAX: Final = 500
-# Columns that every table of runs has beside parameters and results.
+# Columns of every table of runs besides parameters and results.
 OWN_COLUMNS: Final = (("error", "string"), ("cpu_s", "float64"))
 _RUN: Final = "run"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What to run: the rows of parameters, the function, and the columns of its results."""
+class SweepPlan:
+    """A sweep to run: rows of parameters, the function, and its result columns."""
 
     rows: Sequence[Row]
     function: str  # package.module:function
@@ -47,7 +47,7 @@ class Plan:
     results: tuple[tuple[str, str], ...]  # name and Arrow type
 
     def parameter_columns(self) -> tuple[tuple[str, str], ...]:
-        """Name and Arrow type of each parameter; whole numbers beside others become such."""
+        """Return name and Arrow type of each parameter; whole numbers among floats become floats."""
         return tuple((name, _kind(name, [row[name] for row in self.rows])) for name in self.rows[0])
 
     def columns(self) -> tuple[tuple[str, str], ...]:
@@ -55,9 +55,9 @@ class Plan:
 
 
 class RunBatches:
-    """Carries out the rows of one task: what Spark sends to the executors."""
+    """Runs the rows of one task; Spark sends it to the executors."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: SweepPlan) -> None:
         self._function = plan.function
         self._context = plan.context
         self._parameters = [name for name, _ in plan.parameter_columns()]
@@ -69,7 +69,7 @@ class RunBatches:
         for batch in batches:
             if run_row is None:
                 run_row = resolve(self._function)(self._context)
-            # One row at a time: what is done is on its way while the next one runs.
+            # One row at a time: results are sent while the next run is in progress.
             for row in batch.to_pylist():
                 yield self._batch(row | self._run(run_row, row))
 
@@ -79,7 +79,7 @@ class RunBatches:
         error = ""
         try:
             values.update(run_row({name: row[name] for name in self._parameters}))
-        except Exception as caught:  # whatever it is, it is the result of this run
+        except Exception as caught:  # any error is the result of this run
             error = f"{type(caught).__name__}: {caught}"[:ERROR_LENGTH_MAX]
         return {**values, "error": error, "cpu_s": time.process_time() - started_s}
 
@@ -90,29 +90,29 @@ class RunBatches:
         return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in self._columns])
 
 
-def check_plan(plan: Plan) -> None:
-    """Refuse what could not run, before Spark is started.
+def check_plan(plan: SweepPlan) -> None:
+    """Check a sweep before Spark is started.
 
     Raises:
-        ConfigError: there are no runs or too many, a column has two meanings, or there is no such function.
+        ConfigError: no runs or too many, two columns of one name, or an unknown function.
     """
     if not plan.rows:
-        raise ConfigError("there is nothing to run: the sweep has no rows")
+        raise ConfigError("the sweep has no runs")
     if len(plan.rows) > RUNS_MAX:
         raise ConfigError(f"the sweep has {len(plan.rows)} runs, at most {RUNS_MAX} are allowed")
     names = [name for name, _ in plan.columns()]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ConfigError(f"the columns {', '.join(twice)} stand for two things; rename the parameter")
+        raise ConfigError(f"the columns {', '.join(twice)} exist twice; rename the parameter")
     resolve(plan.function)
 
 
 def run_sweep(
-    spark: SparkSession, plan: Plan, *, tasks: int = 0, progress: Progress | None = None
+    spark: SparkSession, plan: SweepPlan, *, tasks: int = 0, progress: Progress | None = None
 ) -> pa.Table:
-    """Carry out all runs; gives one row each, in the order of the plan.
+    """Carry out all runs; return one row each, in the order of the plan.
 
-    `tasks` 0 takes four for each core. `progress` is told the share that is done, from a thread.
+    `tasks` 0 means four per core. `progress` is called with the share that is done, from a thread.
 
     Raises:
         TimeboundError: the executors could not run anything.
@@ -123,11 +123,11 @@ def run_sweep(
     check_plan(plan)
     count = min(tasks or TASKS_PER_CORE * cores_of(spark), len(plan.rows))
     frame = spark.createDataFrame(_parameter_table(plan))
-    # Neighbours in the plan take about as long: dealt out in turn, all tasks take about as long.
+    # Neighbouring runs take about equally long: distributed round-robin, so do all tasks.
     spread = frame.repartitionById(count, (frame[_RUN] % count).cast("int"))
     done = spread.mapInArrow(RunBatches(plan), _ddl(plan.columns()))
     try:
-        # Without anybody to tell, the caller may be watching: jobs stay in its group.
+        # Without `progress`, the caller may be watching: jobs stay in its group.
         watch = nullcontext() if progress is None else watched(spark, "timebound sweep", progress)
         with watch:
             table: pa.Table = done.toArrow()
@@ -137,8 +137,8 @@ def run_sweep(
     return table.sort_by(_RUN).cast(schema).combine_chunks()
 
 
-def run_here(plan: Plan, progress: Progress | None = None) -> pa.Table:
-    """The same table without Spark, one run after the other in this process."""
+def run_here(plan: SweepPlan, progress: Progress | None = None) -> pa.Table:
+    """Make the same table without Spark, one run after the other in this process."""
     import pyarrow as pa
 
     check_plan(plan)
@@ -152,10 +152,10 @@ def run_here(plan: Plan, progress: Progress | None = None) -> pa.Table:
 
 
 def resolve(function: str) -> Callable[[bytes], RunRow]:
-    """The function that `package.module:function` names.
+    """Look up the function that `package.module:function` names.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: it does not exist.
     """
     module, _, name = function.partition(":")
     try:
@@ -166,14 +166,14 @@ def resolve(function: str) -> Callable[[bytes], RunRow]:
 
 
 def arrow_type(kind: str) -> Any:
-    """The Arrow type that a kind names, `int64`, `float64` or `string`."""
+    """Return the Arrow type of a kind: `int64`, `float64` or `string`."""
     import pyarrow as pa
 
     return getattr(pa, kind)()
 
 
 def _explain(error: Exception) -> str:
-    """One line out of what Spark says; the line that tells is the last of the worker's traceback."""
+    """Reduce an error of Spark to one line: the last of the worker's traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = lines[-1] if lines else type(error).__name__
     if "No module named 'timebound'" in str(error):
@@ -189,7 +189,7 @@ def _kind(name: str, values: list[Value]) -> str:
     return "int64" if all(isinstance(value, int) for value in values) else "float64"
 
 
-def _parameter_table(plan: Plan) -> pa.Table:
+def _parameter_table(plan: SweepPlan) -> pa.Table:
     import pyarrow as pa
 
     columns = {_RUN: pa.array(range(len(plan.rows)), pa.int64())}

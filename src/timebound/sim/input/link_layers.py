@@ -1,8 +1,8 @@
-"""When frames that stations send reach the broker: shared Ethernet, CAN and switched Ethernet.
+"""Link layers before the broker: shared Ethernet, CAN and switched Ethernet.
 
 Each layer takes all frames of a run and returns the time each is received, in the same order.
-Frames have one length and propagation takes no time worth counting, except that two stations
-which start within `COLLISION_WINDOW_NS` of each other do not hear each other in time.
+All frames have the same length. Propagation takes no time, except that two stations which start
+within `COLLISION_WINDOW_NS` of each other do not hear each other in time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOST: Final = -1
 
 
 class Frame(NamedTuple):
-    """A frame that a station wants to send; frames are listed in the order of their time."""
+    """A frame that a station has to send; lists of frames are ordered by time."""
 
     time_ns: int
     station: int
@@ -30,7 +30,7 @@ class Frame(NamedTuple):
 
 
 class LinkLayer(Protocol):
-    """How stations share the way to the broker."""
+    """A way for stations to share the link to the broker."""
 
     name: str
 
@@ -39,7 +39,7 @@ class LinkLayer(Protocol):
 
 
 class _Stations:
-    """The frames each station still has to send, first in first out."""
+    """Frames that each station still has to send, first in, first out."""
 
     def __init__(self, frames: list[Frame]) -> None:
         self.frames = frames
@@ -57,7 +57,7 @@ class _Stations:
 
 
 class SharedEthernet:
-    """CSMA/CD: whoever finds the medium idle starts; those who start together collide and back off."""
+    """CSMA/CD: a station starts when the medium is idle; those that start together collide and back off."""
 
     name = "CSMA/CD Ethernet"
 
@@ -94,7 +94,7 @@ class SharedEthernet:
 
 
 class Can:
-    """CSMA/AMP: of those waiting when the bus falls idle, the lowest identifier goes on unharmed."""
+    """CSMA/AMP: of the frames waiting when the bus falls idle, the lowest identifier wins."""
 
     name = "CAN"
 

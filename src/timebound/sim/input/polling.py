@@ -1,8 +1,8 @@
-"""A broker that looks into every queue in turn, as the paper's simulated one does.
+"""A broker that polls every queue in turn, as the paper's simulated one does.
 
-Unlike the real scheduler it pays for looking into an empty queue, so even an idle broker makes a
-message wait until its topic and client come round. It exists to reproduce published delays.
-Looks into empty queues are counted, not carried out one by one: there are millions of them.
+Unlike the real scheduler it spends time on empty queues, so even at an idle broker a message
+waits until its topic and client are polled. It exists to reproduce published delays.
+Polls of empty queues are counted, not carried out one by one: there are millions of them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ QueueKey = tuple[str, str]  # names of the client and of the queue
 
 
 class PollingServer:
-    """Relay arrivals by looking into queues in the order of a cycle that changes every period.
+    """Relays arrivals by polling queues in the order of a cycle that changes every period.
 
-    A message whose queue is not in the cycle any more is relayed as soon as that is noticed.
+    A message whose queue has left the cycle is relayed at the next poll.
     """
 
     def __init__(
@@ -29,15 +29,15 @@ class PollingServer:
         self._search_ns = search_ns
         self._relay_ns = relay_ns
         self._looks = 1  # in the cycle of this period
-        self._places: dict[QueueKey, list[int]] = {}  # where in the cycle each queue is looked into
-        self._queues: dict[QueueKey, deque[Arrival]] = {}  # those with something waiting
+        self._places: dict[QueueKey, list[int]] = {}  # positions of each queue in the cycle
+        self._queues: dict[QueueKey, deque[Arrival]] = {}  # those with messages
         self._strays: deque[Arrival] = deque()
         self._position = 0
         self._now_ns = 0
         self._relayed: list[Relayed] = []
 
     def relay(self, arrivals: list[Arrival]) -> list[Relayed]:
-        """Relay all arrivals, which come in the order of their time."""
+        """Relay all arrivals, which are ordered by time."""
         following = 0
         period = -1
         while following < len(arrivals) or self._queues or self._strays:
@@ -72,7 +72,7 @@ class PollingServer:
             self._strays.append(arrival)
 
     def _search(self, looks_max: int) -> None:
-        """Look on until a message is found and relayed, but `looks_max` times at most."""
+        """Poll until a message is found and relayed, but at most `looks_max` times."""
         looks, found = (0, None) if self._strays else self._next_hit()
         if looks >= looks_max > 0:
             self._now_ns += looks_max * self._search_ns
@@ -87,7 +87,7 @@ class PollingServer:
                 del self._queues[found]
 
     def _next_hit(self) -> tuple[int, QueueKey | None]:
-        """Return how many empty queues come before the next one with something, and which that is."""
+        """Return how many empty queues precede the next one with a message, and which one that is."""
         nearest: tuple[int, QueueKey | None] = (self._looks * self._period_ns, None)
         for key in self._queues:
             places = self._places[key]

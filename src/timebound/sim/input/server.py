@@ -1,8 +1,7 @@
-"""The real input scheduler under virtual time: a server that takes one quantum after another.
+"""The real input scheduler under virtual time: a server that serves one quantum after another.
 
-Every quantum lasts equally long, messages arrive when their list says, and what comes out is
-when each of them was through. A message that arrives exactly when a quantum begins can still
-get it.
+All quanta have the same length, messages arrive at the listed times, and the result is when each
+of them was completed. A message that arrives exactly when a quantum begins can still get it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Final, NamedTuple
 
 from timebound.core.input.scheduler import InputQueue, InputScheduler
 
-# A run that long is a scenario without end, not a longer experiment.
+# A longer run is a scenario that never ends, not a long experiment.
 QUANTA_MAX: Final = 50_000_000
 
 
@@ -23,18 +22,18 @@ class Arrival(NamedTuple):
     queue: InputQueue[Arrival]
     size: int = 1
     is_excess: bool = False
-    sent_ns: int = 0  # when its client began to send it, if that matters
+    sent_ns: int = 0  # when its client began to send it; 0 = not recorded
 
 
-class Change(NamedTuple):
-    """Something that happens to the scheduler itself: a topic comes, a weight changes."""
+class SchedulerChange(NamedTuple):
+    """A change of the scheduler itself, such as a new topic or another weight."""
 
     time_ns: int
     apply: Callable[[], None]
 
 
 class Relayed(NamedTuple):
-    """A message that has got all its quanta."""
+    """A message that got all its quanta, and when."""
 
     arrival: Arrival
     done_ns: int
@@ -45,12 +44,12 @@ class Relayed(NamedTuple):
 
 
 def relay(
-    scheduler: InputScheduler[Arrival], events: Iterable[Arrival | Change], quantum_ns: int
+    scheduler: InputScheduler[Arrival], events: Iterable[Arrival | SchedulerChange], quantum_ns: int
 ) -> list[Relayed]:
-    """Run until every message is through; return them in the order of service.
+    """Run until every message is completed; return them in the order of service.
 
     Raises:
-        ValueError: events are out of order, a queue refused a message, or it takes too long.
+        ValueError: events are out of order, a queue is full, or the run exceeds QUANTA_MAX.
     """
     relayed: list[Relayed] = []
     source = iter(events)
@@ -74,8 +73,10 @@ def relay(
     raise ValueError(f"more than {QUANTA_MAX} quanta; end the scenario earlier")
 
 
-def _apply(scheduler: InputScheduler[Arrival], event: Arrival | Change) -> None:
-    if isinstance(event, Change):
+def _apply(scheduler: InputScheduler[Arrival], event: Arrival | SchedulerChange) -> None:
+    if isinstance(event, SchedulerChange):
         event.apply()
     elif not scheduler.push(event.queue, event, event.size, event.is_excess):
-        raise ValueError(f"client {event.queue.client.name!r} has too much waiting; raise client_quanta_max")
+        raise ValueError(
+            f"client {event.queue.client.name!r} exceeds client_quanta_max={scheduler.client_quanta_max}"
+        )

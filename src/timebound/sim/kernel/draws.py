@@ -1,10 +1,10 @@
-"""Distributions by which a scenario draws its numbers.
+"""Distributions from which a scenario draws its numbers.
 
-5                                   always this
-{uniform = [10, 30]}                anywhere between
-{choice = [10, 30, 60]}             one of these, all alike
-{normal = [50, 10], min = 1}        mean and deviation, drawn anew below `min`
-{exponential = 20}                  this mean
+5                                   always this number
+{uniform = [10, 30]}                any number between the two
+{choice = [10, 30, 60]}             one of these, equally likely
+{normal = [50, 10], min = 1}        mean and deviation, drawn again below `min`
+{exponential = 20}                  mean
 {lognormal = [50, 0.5]}             median and deviation of the logarithm
 """
 
@@ -14,13 +14,13 @@ import math
 from random import Random
 from typing import Final
 
-# A draw that misses its least this many times in a row has a least that it hardly ever reaches.
+# After this many draws below the minimum in a row, the minimum is considered out of reach.
 _TRIES_MAX: Final = 10_000
 KINDS: Final = {"uniform": 2, "normal": 2, "lognormal": 2, "exponential": 1, "choice": 0}
 
 
 class Draw:
-    """A number, or a way to draw one. `numbers` are its parameters, as in the module's table."""
+    """A fixed number or a distribution; `numbers` are its parameters, as in the module's table."""
 
     __slots__ = ("kind", "least", "numbers")
 
@@ -33,24 +33,31 @@ class Draw:
         if not all(math.isfinite(number) for number in numbers):
             raise ValueError(f"{kind} has a number that is not finite: {numbers}")
         if kind == "uniform" and numbers[0] > numbers[1]:
-            raise ValueError(f"uniform {list(numbers)} has its ends the wrong way round")
+            raise ValueError(f"uniform {list(numbers)} has its ends in the wrong order")
         if kind in ("normal", "lognormal") and numbers[1] < 0:
             raise ValueError(f"{kind} {list(numbers)} has a negative deviation")
         if kind in ("exponential", "lognormal") and numbers[0] <= 0:
-            raise ValueError(f"{kind} {list(numbers)} needs a positive {'mean' if wanted == 1 else 'median'}")
+            raise ValueError(
+                f"{kind} {list(numbers)} requires a positive {'mean' if wanted == 1 else 'median'}"
+            )
         self.kind = kind
         self.numbers = numbers
         self.least = least
 
     def draw(self, random: Random) -> float:
+        """Draw one number.
+
+        Raises:
+            ValueError: the minimum was not reached in many draws.
+        """
         for _ in range(_TRIES_MAX):
             number = self._once(random)
             if number >= self.least:
                 return number
-        raise ValueError(f"{self.kind} {list(self.numbers)} is hardly ever at least {self.least}")
+        raise ValueError(f"{self.kind} {list(self.numbers)} almost never reaches its minimum {self.least}")
 
     def lowest(self) -> float:
-        """The smallest number that can come, for checks."""
+        """Return the smallest number that can be drawn, for checks."""
         if self.kind in ("fixed", "choice", "uniform"):
             return max(min(self.numbers), self.least)
         return max(0.0 if self.kind != "normal" else -math.inf, self.least)

@@ -1,4 +1,4 @@
-"""Virtual time: events in a heap, the clock jumps from one to the next.
+"""Virtual time: events in a heap; the clock jumps from one to the next.
 
 Events are ordered by time, then priority (smaller first), then the order in which they were
 scheduled, so a run is the same every time.
@@ -14,13 +14,13 @@ from mypy_extensions import mypyc_attr
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Event:
-    """Something that happens at a time. One level of subclasses, compiled or not."""
+    """Base of events. One level of subclasses, compiled or not."""
 
     __slots__ = ()
 
     @abstractmethod
     def happen(self, now_ns: int) -> None:
-        """Its moment has come."""
+        """Act on the event; called once, at its time."""
 
 
 class Kernel:
@@ -32,19 +32,19 @@ class Kernel:
         self._heap: list[tuple[int, int, int, Event]] = []
         self._sequence = 0
         self.now_ns = 0
-        self.events = 0  # that have happened
+        self.events = 0  # executed so far
 
     def __len__(self) -> int:
         return len(self._heap)
 
     def schedule(self, time_ns: int, event: Event, priority: int = 0) -> None:
-        """Let an event happen at a time that has not passed."""
-        assert time_ns >= self.now_ns, "an event in the past cannot happen any more"
+        """Queue an event for a time that has not passed."""
+        assert time_ns >= self.now_ns, "event is scheduled in the past"
         heapq.heappush(self._heap, (time_ns, priority, self._sequence, event))
         self._sequence += 1
 
     def run(self, until_ns: int) -> bool:
-        """Let everything up to a time happen; True if events are left for later."""
+        """Execute all events up to a time; return whether later ones are left."""
         heap = self._heap
         while heap:
             time_ns = heap[0][0]

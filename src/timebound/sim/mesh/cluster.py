@@ -1,10 +1,12 @@
 """A mesh of the broker's own core under virtual time.
 
-The cluster is the driver of its brokers, as the node is on a network: it tells each what arrived
-and which link is free, and carries out what they order. It decides nothing.
+The cluster drives its brokers as the node does on a network: it tells each one what arrived and
+which link is free, and carries out their orders. It decides nothing.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from timebound.core.mesh.account import MeshAccount
 from timebound.core.mesh.forwarding import Forwarder
@@ -17,6 +19,8 @@ from timebound.sim.kernel.kernel import Event, Kernel
 from timebound.sim.mesh.network import SimLink
 from timebound.sim.mesh.workload import Source
 
+MakeForwarder = Callable[[str, LinkState, SubscriptionTable, MeshOptions, MeshAccount], Forwarder]
+
 
 class Cluster:
     """Brokers, links and publishers of one run."""
@@ -24,6 +28,7 @@ class Cluster:
     __slots__ = (
         "_cut",
         "_down",
+        "_make_forwarder",
         "_sequence",
         "account",
         "brokers",
@@ -39,7 +44,12 @@ class Cluster:
     )
 
     def __init__(
-        self, options: MeshOptions, account: MeshAccount, publish_until_ns: int, measures: bool = False
+        self,
+        options: MeshOptions,
+        account: MeshAccount,
+        publish_until_ns: int,
+        measures: bool = False,
+        make_forwarder: MakeForwarder = Forwarder,
     ) -> None:
         self.kernel = Kernel()
         self.options = options
@@ -49,6 +59,7 @@ class Cluster:
         self.processing_ns = options.processing_ns
         self.publish_until_ns = publish_until_ns
         self.measures = measures
+        self._make_forwarder = make_forwarder
         self.brokers: dict[str, Forwarder] = {}
         self.sim_links: dict[tuple[str, str], SimLink] = {}
         self.estimators: dict[tuple[str, str], DelayEstimator] = {}
@@ -57,7 +68,7 @@ class Cluster:
         self._cut: dict[tuple[str, str], None] = {}
 
     def add_broker(self, name: str) -> None:
-        self.brokers[name] = Forwarder(name, self.links, self.table, self.options, self.account)
+        self.brokers[name] = self._make_forwarder(name, self.links, self.table, self.options, self.account)
 
     def add_link(self, link: SimLink) -> None:
         """Join two brokers; both must have been added."""
@@ -69,11 +80,11 @@ class Cluster:
             self.estimators[(link.source, link.target)] = DelayEstimator(delay)
 
     def add_source(self, source: Source, delay_ns: int, access: SimLink | None, queues: bool) -> None:
-        """Let a publisher publish; `delay_ns` and `access` are its own connection to its broker.
+        """Start a publisher; `delay_ns` and `access` describe its own connection to its broker.
 
-        `queues` says whether its messages wait for each other there.
+        `queues` tells whether its messages wait for each other there.
         """
-        event = Publish(self, source, delay_ns, access, queues)
+        event = PublishEvent(self, source, delay_ns, access, queues)
         first_ns = source.first_ns()
         if first_ns < self.publish_until_ns:
             self.kernel.schedule(first_ns, event)
@@ -83,7 +94,7 @@ class Cluster:
         return self._sequence
 
     def enter(self, what: MeshMessage, now_ns: int) -> None:
-        """A published message has been read by its broker."""
+        """Hand a published message to its broker, which has read it."""
         broker = self.brokers[what.origin]
         if what.origin in self._down:
             broker.refuse(what, now_ns)
@@ -100,10 +111,10 @@ class Cluster:
         for send in broker.take_sends():
             link = self.sim_links[(broker.name, send.neighbour)]
             duration_ns = link.duration_ns(send.copy.what.size_bytes)
-            self.kernel.schedule(now_ns + duration_ns, Sent(self, link, send.copy, duration_ns))
+            self.kernel.schedule(now_ns + duration_ns, SentEvent(self, link, send.copy, duration_ns))
 
     def measured(self, link: SimLink, size_bytes: int, duration_ns: int, now_ns: int) -> None:
-        """Let the sender learn its link's rate, and the mesh once it has moved."""
+        """Update the sender's estimate of a link; announce it once it differs from the known one."""
         estimator = self.estimators[(link.source, link.target)]
         estimator.add(size_bytes, duration_ns)
         known = self.links.delay(link.source, link.target)
@@ -111,20 +122,20 @@ class Cluster:
             self.announce(link.source, link.target, estimator.link_delay(), now_ns)
 
     def exchange_delay_reports(self, now_ns: int) -> None:
-        """Let every broker tell those before it how long messages wait beyond."""
+        """Pass the delay report of every broker to its neighbours."""
         reports = {name: broker.delay_report() for name, broker in self.brokers.items()}
         for source, target in self.sim_links:
             self.brokers[source].receive_delay_report(target, reports[target])
 
     def announce(self, source: str, target: str, delay: LinkDelay, now_ns: int) -> None:
-        """Let every broker know a link's delay."""
+        """Announce a link's delay to every broker."""
         self.links.set_link(source, target, delay)
         self.brokers[source].set_link(target, delay, now_ns)
 
     # Faults.
 
     def crash(self, name: str, now_ns: int) -> None:
-        """A broker fails: all that waits there is lost, and no link to or from it works."""
+        """Crash a broker: what waits there is lost, and its links are down."""
         self._down[name] = None
         for source, target in list(self.sim_links):
             if name in (source, target) and (source, target) not in self._cut:
@@ -132,25 +143,25 @@ class Cluster:
         self.brokers[name].crash(now_ns)
 
     def restart(self, name: str, now_ns: int) -> None:
-        """A broker works again, with nothing waiting."""
+        """Restart a crashed broker with empty queues."""
         self._down.pop(name, None)
         for source, target in list(self.sim_links):
             if name in (source, target):
                 self._resume(source, target, now_ns)
 
     def cut(self, source: str, target: str, now_ns: int) -> None:
-        """A link fails; what was on it is lost."""
+        """Cut a link; what was on it is lost."""
         self._cut[(source, target)] = None
         if source not in self._down and target not in self._down:
             self._stop(source, target, now_ns)
 
     def mend(self, source: str, target: str, now_ns: int) -> None:
-        """A link works again."""
+        """Put a cut link back into service."""
         self._cut.pop((source, target), None)
         self._resume(source, target, now_ns)
 
     def slow(self, source: str, target: str, factor: float, now_ns: int) -> None:
-        """A link takes `factor` times as long as it was built for; its sender may have to measure that."""
+        """Slow a link down by `factor`; where delays are measured, its sender has to find out."""
         link = self.sim_links[(source, target)]
         link.factor = factor
         if not self.measures and self.links.delay(source, target) is not None:
@@ -173,7 +184,7 @@ class Cluster:
 
 
 class ReportDelays(Event):
-    """Brokers tell their neighbours about waiting times, again and again while messages come."""
+    """Brokers send delay reports to their neighbours, periodically while messages are published."""
 
     __slots__ = ("cluster", "interval_ns")
 
@@ -187,7 +198,7 @@ class ReportDelays(Event):
             self.cluster.kernel.schedule(now_ns + self.interval_ns, self)
 
 
-class Publish(Event):
+class PublishEvent(Event):
     """A publisher's next message."""
 
     __slots__ = ("access", "cluster", "delay_ns", "free_ns", "queues", "source")
@@ -210,13 +221,13 @@ class Publish(Event):
             start_ns = self.free_ns if self.queues and self.free_ns > now_ns else now_ns
             self.free_ns = start_ns + self.access.duration_ns(what.size_bytes)
             arrives_ns = self.free_ns + self.delay_ns
-        cluster.kernel.schedule(arrives_ns + cluster.processing_ns, Enter(cluster, what))
+        cluster.kernel.schedule(arrives_ns + cluster.processing_ns, EnterEvent(cluster, what))
         next_ns = self.source.next_ns(now_ns)
         if next_ns < cluster.publish_until_ns:
             cluster.kernel.schedule(next_ns, self)
 
 
-class Enter(Event):
+class EnterEvent(Event):
     """A published message has been processed by the broker it enters the mesh at."""
 
     __slots__ = ("cluster", "what")
@@ -229,8 +240,8 @@ class Enter(Event):
         self.cluster.enter(self.what, now_ns)
 
 
-class Sent(Event):
-    """A link has finished sending a copy: it is free, and the copy will be processed soon."""
+class SentEvent(Event):
+    """A link has finished sending a copy: the link is free, the copy arrives after the latency."""
 
     __slots__ = ("cluster", "copy", "duration_ns", "link", "term")
 
@@ -247,7 +258,7 @@ class Sent(Event):
         if link.term != self.term:
             cluster.brokers[link.source].lose(self.copy, link.target, now_ns)
             return
-        arrival = Arrive(cluster, link, self.copy)
+        arrival = ArriveEvent(cluster, link, self.copy)
         cluster.kernel.schedule(now_ns + link.latency_ns + cluster.processing_ns, arrival)
         if cluster.measures:
             cluster.measured(link, self.copy.what.size_bytes, self.duration_ns, now_ns)
@@ -256,7 +267,7 @@ class Sent(Event):
         cluster.act(sender, now_ns)
 
 
-class Arrive(Event):
+class ArriveEvent(Event):
     """A copy has been read and processed by the broker it was sent to."""
 
     __slots__ = ("cluster", "copy", "link", "term")

@@ -6,24 +6,28 @@ import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final
 
 from timebound.core.link.strategy.base import Strategy
+from timebound.core.link.strategy.fixed import Fixed
 from timebound.core.link.strategy.registry import strategy_named
 from timebound.core.mesh.account import MeshAccount, TraceRow
+from timebound.core.mesh.forwarding import Forwarder
 from timebound.core.mesh.options import MeshOptions
-from timebound.core.mesh.readings import AliveLifetime
 from timebound.core.values.subscription import MICRO
 from timebound.records import Reason
 from timebound.sim.kernel.streams import Streams
 from timebound.sim.mesh import topology as shapes
-from timebound.sim.mesh.cluster import Cluster, ReportDelays
+from timebound.sim.mesh.cluster import Cluster, MakeForwarder, ReportDelays
 from timebound.sim.mesh.faults import schedule_faults
 from timebound.sim.mesh.network import SimLink
-from timebound.sim.mesh.setting import ROUTINGS, LinkSetting, Setting, TopologySetting
+from timebound.sim.mesh.setting import MATCHING, ROUTINGS, LinkSetting, MeshSetting, TopologySetting
 from timebound.sim.mesh.topology import Topology
 from timebound.sim.mesh.workload import make_sources, make_subscriptions
+from timebound.sim.papers.brokers.forwarding import PaperForwarder
+from timebound.sim.papers.brokers.lifetime import AliveLifetime
 from timebound.units import MINUTE, SECOND
 
 # After the last message everything limited in time is settled; what has no limit gets this long.
@@ -57,7 +61,7 @@ class RunResult:
         return self.in_time / self.matched if self.matched else 0.0
 
 
-def run(setting: Setting, seed: int, progress: Callable[[float], None] | None = None) -> RunResult:
+def run(setting: MeshSetting, seed: int, progress: Callable[[float], None] | None = None) -> RunResult:
     """Simulate; `progress` is told the share that is done."""
     # A run leaves no cycles of objects behind, and looking for them would take a third of its time.
     was_enabled = gc.isenabled()
@@ -69,7 +73,7 @@ def run(setting: Setting, seed: int, progress: Callable[[float], None] | None = 
             gc.enable()
 
 
-def _run(setting: Setting, seed: int, progress: Callable[[float], None] | None) -> RunResult:
+def _run(setting: MeshSetting, seed: int, progress: Callable[[float], None] | None) -> RunResult:
     started = time.process_time()
     cluster = build(setting, seed)
     kernel = cluster.kernel
@@ -98,13 +102,17 @@ def _run(setting: Setting, seed: int, progress: Callable[[float], None] | None) 
     )
 
 
-def build(setting: Setting, seed: int) -> Cluster:
+def build(setting: MeshSetting, seed: int) -> Cluster:
     """Make the brokers, links, subscriptions and publishers of a run."""
     streams = Streams(seed)
     topology = make_topology(setting.topology, streams)
     account = MeshAccount(setting.is_tracing)
     cluster = Cluster(
-        _options(setting), account, setting.duration_ns, measures=setting.estimates == "measured"
+        _options(setting),
+        account,
+        setting.duration_ns,
+        measures=setting.estimates == "measured",
+        make_forwarder=_make_forwarder(setting),
     )
     for broker in topology.brokers:
         cluster.add_broker(broker)
@@ -152,27 +160,41 @@ def _link(source: str, target: str, setting: LinkSetting, streams: Streams, mean
     )
 
 
-def _options(setting: Setting) -> MeshOptions:
-    reading = setting.reading
-    # The other readings of early drop are about strategies that know nothing of chances.
-    strategy = make_strategy(setting)
-    is_plain = not strategy.weighs_worth
+def _options(setting: MeshSetting) -> MeshOptions:
     return MeshOptions(
-        strategy,
-        routing=ROUTINGS[reading.routing],
-        epsilon=_EXPIRED_ONLY if is_plain and reading.drops == "expired" else setting.epsilon,
+        Fixed() if _drops(setting) == "none" else make_strategy(setting),
+        routing=ROUTINGS[setting.reading.routing],
+        epsilon=_EXPIRED_ONLY if _drops(setting) == "expired" else setting.epsilon,
         preference=setting.preference,
         waiting_share=setting.waiting_share,
         send_cost=setting.send_cost,
         thrift=setting.thrift,
         processing_ns=setting.processing_ns,
         message_bytes=setting.message_bytes,
-        drops_duplicates=reading.routing != "match-all",
-        never_drops=is_plain and reading.drops == "none",
     )
 
 
-def make_strategy(setting: Setting) -> Strategy:
+def _make_forwarder(setting: MeshSetting) -> MakeForwarder:
+    """Return what makes the forwarders of a setting: the broker's own, unless the reading is another one."""
+    matches_again = setting.reading.routing in MATCHING
+    drops_nothing = _drops(setting) == "none"
+    if not matches_again and not drops_nothing:
+        return Forwarder
+    return partial(
+        PaperForwarder,
+        matches_again=matches_again,
+        forwards_duplicates=setting.reading.routing == "match-all",
+        order=make_strategy(setting) if drops_nothing else None,
+    )
+
+
+def _drops(setting: MeshSetting) -> str:
+    """Return the reading of early drop; the other ones are about strategies that know no probabilities."""
+    is_plain = not make_strategy(setting).weighs_worth
+    return setting.reading.drops if is_plain else "hopeless"
+
+
+def make_strategy(setting: MeshSetting) -> Strategy:
     """The strategy of a setting, as the broker itself makes it."""
     if setting.strategy == "remaining-lifetime" and setting.reading.lifetime == "alive":
         return AliveLifetime()

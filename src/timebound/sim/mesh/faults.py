@@ -1,8 +1,8 @@
-"""What goes wrong in a run: brokers that crash, links that are cut or get slow, and when that ends.
+"""Faults of a run: brokers crash, links are cut or get slow, and recover.
 
-Brokers notice at once: how failures are detected belongs to the node. What was on a failing
-link or waited at a failing broker is lost and accounted for; what waits elsewhere finds another
-way if there is one.
+Brokers notice at once: detecting failures is the node's task. What was on a failing link or waited
+at a failing broker is lost and accounted for; what waits elsewhere takes another path if there is
+one.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from timebound.sim.kernel.kernel import Event
 from timebound.sim.mesh.cluster import Cluster
 from timebound.sim.mesh.setting import FaultSetting
 
-# Faults come before messages of the same moment.
+# Faults precede messages of the same time.
 _PRIORITY: Final = -1
 
 
 def schedule_faults(cluster: Cluster, faults: tuple[FaultSetting, ...]) -> None:
-    """Let every fault begin, and end, at its time."""
+    """Schedule the beginning and the end of every fault."""
     for fault in faults:
         cluster.kernel.schedule(fault.at_ns, _Turn(cluster, fault, True), _PRIORITY)
         if fault.until_ns:
@@ -26,7 +26,7 @@ def schedule_faults(cluster: Cluster, faults: tuple[FaultSetting, ...]) -> None:
 
 
 class _Turn(Event):
-    """A fault sets in, or is over."""
+    """A fault begins or ends."""
 
     __slots__ = ("begins", "cluster", "fault")
 

@@ -1,4 +1,4 @@
-"""Links under virtual time: how long one message takes, drawn from the link's own stream."""
+"""Links under virtual time: the transmission time of each message, drawn from the link's own stream."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Final
 from timebound.core.values.delay import KILOBYTE, LinkDelay
 
 _NS_PER_MS: Final = 1_000_000.0
-# A draw is cut off here, as a share of the mean: nothing is sent in no time.
+# Lower end of clipped draws, as a share of the mean: sending always takes time.
 _CLIP: Final = 0.02
 
 
 class SimLink:
-    """One directed link. Times per KB are milliseconds here, as the papers give them.
+    """One directed link. Times per KB are in milliseconds, as in the papers.
 
-    `per_kilobyte` draws every KB on its own, so that a message's time varies less; otherwise one
-    draw holds for the whole message. Draws that are not positive are drawn again, or clipped.
+    `per_kilobyte` draws a rate for every KB, so the time of a message varies less; otherwise one
+    draw is used for the whole message. Draws that are not positive are repeated, or clipped.
     """
 
     __slots__ = (
@@ -55,17 +55,17 @@ class SimLink:
         self.loss = loss
         self.per_kilobyte = per_kilobyte
         self.clips = clips
-        self.factor = 1.0  # how many times slower than it was built
-        self.term = 0  # counts failures: what was sent before one does not arrive after it
+        self.factor = 1.0  # slowdown by a fault
+        self.term = 0  # number of failures; what was sent in an earlier term does not arrive
 
     def delay(self) -> LinkDelay:
-        """What a perfect measurement would say of it."""
+        """Return its true delay, as a perfect measurement would find it."""
         mean = self.mean_ms * self.factor / 1_000.0
         deviation = self.deviation_ms * self.factor / 1_000.0
         return LinkDelay(mean, deviation * deviation)
 
     def duration_ns(self, size_bytes: int) -> int:
-        """How long sending one message takes, repetitions included."""
+        """Draw the time it takes to send one message, repetitions included."""
         duration_ms = self._once_ms(size_bytes / KILOBYTE)
         while self.loss > 0.0 and self.random.random() < self.loss:
             duration_ms += self._once_ms(size_bytes / KILOBYTE)

@@ -1,7 +1,7 @@
-"""What a simulation is of: values only, checked when made; scenario files and papers both end here.
+"""Settings of a simulated mesh: plain values, made from scenario files and from the papers.
 
-Where a paper leaves something open, `Reading` has one field per question; its defaults are the
-literal reading (docs/reproduction.md).
+Values are checked where they are read (`scenario/`). Where a paper leaves a question open, `Reading`
+has one field for it; its defaults are the literal reading (docs/reproduction.md).
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from timebound.core.mesh.options import LATE, MATCH, TREE
+from timebound.core.mesh.options import LATE, TREE
 from timebound.sim.kernel.draws import Draw
 from timebound.units import HOUR, MILLISECOND
 
-ROUTINGS: Final = {"tree": TREE, "late": LATE, "match": MATCH, "match-all": MATCH}
+# Brokers that match again at every hop follow their own path trees.
+MATCHING: Final = ("match", "match-all")
+ROUTINGS: Final = {"tree": TREE, "late": LATE, "match": TREE, "match-all": TREE}
 DROPS: Final = ("hopeless", "expired", "none")
 SAMPLINGS: Final = ("message", "kilobyte")
 TRUNCATIONS: Final = ("resample", "clip")
@@ -44,7 +46,7 @@ class LinkSetting:
     mean_ms: Draw
     deviation_ms: float
     latency_ns: int = 0
-    loss: float = 0.0  # share of transmissions that have to be repeated
+    loss: float = 0.0  # share of transmissions that are repeated
     sampling: str = "message"
     truncation: str = "resample"
 
@@ -66,15 +68,15 @@ class PublisherSetting:
     timeout_ms: Draw | None = None
     priority: Draw | None = None
     connection_ns: int = 0
-    # Whether sending to its own broker takes the publisher time, as over one of the mesh's links;
-    # and whether its messages wait for each other there.
+    # Whether the publisher's own connection takes time like a link of the mesh, and whether its
+    # messages wait for each other there.
     link_costs: bool = False
     link_queues: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What a subscription may ask for: deadline (0 = none), price and penalty."""
+class TermsSetting:
+    """Terms of a subscription: deadline (0 = none), price and penalty."""
 
     deadline_ns: int = 0
     price: float = 1.0
@@ -85,7 +87,7 @@ class Terms:
 class SubscriptionSetting:
     """`count` subscribers at each broker of a layer, each with one of `terms`.
 
-    `where` may hold names of `draws` in braces: `a < {x}` gets a number drawn for each subscriber.
+    `where` may contain names of `draws` in braces: in `a < {x}`, x is drawn for each subscriber.
     """
 
     name: str = "s"
@@ -95,33 +97,33 @@ class SubscriptionSetting:
     count: int = 1
     where: str = ""
     draws: tuple[tuple[str, Draw], ...] = ()
-    terms: tuple[Terms, ...] = (Terms(),)
+    terms: tuple[TermsSetting, ...] = (TermsSetting(),)
     last_mile_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class FaultSetting:
-    """`kind` is crash, cut or slow; `at_ns` to `until_ns` (0 = for good)."""
+    """`kind` is crash, cut or slow; from `at_ns` to `until_ns` (0 = permanent)."""
 
     kind: str
     at_ns: int
     until_ns: int = 0
     broker: str = ""
     link: tuple[str, str] = ("", "")
-    factor: float = 1.0  # of slow: times as long per KB
+    factor: float = 1.0  # for slow: multiplies the time per KB
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the broker does where texts leave it open."""
+    """Behaviour of the broker where the papers leave it open."""
 
     routing: str = "tree"
-    drops: str = "hopeless"  # hopeless: ε-drop for all strategies; expired; none (both: FIFO and RL only)
+    drops: str = "hopeless"  # hopeless: ε-drop for all strategies; expired, none: for FIFO, RL and FIX only
     lifetime: str = "all"  # RL averages over all subscriptions, or over those "alive"
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class MeshSetting:
     """One deployment and its load; a run adds a seed."""
 
     topology: TopologySetting
@@ -133,7 +135,7 @@ class Setting:
     epsilon: float = 0.0005
     duration_ns: int = 2 * HOUR
     processing_ns: int = 2 * MILLISECOND
-    message_bytes: int = 0  # behind FT; 0 learns it
+    message_bytes: int = 0  # message size in FT; 0 = measured
     estimates: str = "known"
     faults: tuple[FaultSetting, ...] = ()
     reading: Reading = field(default_factory=Reading)

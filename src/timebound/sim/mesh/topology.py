@@ -1,8 +1,8 @@
-"""Which brokers there are and which links join them.
+"""Brokers and the links between them.
 
-A topology is names and directed links only; how fast a link is belongs to the network, who
-publishes and subscribes where to the workload. Layers are counted from the publishers' side:
-`layer_of` lets a scenario say "publishers at the first layer, subscribers at the last".
+A topology has names and directed links only: rates of links belong to the network, publishers and
+subscribers to the workload. Layers count from the publishers' side, so a scenario can place
+publishers at the first layer and subscribers at the last.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-# A scenario with more is a slip of the pen: path trees alone would take gigabytes.
+# More is a mistake in the scenario: path trees alone would take gigabytes.
 BROKERS_MAX: Final = 10_000
 
 
@@ -25,16 +25,16 @@ class Topology:
     layers: tuple[int, ...]
 
     def at_layer(self, layer: int) -> list[str]:
-        """The brokers of a layer; -1 is the last one."""
+        """Return the brokers of a layer; -1 is the last one."""
         wanted = layer if layer >= 0 else max(self.layers) + 1 + layer
         return [broker for broker, its in zip(self.brokers, self.layers, strict=True) if its == wanted]
 
 
 def layered(sizes: list[int], parents: int, random: Random) -> Topology:
-    """Layers of brokers, links from each layer to the next.
+    """Make layers of brokers, with links from each layer to the next.
 
-    The second layer is joined to all of the first, every later broker to `parents` random brokers
-    of the layer before it. Messages only go down: links have one direction.
+    Brokers of the second layer are linked to all of the first, later ones to `parents` random brokers
+    of the layer before. Links have one direction: messages only go down.
     """
     _check(sum(sizes))
     layers: list[list[str]] = []
@@ -54,7 +54,7 @@ def layered(sizes: list[int], parents: int, random: Random) -> Topology:
 
 
 def tree(brokers: int, children: int) -> Topology:
-    """An acyclic overlay: a tree of brokers, links in both directions."""
+    """Make a tree of brokers, an acyclic overlay, with links in both directions."""
     _check(brokers)
     names = [_name(number) for number in range(brokers)]
     pairs = [((number - 1) // children, number) for number in range(1, brokers)]
@@ -65,7 +65,7 @@ def tree(brokers: int, children: int) -> Topology:
 
 
 def ring(brokers: int) -> Topology:
-    """A ring, links in both directions; all brokers are of one layer."""
+    """Make a ring with links in both directions; all brokers are in layer 0."""
     _check(brokers)
     names = [_name(number) for number in range(brokers)]
     pairs = [(number, (number + 1) % brokers) for number in range(brokers if brokers > 2 else 1)]
@@ -75,10 +75,10 @@ def ring(brokers: int) -> Topology:
 def transit_stub(
     transit: int, stubs: int, stub_brokers: int, random: Random, extra_links: float = 0.3
 ) -> Topology:
-    """A core of transit brokers in a ring with chords; each serves `stubs` small domains.
+    """Make a core of transit brokers in a ring with chords; each serves `stubs` small domains.
 
-    Transit brokers are layer 0, stub brokers layer 1. `extra_links` is the share of further random
-    links inside the core and inside each domain, beyond the ring and the chain that join them.
+    Transit brokers are layer 0, stub brokers layer 1. `extra_links` is the share of additional random
+    links inside the core and inside each domain, beyond the ring and the chain that connect them.
     """
     _check(transit * (1 + stubs * stub_brokers))
     core = list(range(transit))
@@ -98,7 +98,7 @@ def transit_stub(
 
 
 def from_links(links: list[tuple[str, str]], both_ways: bool) -> Topology:
-    """The overlay of these links; layers count links from the brokers that none leads to."""
+    """Make the overlay of these links; a layer is the distance from the brokers without incoming links."""
     pairs: dict[tuple[str, str], None] = {}
     for source, target in links:
         pairs[(source, target)] = None

@@ -1,7 +1,7 @@
-"""Traces of a run, record by record as the live broker writes them.
+"""Traces of a run, in the records of the live broker.
 
-Parquet needs pyarrow; JSON lines need nothing. Both are renamed into place when complete, and the
-same run gives the same bytes.
+Parquet requires pyarrow; JSON lines require nothing. Files are renamed into place when complete, and
+equal runs give equal bytes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from timebound.records import TRACE_FIELDS, TRACE_SCHEMA_VERSION
 
 
 def write_trace(rows: list[TraceRow], path: Path) -> None:
-    """Write to `.parquet` or `.jsonl`, as the name says.
+    """Write records as Parquet or JSON lines, by the suffix of the file.
 
     Raises:
-        ConfigError: the name says neither, or pyarrow is missing.
+        ConfigError: the suffix is another one, or pyarrow is missing.
     """
     check_trace_name(path)
     part = path.with_name(path.name + ".part")
@@ -34,10 +34,10 @@ def write_trace(rows: list[TraceRow], path: Path) -> None:
 
 
 def check_trace_name(path: Path) -> None:
-    """Make sure, before a run, that its trace can be written.
+    """Check before a run that its trace can be written.
 
     Raises:
-        ConfigError: the name ends wrongly, or says Parquet and pyarrow is missing.
+        ConfigError: the suffix is neither `.parquet` nor `.jsonl`, or pyarrow is missing.
     """
     if path.suffix not in (".parquet", ".jsonl"):
         raise ConfigError(f"trace file {path.name!r} ends in neither .parquet nor .jsonl")
@@ -62,7 +62,7 @@ def _write_parquet(rows: list[TraceRow], path: Path) -> None:
 
 
 def trace_schema() -> Any:
-    """The Arrow schema of a trace; that of the live broker, from the same fields."""
+    """Return the Arrow schema of a trace, which is that of the live broker."""
     arrow: Any = importlib.import_module("pyarrow")
     fields = [arrow.field(name, getattr(arrow, kind)(), nullable=False) for name, kind in TRACE_FIELDS]
     return arrow.schema(fields, metadata={"timebound.trace.version": str(TRACE_SCHEMA_VERSION)})

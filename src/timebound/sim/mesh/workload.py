@@ -1,7 +1,7 @@
-"""Who publishes what and when, and who subscribes to what.
+"""Publishers and subscriptions of a run.
 
-Every publisher draws from its own stream, in a fixed order per message, so the load is the same
-whatever the brokers do with it.
+Every publisher draws from its own stream, in a fixed order per message, so the load does not depend
+on what the brokers do with it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO_PAYLOAD: Final = b""
 
 
 class Source:
-    """One publisher: when its next message comes, and what is in it."""
+    """One publisher: the times and contents of its messages."""
 
     __slots__ = (
         "_arrivals",
@@ -51,7 +51,7 @@ class Source:
         self._arrivals = _ARRIVALS[setting.arrivals]
         self._mean_ns = MINUTE / setting.rate_per_minute
         self._burst = setting.burst
-        self._left = 0  # messages of the burst that are still to come
+        self._left = 0  # messages left of the burst
         self._topic = setting.topic
         self._size = setting.size_bytes
         self._attributes: list[tuple[str, Draw]] = list(setting.attributes)
@@ -59,13 +59,13 @@ class Source:
         self._priority = setting.priority
 
     def first_ns(self) -> int:
-        """When it starts: a periodic one anywhere in its first period."""
+        """Return the time of the first message; of a periodic publisher, anywhere in its first period."""
         if self._arrivals == PERIODIC:
             return int(self._random.random() * self._mean_ns)
         return self.next_ns(0)
 
     def next_ns(self, now_ns: int) -> int:
-        """When the next message comes after one at `now_ns`."""
+        """Return the time of the message after one at `now_ns`."""
         if self._arrivals == PERIODIC:
             return now_ns + int(self._mean_ns)
         if self._arrivals == BURSTY:
@@ -103,7 +103,7 @@ class Source:
 def make_sources(
     settings: tuple[PublisherSetting, ...], topology: Topology, streams: Streams
 ) -> list[tuple[Source, PublisherSetting]]:
-    """All publishers, in a fixed order."""
+    """Make all publishers, in a fixed order."""
     sources = []
     number = 0
     for setting in settings:
@@ -119,7 +119,7 @@ def make_sources(
 def make_subscriptions(
     settings: tuple[SubscriptionSetting, ...], topology: Topology, streams: Streams
 ) -> list[MeshSubscription]:
-    """All subscriptions, in a fixed order."""
+    """Make all subscriptions, in a fixed order."""
     random = streams.stream("subscriptions")
     subscriptions = []
     number = 0

@@ -1,4 +1,4 @@
-"""Every figure of the two papers as a list of runs, spread over processes or handed to a sweep."""
+"""Every figure of the two papers as a list of runs, for processes or for a sweep."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from timebound.core.link.strategy.registry import STRATEGY_NAMES, kind_named
 from timebound.sim.mesh.experiment import RunResult, run
-from timebound.sim.mesh.setting import Setting
+from timebound.sim.mesh.setting import MeshSetting
 from timebound.sim.papers.readings import read_as
 from timebound.sim.papers.settings import paper_001, paper_002, product
 
-# The papers' names of strategies beside ours; `timebound` is what the broker does by default: late
-# binding with `worth`. The names before it add its ideas one by one; `timebound-eb` has all but the strategy.
+# The papers' names of strategies and ours; `timebound` is the broker's default: late binding with
+# `worth`. The names before it add its ideas one by one; `timebound-eb` has all but the strategy.
 STRATEGIES: Final = {
     **{name: name for name in STRATEGY_NAMES},
     "fcfs": "fifo",
@@ -34,7 +34,7 @@ RATES_002: Final = (1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0)
 RATES_001: Final = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0)
 WEIGHTS: Final = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 FIGURES: Final = {"001": (7, 8, 9), "002": (4, 5, 6)}
-# What each figure shows, by scenario.
+# Measures of each figure, by scenario.
 MEASURES_OF_FIGURE: Final = {
     (4, "ssd"): ("earning",),
     (4, "psd"): ("delivery_rate",),
@@ -44,7 +44,7 @@ MEASURES_OF_FIGURE: Final = {
     (8, "net"): ("earning", "delivery_rate"),
     (9, "net"): ("earning", "delivery_rate"),
 }
-# What a run adds to its job, and the Arrow type of each: the columns of a sweep.
+# Columns that a run adds in a sweep, with their Arrow types.
 RESULTS: Final = (
     ("delivery_rate", "float64"),
     ("earning", "float64"),
@@ -58,7 +58,7 @@ RESULTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run of a figure. `weight` is r of EBPC or w of MTEP, -1 where there is none."""
+    """One run of a figure. `weight` is r of EBPC or w of MTEP, -1 = the strategy has none."""
 
     paper: str
     figure: int
@@ -70,7 +70,7 @@ class Job:
     reading: str = "literal"
     minutes: float = 120.0
 
-    def setting(self) -> Setting:
+    def setting(self) -> MeshSetting:
         name = STRATEGIES[self.strategy]
         if self.paper == "002":
             setting = paper_002(self.scenario, self.rate, name, self.weight)
@@ -81,8 +81,8 @@ class Job:
         return replace(setting, duration_ns=int(self.minutes * 60_000_000_000))
 
 
-def _with_ideas(setting: Setting, strategy: str) -> Setting:
-    """What a strategy's name asks for beside the order in the queues."""
+def _with_ideas(setting: MeshSetting, strategy: str) -> MeshSetting:
+    """Apply what the name of a strategy implies beyond the order in queues."""
     whole = product(setting)
     if strategy == "timebound":
         return whole
@@ -101,8 +101,8 @@ def _with_ideas(setting: Setting, strategy: str) -> Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """What one run gave."""
+class GridRow:
+    """The results of one run."""
 
     paper: str
     figure: int
@@ -133,10 +133,10 @@ def jobs(
     reading: str = "literal",
     minutes: float = 120.0,
 ) -> list[Job]:
-    """The runs of a paper's figures; what is left empty is as in the paper.
+    """List the runs of a paper's figures; empty arguments mean the paper's own values.
 
     Raises:
-        ValueError: the paper has no such figure, scenario or strategy.
+        ValueError: the paper has no such figure or scenario, or the strategy is unknown.
     """
     for figure in figures:
         if figure not in FIGURES[paper]:
@@ -146,7 +146,7 @@ def jobs(
             raise ValueError(f"strategy {strategy!r} is unknown; choose one of {', '.join(STRATEGIES)}")
     for scenario in scenarios:
         if scenario not in _SCENARIOS[paper]:
-            raise ValueError(f"paper {paper} has no scenario {scenario!r}; it has {_SCENARIOS[paper]}")
+            raise ValueError(f"paper {paper} has no scenario {scenario!r}; choose one of {_SCENARIOS[paper]}")
     wanted: list[Job] = []
     for figure in figures or FIGURES[paper]:
         plan = _PLANS[figure]
@@ -186,13 +186,13 @@ def _weights(strategy: str, weights: tuple[float, ...]) -> tuple[float, ...]:
     return weights if weights and kind_named(STRATEGIES[strategy]).takes_mix else (-1.0,)
 
 
-def run_job(job: Job) -> Row:
+def run_job(job: Job) -> GridRow:
     """Carry out one run."""
     return _row(job, run(job.setting(), job.seed))
 
 
-def run_all(wanted: list[Job], workers: int = 0) -> Iterator[Row]:
-    """Carry out runs, in order; `workers` 0 takes all cores, 1 stays in this process."""
+def run_all(wanted: list[Job], workers: int = 0) -> Iterator[GridRow]:
+    """Carry out runs, in order; `workers` 0 uses all cores, 1 only this process."""
     count = workers or os.cpu_count() or 1
     if count == 1 or len(wanted) == 1:
         for job in wanted:
@@ -203,8 +203,8 @@ def run_all(wanted: list[Job], workers: int = 0) -> Iterator[Row]:
 
 
 def open_runs(context: bytes) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """The function that a sweep calls with the fields of each job; it needs no context."""
-    assert not context, "a job says all there is to say"
+    """Return the function that a sweep calls with the fields of each job; the context is empty."""
+    assert not context, "jobs carry all parameters themselves"
 
     def run_row(values: Mapping[str, Any]) -> dict[str, Any]:
         row = asdict(run_job(Job(**values)))
@@ -213,13 +213,13 @@ def open_runs(context: bytes) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     return run_row
 
 
-def row_of(values: Mapping[str, Any]) -> Row:
-    """A row out of one of a sweep's table, which has more columns."""
-    return Row(**{name: values[name] for name in Row.__dataclass_fields__})
+def row_of(values: Mapping[str, Any]) -> GridRow:
+    """Make a row from one of a sweep's table, which has more columns."""
+    return GridRow(**{name: values[name] for name in GridRow.__dataclass_fields__})
 
 
-def _row(job: Job, result: RunResult) -> Row:
-    return Row(
+def _row(job: Job, result: RunResult) -> GridRow:
+    return GridRow(
         paper=job.paper,
         figure=job.figure,
         scenario=job.scenario,

@@ -1,15 +1,15 @@
-"""The evaluation of the topic-weighted scheduler's paper, run on the scheduler itself.
+"""The evaluation in the paper on the topic-weighted scheduler, run on the scheduler itself.
 
 Six clients publish on twenty topics, five each of weight 10, 7, 4 and 1, over three link layers;
-each second every client has five other topics, so that client 1 gets the published shares
-(Table I) and all weights published add up to the published 165. What the paper leaves open is
-drawn from the seed. Its sending intervals, U(0, 1 ms), load the broker far more than its table of
-delays allows; U(0, 5 ms) fits that table.
+each second every client has five other topics, such that client 1 gets the published shares
+(Table I) and all weights add up to the published 165. What the paper leaves open is drawn from the
+seed. Its sending intervals, U(0, 1 ms), load the broker far more than its table of delays allows;
+U(0, 5 ms) fits that table.
 
-Two brokers relay the same arrivals. `polling` looks into every queue in turn, 0.001 ms each, as
-the paper's does: its delays are the published ones. `scheduler` is the real thing, which knows
-what waits. Delays "at the broker" run from a message's arrival there to the end of its relay, those "end to
-end" from the moment its client wants to send it.
+Two brokers relay the same arrivals. `polling` polls every queue in turn, 0.001 ms each, as the
+paper's does: its delays are the published ones. `scheduler` is the real scheduler, which knows
+which queues have messages. Delays "at the broker" run from a message's arrival there to the end of
+its relay, those "end to end" from the time its client wants to send it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SECONDS: Final = 5
 RELAY_NS: Final = 51_200
 SEARCH_NS: Final = 1_000
 QUANTUM_NS: Final = RELAY_NS + SEARCH_NS
-# How many of client 1's five topics weigh 10 in each second; the others weigh 1.
+# How many of client 1's five topics have weight 10 in each second; the others have weight 1.
 CLIENT_1_HEAVY: Final = (5, 3, 1, 4, 2)
 INTERVAL_PRINTED_NS: Final = 1 * MILLISECOND
 INTERVAL_FITTING_NS: Final = 5 * MILLISECOND
@@ -60,11 +60,11 @@ FlowKey = tuple[int, int, int]  # second, client, topic
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SecondRow:
     """Client 1 in one second: its share, its delays, and the bounds of its slowest topic.
 
-    `bound_ms` is None when a flow asks for more than its share, so that only idle competitors
-    kept it short.
+    `bound_ms` is None when a flow exceeds its share: its delay was then short only because
+    others were idle.
     """
 
     layer: str
@@ -81,8 +81,8 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One line of a figure: the longest delay in each window of time."""
+class Curve:
+    """One curve of a figure: the longest delay in each window of time."""
 
     name: str
     times_s: list[float]
@@ -91,13 +91,13 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class LayerRun:
-    """What one link layer gave with one broker; `over_bound` counts messages past their flow's bound."""
+    """Results of one link layer with one broker; `over_bound` counts messages beyond their flow's bound."""
 
     layer: str
     broker: str
-    rows: list[Row]
-    overall: Line
-    per_client: list[Line]
+    rows: list[SecondRow]
+    overall: Curve
+    per_client: list[Curve]
     messages: int
     lost: int
     over_bound: int
@@ -110,15 +110,15 @@ class Result:
     interval_ms: float
     layers: list[LayerRun]
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[SecondRow]:
         return [row for layer in self.layers for row in layer.rows]
 
-    def figure_9(self, broker: str = POLLING) -> list[Line]:
-        """Return the longest delays over time, a line per link layer."""
+    def figure_9(self, broker: str = POLLING) -> list[Curve]:
+        """Return the longest delays over time, a curve per link layer."""
         return [layer.overall for layer in self.layers if layer.broker == broker]
 
-    def figure_10(self, broker: str = POLLING) -> list[Line]:
-        """Return the longest delays over time on the last link layer, a line per client."""
+    def figure_10(self, broker: str = POLLING) -> list[Curve]:
+        """Return the longest delays over time on the last link layer, a curve per client."""
         return [layer.per_client for layer in self.layers if layer.broker == broker][-1]
 
     def as_json(self) -> dict[str, object]:
@@ -148,7 +148,7 @@ def run(
 
 
 def memberships(random: Random) -> list[list[list[int]]]:
-    """Draw, for each second and client, the topics it publishes; client 1 is given."""
+    """Draw the topics of each client in each second; those of client 1 are given."""
     drawn = []
     for heavy in CLIENT_1_HEAVY:
         first = [*range(heavy), *range(15, 15 + TOPICS_EACH - heavy)]
@@ -174,7 +174,7 @@ def _traffic(
             sent.append((now_ns, client, topic))
             now_ns += random.randrange(interval_ns_max + 1)
     sent.sort()
-    # Heavier topics have lower numbers, and so the right of way on CAN.
+    # Topics of larger weight have lower numbers, hence priority on CAN.
     return [Frame(time_ns, client, topic) for time_ns, client, topic in sent], [topic for *_, topic in sent]
 
 
@@ -216,7 +216,7 @@ class _Experiment:
         )
 
     def queues(self) -> dict[tuple[int, int], InputQueue[Arrival]]:
-        """Open every queue that is used in some second; an empty one takes no time in the others."""
+        """Open every queue that is used in some second; empty ones take no time in the others."""
         topics = [self.scheduler.add_topic(str(topic), weight) for topic, weight in enumerate(WEIGHTS)]
         clients: list[ClientInput[Arrival]] = [ClientInput(str(client)) for client in range(CLIENTS)]
         return {
@@ -267,7 +267,7 @@ class _Experiment:
                     ).delay_ns
         return bounds
 
-    def row(self, relayed: list[Relayed], second: int, bounds: dict[FlowKey, int]) -> Row:
+    def row(self, relayed: list[Relayed], second: int, bounds: dict[FlowKey, int]) -> SecondRow:
         mine = [m for m in relayed if _client(m) == 0 and m.arrival.sent_ns // SECOND == second]
         delays = [message.delay_ns / MILLISECOND for message in mine]
         totals = [(message.done_ns - message.arrival.sent_ns) / MILLISECOND for message in mine]
@@ -277,7 +277,7 @@ class _Experiment:
             printed_periodic_bound(WEIGHTS, topic, clients=CLIENTS, quantum_ns=QUANTUM_NS)
             for topic in published
         ]
-        return Row(
+        return SecondRow(
             layer=self.layer,
             broker=self.broker,
             interval_ms=self.interval_ns_max / MILLISECOND,
@@ -297,20 +297,20 @@ def measured_burst(times_ns: list[int], interval_ns: int) -> int:
     burst = 1
     due_ns = 0
     for time_ns in times_ns:
-        # The n-th of a burst may come n - 1 intervals before it is due.
+        # The n-th message of a burst may come n - 1 intervals early.
         burst = max(burst, 1 + -(-max(0, due_ns - time_ns) // interval_ns))
         due_ns = max(due_ns, time_ns) + interval_ns
     return burst
 
 
-def _line(name: str, relayed: list[Relayed]) -> Line:
+def _line(name: str, relayed: list[Relayed]) -> Curve:
     width_ns = SECOND // WINDOWS_PER_SECOND
     longest = [0] * (SECONDS * WINDOWS_PER_SECOND)
     for message in relayed:
         window = message.arrival.sent_ns // width_ns
         longest[window] = max(longest[window], message.delay_ns)
     times_s = [window * width_ns / SECOND for window in range(len(longest))]
-    return Line(name, times_s, [delay_ns / MILLISECOND for delay_ns in longest])
+    return Curve(name, times_s, [delay_ns / MILLISECOND for delay_ns in longest])
 
 
 def _is_over(message: Relayed, bounds: dict[FlowKey, int]) -> bool:
@@ -331,7 +331,7 @@ def _arrival_time(arrival: Arrival) -> int:
 
 
 def plot(result: Result, folder: Path) -> list[Path]:
-    """Draw figures 9 and 10 as PNG files and return where they are; needs matplotlib."""
+    """Draw figures 9 and 10 as PNG files and return their paths; requires matplotlib."""
     matplotlib: Any = importlib.import_module("matplotlib")
     matplotlib.use("Agg")
     pyplot: Any = importlib.import_module("matplotlib.pyplot")
@@ -340,7 +340,7 @@ def plot(result: Result, folder: Path) -> list[Path]:
         (9, "longest delay at the broker, by link layer", result.figure_9()),
         (10, "longest delay at the broker, by client", result.figure_10()),
     ):
-        # A panel for each line: laid over each other, six of them cannot be told apart.
+        # One panel per curve: six overlaid curves cannot be told apart.
         figure, panels = pyplot.subplots(
             len(lines),
             sharex=True,
@@ -351,9 +351,9 @@ def plot(result: Result, folder: Path) -> list[Path]:
         )
         for line, (axes,) in zip(lines, panels, strict=True):
             axes.step(line.times_s, line.delays_ms, where="post")
-            axes.grid(axis="x")  # who publishes what changes every second
+            axes.grid(axis="x")  # topics change every second
             axes.text(1.01, 0.5, line.name, transform=axes.transAxes, verticalalignment="center")
-        panels[0][0].set_ylim(bottom=0)  # of all, once all is drawn: it fixes the top as well
+        panels[0][0].set_ylim(bottom=0)  # last: it fixes the upper limit of all panels as well
         figure.supxlabel("time (s)")
         figure.supylabel("delay (ms)")
         figure.suptitle(f"{title}; intervals U(0, {result.interval_ms:g} ms), {result.order}")

@@ -1,7 +1,7 @@
-"""The figures as pictures: means with the spread over seeds, beside what was printed; needs matplotlib.
+"""Plots of the figures: means and deviations over seeds beside the printed values; requires matplotlib.
 
-A printed value is a cross in the colour of its strategy, a printed range a grey band, and printed
-ratios stand under the picture with what was simulated.
+A printed value is a cross in the colour of its strategy, a printed range a grey band; printed
+ratios are listed below the plot with the simulated ones.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from timebound.sim.papers.grid import MEASURES_OF_FIGURE
-from timebound.sim.papers.published import PUBLISHED, RANGES, Summary, compare
+from timebound.sim.papers.published import PUBLISHED, RANGES, PointSummary, compare
 
 _LABELS: Final = {
     "delivery_rate": "delivered in time (%)",
@@ -20,13 +20,13 @@ _LABELS: Final = {
 }
 # Figures over the weight of a strategy; the others are over the rate.
 _OVER_WEIGHT: Final = (4, 9)
-# Ratios under a picture stand in lines of this many.
+# Ratios per line below a plot.
 _RATIOS_A_LINE: Final = 3
 _DPI: Final = 90
 
 
-def plot(summaries: list[Summary], folder: Path) -> list[Path]:
-    """Draw every figure there are runs of, as PNG files; returns where they are. Needs matplotlib."""
+def plot(summaries: list[PointSummary], folder: Path) -> list[Path]:
+    """Draw every figure that has runs as a PNG file; return the paths. Requires matplotlib."""
     matplotlib: Any = importlib.import_module("matplotlib")
     matplotlib.use("Agg")
     pyplot: Any = importlib.import_module("matplotlib.pyplot")
@@ -50,15 +50,15 @@ def plot(summaries: list[Summary], folder: Path) -> list[Path]:
     return written
 
 
-def _title(members: list[Summary]) -> str:
+def _title(members: list[PointSummary]) -> str:
     first = members[0]
     seeds = sorted({one.seeds for one in members})
     count = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     return f"paper {first.paper}, figure {first.figure} ({first.scenario}), {first.reading}, {count} seeds"
 
 
-def _ratios(members: list[Summary]) -> str:
-    """The printed ratios of a figure beside the simulated ones, in a few lines."""
+def _ratios(members: list[PointSummary]) -> str:
+    """Return the printed ratios of a figure beside the simulated ones, in a few lines."""
     texts = [
         f"{printed.measure.replace('_', ' ')} {printed.strategy} / {printed.versus}: "
         f"{value:.2f} (printed {printed.value:g})"
@@ -69,7 +69,7 @@ def _ratios(members: list[Summary]) -> str:
     return "\n".join("   ".join(line) for line in lines)
 
 
-def _draw(axes: Any, members: list[Summary], measure: str) -> None:
+def _draw(axes: Any, members: list[PointSummary], measure: str) -> None:
     by_weight = members[0].figure in _OVER_WEIGHT
     if not by_weight and len({one.rate for one in members}) == 1:
         _draw_bars(axes, members, measure)
@@ -83,14 +83,14 @@ def _draw(axes: Any, members: list[Summary], measure: str) -> None:
         axes.axhspan(_scaled(low, measure), _scaled(high, measure), color="0.85")
 
 
-def _draw_bars(axes: Any, members: list[Summary], measure: str) -> None:
+def _draw_bars(axes: Any, members: list[PointSummary], measure: str) -> None:
     names = [one.strategy for one in members]
     axes.bar(names, _means(members, measure), yerr=_spreads(members, measure), capsize=4, color="C0")
     for name, value in _printed(members, measure).items():
         axes.plot([name], [value], "x", color="black", markersize=9)
 
 
-def _draw_lines(axes: Any, members: list[Summary], measure: str, by_weight: bool) -> None:
+def _draw_lines(axes: Any, members: list[PointSummary], measure: str, by_weight: bool) -> None:
     printed = _printed(members, measure)
     for number, strategy in enumerate(dict.fromkeys(one.strategy for one in members)):
         points = [one for one in members if one.strategy == strategy]
@@ -118,8 +118,8 @@ def _draw_lines(axes: Any, members: list[Summary], measure: str, by_weight: bool
             )
 
 
-def _printed(members: list[Summary], measure: str) -> dict[str, float]:
-    """What was printed of this measure itself, not of a ratio, by strategy."""
+def _printed(members: list[PointSummary], measure: str) -> dict[str, float]:
+    """Return the printed values of this measure by strategy, without ratios."""
     first = members[0]
     return {
         printed.strategy: _scaled(printed.value, measure)
@@ -131,7 +131,7 @@ def _printed(members: list[Summary], measure: str) -> dict[str, float]:
     }
 
 
-def _printed_rate(members: list[Summary], measure: str, strategy: str) -> float:
+def _printed_rate(members: list[PointSummary], measure: str, strategy: str) -> float:
     return next(
         printed.rate
         for printed in PUBLISHED
@@ -140,11 +140,11 @@ def _printed_rate(members: list[Summary], measure: str, strategy: str) -> float:
     )
 
 
-def _means(members: list[Summary], measure: str) -> list[float]:
+def _means(members: list[PointSummary], measure: str) -> list[float]:
     return [_scaled(float(getattr(one, measure)), measure) for one in members]
 
 
-def _spreads(members: list[Summary], measure: str) -> list[float]:
+def _spreads(members: list[PointSummary], measure: str) -> list[float]:
     return [_scaled(float(getattr(one, f"{measure}_deviation")), measure) for one in members]
 
 

@@ -1,6 +1,6 @@
-"""What the two papers print, to be shown beside what was simulated.
+"""Numbers printed in the two papers, to compare with simulated ones.
 
-Their figures have no printed points, so only the numbers of their texts are here.
+Their figures have no printed points, so only numbers from their texts are here.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from timebound.sim.papers.grid import Row
+from timebound.sim.papers.grid import GridRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ RANGES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class PointSummary:
     """Mean and standard deviation over the seeds of one point of a figure."""
 
     paper: str
@@ -71,21 +71,21 @@ class Summary:
     traffic_deviation: float
 
 
-def summarise(rows: list[Row]) -> list[Summary]:
-    """One summary per point, in order of first appearance."""
-    points: dict[tuple[str, int, str, float, str, float, str], list[Row]] = {}
+def summarise(rows: list[GridRow]) -> list[PointSummary]:
+    """Summarise each point over its seeds, in order of first appearance."""
+    points: dict[tuple[str, int, str, float, str, float, str], list[GridRow]] = {}
     for row in rows:
         key = (row.paper, row.figure, row.scenario, row.rate, row.strategy, row.weight, row.reading)
         points.setdefault(key, []).append(row)
     return [_summary(members) for members in points.values()]
 
 
-def _summary(rows: list[Row]) -> Summary:
+def _summary(rows: list[GridRow]) -> PointSummary:
     first = rows[0]
     rates = [row.delivery_rate for row in rows]
     earnings = [row.earning for row in rows]
     traffic = [float(row.traffic) for row in rows]
-    return Summary(
+    return PointSummary(
         paper=first.paper,
         figure=first.figure,
         scenario=first.scenario,
@@ -103,8 +103,8 @@ def _summary(rows: list[Row]) -> Summary:
     )
 
 
-def compare(summaries: list[Summary]) -> list[tuple[Published, float]]:
-    """Every printed number that the runs can be held against, and what they gave."""
+def compare(summaries: list[PointSummary]) -> list[tuple[Published, float]]:
+    """Return every printed number that these runs cover, with the simulated value."""
     compared = []
     for printed in PUBLISHED:
         own = _value(summaries, printed, printed.strategy)
@@ -114,7 +114,7 @@ def compare(summaries: list[Summary]) -> list[tuple[Published, float]]:
     return compared
 
 
-def _value(summaries: list[Summary], printed: Published, strategy: str) -> float | None:
+def _value(summaries: list[PointSummary], printed: Published, strategy: str) -> float | None:
     found = []
     for summary in summaries:
         if (summary.paper, summary.scenario, summary.rate, summary.strategy) == (
@@ -124,7 +124,7 @@ def _value(summaries: list[Summary], printed: Published, strategy: str) -> float
             strategy,
         ) and summary.figure == printed.figure:
             found.append(float(getattr(summary, printed.measure)))
-    # Where a weight was swept, the papers print the best.
+    # Where the weight was varied, the papers print the best result.
     return max(found) if found else None
 
 
@@ -133,7 +133,7 @@ def mean(numbers: list[float]) -> float:
 
 
 def deviation(numbers: list[float]) -> float:
-    """The standard deviation of a sample; 0 for a single number."""
+    """Return the standard deviation of a sample; 0 for a single number."""
     if len(numbers) < 2:
         return 0.0
     centre = mean(numbers)

@@ -7,40 +7,40 @@ from dataclasses import replace
 from typing import Final
 
 from timebound.sim.kernel.draws import uniform
-from timebound.sim.mesh.setting import Setting
+from timebound.sim.mesh.setting import MeshSetting
 
-Change = Callable[[Setting], Setting]
+Change = Callable[[MeshSetting], MeshSetting]
 
 
 def _reading(**changes: str) -> Change:
-    def change(setting: Setting) -> Setting:
+    def change(setting: MeshSetting) -> MeshSetting:
         return replace(setting, reading=replace(setting.reading, **changes))
 
     return change
 
 
-def _per_kilobyte(setting: Setting) -> Setting:
+def _per_kilobyte(setting: MeshSetting) -> MeshSetting:
     return replace(setting, links=replace(setting.links, sampling="kilobyte"))
 
 
-def _clipped(setting: Setting) -> Setting:
+def _clipped(setting: MeshSetting) -> MeshSetting:
     return replace(setting, links=replace(setting.links, truncation="clip"))
 
 
-def _periodic(setting: Setting) -> Setting:
+def _periodic(setting: MeshSetting) -> MeshSetting:
     return replace(setting, publishers=tuple(replace(one, arrivals="periodic") for one in setting.publishers))
 
 
-def _publisher_link(setting: Setting) -> Setting:
+def _publisher_link(setting: MeshSetting) -> MeshSetting:
     return replace(setting, publishers=tuple(replace(one, link_costs=True) for one in setting.publishers))
 
 
-def _publisher_delay(setting: Setting) -> Setting:
+def _publisher_delay(setting: MeshSetting) -> MeshSetting:
     publishers = tuple(replace(one, link_costs=True, link_queues=False) for one in setting.publishers)
     return replace(setting, publishers=publishers)
 
 
-def _timeout(setting: Setting) -> Setting:
+def _timeout(setting: MeshSetting) -> MeshSetting:
     timeouts = uniform(20_000, 60_000)
     return replace(
         setting,
@@ -50,19 +50,19 @@ def _timeout(setting: Setting) -> Setting:
     )
 
 
-def _late_second(setting: Setting) -> Setting:
+def _late_second(setting: MeshSetting) -> MeshSetting:
     # Links from a publisher's broker to a subscriber's.
     links = len(setting.topology.layers) - 1
     return replace(setting, message_bytes=links * setting.message_bytes)
 
 
-def _mixed_sizes(setting: Setting) -> Setting:
+def _mixed_sizes(setting: MeshSetting) -> MeshSetting:
     sizes = uniform(10 * 1_024, 90 * 1_024)
     publishers = tuple(replace(one, size_bytes=sizes) for one in setting.publishers)
     return replace(setting, publishers=publishers, message_bytes=0)
 
 
-def _literal(setting: Setting) -> Setting:
+def _literal(setting: MeshSetting) -> MeshSetting:
     return setting
 
 
@@ -85,7 +85,7 @@ READINGS: Final[dict[str, tuple[str, Change]]] = {
 }
 
 
-def read_as(setting: Setting, names: str) -> Setting:
+def read_as(setting: MeshSetting, names: str) -> MeshSetting:
     """A setting under one or more readings, joined by `+`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The settings and published values of the two papers on bounded delay (docs/reproduction.md)."""
+"""Settings of the two papers on bounded delay (docs/reproduction.md)."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ from timebound.core.mesh.options import MESH_EPSILON, PREFERENCE, WAITING_SHARE
 from timebound.sim.kernel.draws import choice, fixed, uniform
 from timebound.sim.mesh.setting import (
     LinkSetting,
+    MeshSetting,
     PublisherSetting,
-    Setting,
     SubscriptionSetting,
-    Terms,
+    TermsSetting,
     TopologySetting,
 )
 from timebound.units import HOUR, MILLISECOND, SECOND
 
 SIZE_BYTES: Final = 50 * 1_024
-# Of the tables in docs/reproduction.md. A broker has none unless it is asked for: docs/decisions/0055.
+# Thrift in the tables of docs/reproduction.md. Off in a broker by default (docs/decisions/0055).
 PAPER_THRIFT: Final = 1.0
 
 
-def paper_002(scenario: str, rate: float, strategy: str, mix: float = -1.0) -> Setting:
-    """32 brokers in four layers, 4 publishers, 160 subscribers; `psd` or `ssd`."""
+def paper_002(scenario: str, rate: float, strategy: str, mix: float = -1.0) -> MeshSetting:
+    """Return 32 brokers in four layers, 4 publishers, 160 subscribers; `psd` or `ssd`."""
     is_psd = scenario == "psd"
     terms = (
-        (Terms(),) if is_psd else (Terms(10 * SECOND, 3.0), Terms(30 * SECOND, 2.0), Terms(60 * SECOND, 1.0))
+        (TermsSetting(),)
+        if is_psd
+        else (TermsSetting(10 * SECOND, 3.0), TermsSetting(30 * SECOND, 2.0), TermsSetting(60 * SECOND, 1.0))
     )
-    return Setting(
+    return MeshSetting(
         topology=TopologySetting(layers=(4, 4, 8, 16), parents=2),
         links=LinkSetting(uniform(50, 100), 20.0),
         publishers=(
@@ -56,11 +58,11 @@ def paper_002(scenario: str, rate: float, strategy: str, mix: float = -1.0) -> S
     )
 
 
-def paper_001(rate: float, strategy: str, mix: float = -1.0) -> Setting:
-    """128 brokers in six layers, 40 publishers, 640 subscribers."""
+def paper_001(rate: float, strategy: str, mix: float = -1.0) -> MeshSetting:
+    """Return 128 brokers in six layers, 40 publishers, 640 subscribers."""
     names = ("a1", "a2", "a3", "a4")
     terms = tuple(
-        Terms(seconds * SECOND, price, penalty)
+        TermsSetting(seconds * SECOND, price, penalty)
         for seconds, price, penalty in (
             (20, 3.0, 0.3),
             (24, 2.5, 0.25),
@@ -69,7 +71,7 @@ def paper_001(rate: float, strategy: str, mix: float = -1.0) -> Setting:
             (60, 1.0, 0.1),
         )
     )
-    return Setting(
+    return MeshSetting(
         topology=TopologySetting(layers=(4, 4, 8, 16, 32, 64), parents=2),
         links=LinkSetting(uniform(40, 80), 20.0),
         publishers=(
@@ -100,8 +102,8 @@ def paper_001(rate: float, strategy: str, mix: float = -1.0) -> Setting:
     )
 
 
-def product(setting: Setting) -> Setting:
-    """The same deployment with the product's own routing, strategy and limits."""
+def product(setting: MeshSetting) -> MeshSetting:
+    """Return the same deployment with the product's own routing, strategy and limits."""
     return replace(
         setting,
         strategy="worth",

@@ -1,4 +1,4 @@
-"""TOML values by key, each taken once; what is wrong is named with its file, line and key."""
+"""TOML values by key, each taken once; mistakes are reported with file, line and key."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from timebound.toml.lines import KeyPath, key_lines
 from timebound.toml.renames import Renamed, rename
 from timebound.units import parse_duration
 
-# Where the parser met its mistake; at the end of the document it names no line.
+# Line of a syntax error; the parser names none at the end of the document.
 _TOML_LINE: Final = re.compile(r"at line (\d+)")
 
 
-def read_document(path: Path, renamed: Sequence[Renamed] = ()) -> Table:
+def read_document(path: Path, renamed: Sequence[Renamed] = ()) -> ScenarioTable:
     """Read a TOML file; `notices` of the table says which old names of keys it has.
 
     Raises:
-        ConfigError: it cannot be read, is no TOML, or has both names of a key.
+        ConfigError: it cannot be read, is not TOML, or has both names of a key.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -37,7 +37,7 @@ def read_document(path: Path, renamed: Sequence[Renamed] = ()) -> Table:
         raise ConfigError(f"not valid TOML: {error}", path=str(path), line=line) from error
     lines = key_lines(text)
     old_names = rename(values, lines, renamed)
-    table = Table(values, path, lines, ())
+    table = ScenarioTable(values, path, lines, ())
     for one in old_names:
         if one.is_double:
             table.fail(str(one.at[-1]), one.message)
@@ -45,8 +45,8 @@ def read_document(path: Path, renamed: Sequence[Renamed] = ()) -> Table:
     return table
 
 
-class Table:
-    """One table of the document. `finish` complains about keys that nobody took."""
+class ScenarioTable:
+    """One table of the document; `finish` refuses keys that were not taken."""
 
     def __init__(self, values: dict[str, Any], path: Path, lines: dict[KeyPath, int], at: KeyPath) -> None:
         self._values = values
@@ -57,7 +57,7 @@ class Table:
         self.notices: list[str] = []
 
     def fail(self, key: str, message: str) -> NoReturn:
-        """Raise ConfigError about one key of this table; an empty one means the table itself."""
+        """Raise ConfigError about a key of this table; an empty key means the table itself."""
         at = (*self._at, key) if key else self._at
         line = self._lines.get(at, self._lines.get(self._at, 1))
         name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in at).lstrip(".")
@@ -69,7 +69,7 @@ class Table:
     def text(self, key: str, default: str | None = None, choices: tuple[str, ...] = ()) -> str:
         value = self._take(key, default)
         if not isinstance(value, str):
-            self.fail(key, f"{value!r} is no text")
+            self.fail(key, f"{value!r} is not a text")
         if choices and value not in choices:
             self.fail(key, f"{value!r} is unknown; choose one of {', '.join(choices)}")
         return value
@@ -77,7 +77,7 @@ class Table:
     def whole(self, key: str, default: int | None = None, least: int = 0) -> int:
         value = self._take(key, default)
         if not isinstance(value, int) or isinstance(value, bool):
-            self.fail(key, f"{value!r} is no whole number")
+            self.fail(key, f"{value!r} is not a whole number")
         if value < least:
             self.fail(key, f"{value} is too small; want at least {least}")
         return value
@@ -87,7 +87,7 @@ class Table:
     ) -> float:
         value = self._take(key, default)
         if not isinstance(value, int | float) or isinstance(value, bool):
-            self.fail(key, f"{value!r} is no number")
+            self.fail(key, f"{value!r} is not a number")
         if not least <= value <= most:
             limits = f"want {least:g} to {most:g}" if most < float("inf") else f"want at least {least:g}"
             self.fail(key, f"{value:g} is out of range; {limits}")
@@ -109,7 +109,7 @@ class Table:
     def whole_list(self, key: str, default: tuple[int, ...]) -> tuple[int, ...]:
         value = self._take(key, list(default))
         if not isinstance(value, list) or not value or not all(type(item) is int for item in value):
-            self.fail(key, f"{value!r} is no list of whole numbers")
+            self.fail(key, f"{value!r} is not a list of whole numbers")
         if min(value) < 1:
             self.fail(key, f"{min(value)} is too small; want at least 1")
         return tuple(value)
@@ -117,48 +117,49 @@ class Table:
     def text_list(self, key: str) -> tuple[str, ...]:
         value = self._take(key, [])
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            self.fail(key, f"{value!r} is no list of texts")
+            self.fail(key, f"{value!r} is not a list of texts")
         return tuple(value)
 
     def draw(self, key: str, default: float | None = None, least: float = 0.0) -> Draw:
-        """A number, or a table with one distribution (see draws.py)."""
+        """Take a number, or a table with one distribution (`kernel/draws.py`)."""
         value = self._take(key, default)
         try:
             draw = _draw(value)
         except ValueError as error:
             self.fail(key, str(error))
         if draw.lowest() < least:
-            self.fail(key, f"{value!r} can be below {least:g}; give it a min")
+            self.fail(key, f"{value!r} can be below {least:g}; set min")
         return draw
 
     def draws(self, key: str) -> tuple[tuple[str, Draw], ...]:
-        """A table of distributions by name."""
+        """Take a table of distributions by name."""
         table = self.table(key)
         names = list(table._values)
         found = tuple((name, table.draw(name, least=-float("inf"))) for name in names)
         table.finish()
         return found
 
-    def table(self, key: str) -> Table:
-        """A table of its own; empty if the document has none."""
+    def table(self, key: str) -> ScenarioTable:
+        """Take a table; empty if the document has none."""
         value = self._take(key, {})
         if not isinstance(value, dict):
-            self.fail(key, f"{value!r} is no table")
-        return Table(value, self._path, self._lines, (*self._at, key))
+            self.fail(key, f"{value!r} is not a table")
+        return ScenarioTable(value, self._path, self._lines, (*self._at, key))
 
-    def tables(self, key: str, is_needed: bool = False) -> list[Table]:
-        """An array of tables."""
+    def tables(self, key: str, is_needed: bool = False) -> list[ScenarioTable]:
+        """Take an array of tables."""
         value = self._take(key, [])
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            self.fail(key, f"{value!r} is no array of tables; write [[{key}]]")
+            self.fail(key, f"{value!r} is not an array of tables; write [[{key}]]")
         if is_needed and not value:
-            self.fail("", f"there is no [[{key}]]; want at least one")
+            self.fail("", f"[[{key}]] is missing; want at least one")
         return [
-            Table(item, self._path, self._lines, (*self._at, key, index)) for index, item in enumerate(value)
+            ScenarioTable(item, self._path, self._lines, (*self._at, key, index))
+            for index, item in enumerate(value)
         ]
 
     def finish(self) -> None:
-        """Complain about a key that means nothing here."""
+        """Refuse keys that are unknown here."""
         for key in self._values:
             if key not in self._known:
                 near = difflib.get_close_matches(key, self._known, 1)
@@ -166,7 +167,7 @@ class Table:
                 self.fail(key, f"unknown key{hint}")
 
     def checked(self, key: str, make: Callable[[], Any]) -> Any:
-        """What `make` returns; a ValueError of it is a mistake under this key."""
+        """Return what `make` returns; report its ValueError under this key."""
         try:
             return make()
         except ValueError as error:
@@ -193,5 +194,5 @@ def _draw(value: Any) -> Draw:
     kind, numbers = next(iter(rest.items()))
     listed = numbers if isinstance(numbers, list) else [numbers]
     if not all(isinstance(number, int | float) for number in [*listed, least]):
-        raise ValueError(f"{value!r} has something that is no number")
+        raise ValueError(f"{value!r} contains a value that is not a number")
     return Draw(kind, tuple(float(number) for number in listed), float(least))

@@ -1,9 +1,9 @@
-"""A broker's observed load under other strategies: the arrivals of a trace, again, in the simulator.
+"""Replay of a broker's observed load in the simulator, under other strategies.
 
-Every (message, link) of the trace arrives at the same moment with the same size, for the same subscriptions
-at the same price and with the same time left. What filters said is not asked again: each set of
-subscriptions that a message went to has a topic of its own. Each link of the broker is one here,
-with the rate that was measured. What is new is only the order in the queues.
+Every (message, link) of the trace arrives at the same time with the same size, for the same subscriptions
+at the same price and with the same time left. Filters are not evaluated again: each set of subscriptions
+that received a message gets a topic of its own. Each link of the broker is a link here, with the measured
+rate. Only the order in the queues differs.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ RESULTS: Final = (
     ("dropped", "int64"),
     ("earning", "float64"),
 )
-# What the pipeline's tuning is handed: where to find `open_runs`, what it gives, and what to try.
+# For the pipeline's tuning: the path of `open_runs`, its result columns, and the choices to try.
 REPLAY: Final = ("timebound.sim.scenario.replay:open_runs", RESULTS, CHOICES)
-# A rate is drawn anew where it is not positive; below this part of the mean that hardly ever happens.
+# Rates that are not positive are drawn again; with deviations up to this share of the mean, hardly ever.
 _DEVIATION_SHARE_MAX: Final = 0.3
 
 # Subscriber, deadline, price and penalty of one subscription; money in millionths.
@@ -55,10 +55,10 @@ _Member = tuple[str, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What arrived at a broker: columns of equal length, ordered by arrival, and its links.
+    """The load of a broker: columns of equal length, ordered by arrival, and its links.
 
-    `links` has milliseconds per KB, mean and deviation, by name. Times count from the first arrival;
-    `allowed_ns` is what was left then, 0 for no limit.
+    `links` has mean and deviation in milliseconds per KB, by name. Times count from the first arrival;
+    `allowed_ns` is the time left at arrival, 0 = no limit.
     """
 
     links: dict[str, tuple[float, float]]
@@ -74,7 +74,7 @@ class Load:
 
 
 def open_runs(context: bytes) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """The function that replays a load; `context` holds the pickled fields of a Load for each node."""
+    """Return the function that replays a load; `context` has the pickled fields of a Load for each node."""
     loads = {node: Load(**fields) for node, fields in pickle.loads(context).items()}
 
     def run_row(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def open_runs(context: bytes) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
 
 
 def replay(load: Load, strategy: str, mix: float, seed: int) -> dict[str, Any]:
-    """Let a load arrive under a strategy; gives what RESULTS lists."""
+    """Replay a load under a strategy; return the columns of RESULTS."""
     options = MeshOptions(strategy_named(strategy, mix=mix), epsilon=EPSILON, thrift=0.0)
     account = MeshAccount()
     cluster = Cluster(options, account, load.until_ns)
@@ -111,7 +111,7 @@ def replay(load: Load, strategy: str, mix: float, seed: int) -> dict[str, Any]:
 
 
 class _Arrivals(Event):
-    """The next message of the trace, and then the one after it."""
+    """Arrival of the messages of the trace, one after the other."""
 
     __slots__ = ("_cluster", "_messages", "_next")
 
@@ -130,7 +130,7 @@ class _Arrivals(Event):
 
 
 def _arrivals(load: Load, cluster: Cluster) -> list[MeshMessage]:
-    """One message for each (message, link) of the trace; makes the subscriptions they are for."""
+    """Make one message for each (message, link) of the trace, and the subscriptions it is for."""
     rows: dict[tuple[int, str], list[int]] = {}
     for index, key in enumerate(zip(load.message_id, load.link, strict=True)):
         rows.setdefault(key, []).append(index)
@@ -159,7 +159,7 @@ def _arrivals(load: Load, cluster: Cluster) -> list[MeshMessage]:
 
 
 def _members(load: Load, indexes: list[int]) -> tuple[int, tuple[_Member, ...]]:
-    """The time that all subscriptions of a message have left, or one deadline each where they differ."""
+    """Return the time left to all subscriptions of a message, or one deadline each where they differ."""
     limits = {load.allowed_ns[index] for index in indexes}
     timeout_ns = limits.pop() if len(limits) == 1 else 0
     members = tuple(
@@ -193,5 +193,5 @@ def _arrival_ns(what: MeshMessage) -> int:
 
 
 def _place(link: str) -> str:
-    """The broker at the far end of a link; its name cannot be that of the broker itself."""
+    """Return the broker at the far end of a link, by a name that no real broker has."""
     return f"link {link}"

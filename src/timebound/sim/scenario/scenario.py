@@ -23,16 +23,16 @@ from timebound.sim.mesh.setting import (
     TRUNCATIONS,
     FaultSetting,
     LinkSetting,
+    MeshSetting,
     PublisherSetting,
     Reading,
-    Setting,
     SubscriptionSetting,
-    Terms,
+    TermsSetting,
     TopologySetting,
 )
 from timebound.sim.mesh.topology import Topology
 from timebound.sim.papers.readings import read_as
-from timebound.sim.scenario.reader import Table, read_document
+from timebound.sim.scenario.reader import ScenarioTable, read_document
 from timebound.toml.renames import Renamed
 from timebound.topics import check_filter
 
@@ -47,7 +47,7 @@ class Scenario:
     """A named setting with the seeds to run it with."""
 
     name: str
-    setting: Setting
+    setting: MeshSetting
     seeds: tuple[int, ...]
     notices: tuple[str, ...] = ()  # of old names of keys
 
@@ -56,7 +56,7 @@ def load_scenario(path: Path) -> Scenario:
     """Read and check a scenario file.
 
     Raises:
-        ConfigError: something in it is wrong or impossible; says where.
+        ConfigError: something is wrong or impossible; names file, line and key.
     """
     document = read_document(path, RENAMED)
     name = document.text("name", path.stem)
@@ -78,20 +78,20 @@ def load_scenario(path: Path) -> Scenario:
 
 
 def _setting(
-    document: Table,
+    document: ScenarioTable,
     topology: TopologySetting,
     links: LinkSetting,
     publishers: tuple[PublisherSetting, ...],
     subscriptions: tuple[SubscriptionSetting, ...],
     faults: tuple[FaultSetting, ...],
-) -> Setting:
+) -> MeshSetting:
     table = document.table("reading")
     reading = _reading(table)
     is_late = reading.routing == "late"
     duration_ns = document.duration("duration", "10m")
     if not duration_ns:
         document.fail("duration", "0 is too short")
-    setting = Setting(
+    setting = MeshSetting(
         topology=topology,
         links=links,
         publishers=publishers,
@@ -115,8 +115,8 @@ def _setting(
     return setting
 
 
-def _reading(table: Table) -> Reading:
-    # A named reading is one of the papers', and those follow a path tree where nothing else is said.
+def _reading(table: ScenarioTable) -> Reading:
+    # Named readings are those of the papers, which route by path tree unless told otherwise.
     routing = "tree" if table.has("names") else "late"
     return Reading(
         routing=table.text("routing", routing, tuple(ROUTINGS)),
@@ -125,7 +125,7 @@ def _reading(table: Table) -> Reading:
     )
 
 
-def _topology(table: Table, path: Path) -> TopologySetting:
+def _topology(table: ScenarioTable, path: Path) -> TopologySetting:
     kind = table.text("kind", "layered", _KINDS)
     setting = TopologySetting(kind=kind)
     if kind == "layered":
@@ -152,7 +152,7 @@ def _topology(table: Table, path: Path) -> TopologySetting:
 
 
 def _read_links(file: Path) -> tuple[tuple[str, str], ...]:
-    """One link a line: two broker names; blank lines and what follows `#` do not count."""
+    """Read one link per line: two broker names; blank lines and comments after `#` are skipped."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except OSError as error:
@@ -169,7 +169,7 @@ def _read_links(file: Path) -> tuple[tuple[str, str], ...]:
     return tuple(links)
 
 
-def _links(table: Table) -> LinkSetting:
+def _links(table: ScenarioTable) -> LinkSetting:
     setting = LinkSetting(
         mean_ms=table.draw("ms_per_kb", least=0.0),
         deviation_ms=table.number("deviation_ms_per_kb", 0.0),
@@ -184,7 +184,7 @@ def _links(table: Table) -> LinkSetting:
     return setting
 
 
-def _publisher(table: Table) -> PublisherSetting:
+def _publisher(table: ScenarioTable) -> PublisherSetting:
     setting = PublisherSetting(
         rate_per_minute=table.number("rate_per_minute", least=1e-9),
         size_bytes=table.draw("size_bytes", least=1.0),
@@ -206,8 +206,8 @@ def _publisher(table: Table) -> PublisherSetting:
     return setting
 
 
-def _subscription(table: Table) -> SubscriptionSetting:
-    terms = tuple(_terms(one) for one in table.tables("terms")) or (Terms(),)
+def _subscription(table: ScenarioTable) -> SubscriptionSetting:
+    terms = tuple(_terms(one) for one in table.tables("terms")) or (TermsSetting(),)
     setting = SubscriptionSetting(
         name=table.text("name", "s"),
         topic_filter=table.text("topic_filter", "#"),
@@ -235,13 +235,15 @@ def _subscription(table: Table) -> SubscriptionSetting:
     return setting
 
 
-def _terms(table: Table) -> Terms:
-    terms = Terms(table.duration("deadline", "0"), table.number("price", 1.0), table.number("penalty", 0.0))
+def _terms(table: ScenarioTable) -> TermsSetting:
+    terms = TermsSetting(
+        table.duration("deadline", "0"), table.number("price", 1.0), table.number("penalty", 0.0)
+    )
     table.finish()
     return terms
 
 
-def _fault(table: Table) -> FaultSetting:
+def _fault(table: ScenarioTable) -> FaultSetting:
     kind = table.text("kind", choices=_FAULTS)
     at_ns = table.duration("at")
     until_ns = table.duration("until", "0")
@@ -256,7 +258,7 @@ def _fault(table: Table) -> FaultSetting:
     return FaultSetting(kind, at_ns, until_ns, broker, (names[0], names[1]), factor)
 
 
-def _check_places(document: Table, setting: Setting, topology: Topology) -> None:
+def _check_places(document: ScenarioTable, setting: MeshSetting, topology: Topology) -> None:
     layers = max(topology.layers) + 1
     members: list[PublisherSetting | SubscriptionSetting] = [*setting.publishers, *setting.subscriptions]
     tables = document.tables("publishers") + document.tables("subscriptions")
@@ -268,15 +270,15 @@ def _check_places(document: Table, setting: Setting, topology: Topology) -> None
             table.fail("layer", f"{member.layer} is too deep; the topology has layers 0 to {layers - 1}")
 
 
-def _check_faults(tables: list[Table], faults: tuple[FaultSetting, ...], topology: Topology) -> None:
+def _check_faults(tables: list[ScenarioTable], faults: tuple[FaultSetting, ...], topology: Topology) -> None:
     for table, fault in zip(tables, faults, strict=True):
         if fault.kind == "crash" and fault.broker not in topology.brokers:
             table.fail("broker", f"broker {fault.broker!r} is not in the topology")
         if fault.kind != "crash" and fault.link not in topology.links:
-            table.fail("link", f"there is no link from {fault.link[0]!r} to {fault.link[1]!r}")
+            table.fail("link", f"no link leads from {fault.link[0]!r} to {fault.link[1]!r}")
 
 
-def _check_reach(document: Table, setting: Setting, seed: int) -> None:
+def _check_reach(document: ScenarioTable, setting: MeshSetting, seed: int) -> None:
     """Refuse a subscriber that no publisher's messages can reach."""
     cluster = build(setting, seed)
     topology = make_topology(setting.topology, Streams(seed))

@@ -1,7 +1,7 @@
-"""What a sweep may vary in a scenario, and one run of it.
+"""Keys that a sweep can vary in a scenario, and one run of a sweep.
 
-A varied key changes every publisher, subscription or link alike: `rate=1..15` is the rate of each
-publisher. Numbers carry their unit in the key, so that ranges need no units and axes are labelled.
+A varied key applies to every publisher, subscription or link: `rate=1..15` is the rate of each
+publisher. Units are part of the key, so ranges need no units and axes have labels.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from timebound.sim.mesh.setting import (
     DROPS,
     ESTIMATES,
     ROUTINGS,
+    MeshSetting,
     PublisherSetting,
-    Setting,
     SubscriptionSetting,
 )
 from timebound.units import MILLISECOND, MINUTE, SECOND
 
 Value = int | float | str
 
-# One --vary with more values is a slip of the keyboard.
+# More values in one --vary are a typing mistake.
 VALUES_MAX: Final = 10_000
 _KILOBYTE: Final = 1_024
-# What one run says, and its Arrow type: one column each in the table of a sweep.
+# Result columns of a run in the table of a sweep, with their Arrow types.
 RESULTS: Final = (
     ("published", "int64"),
     ("matched", "int64"),
@@ -49,10 +49,10 @@ RESULTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Something that can be varied: a number within limits, or one of some words."""
+    """A key that can be varied: a number within limits, or one of some words."""
 
     meaning: str
-    apply: Callable[[Setting, Value], Setting]
+    apply: Callable[[MeshSetting, Value], MeshSetting]
     least: float = 0.0
     most: float = float("inf")
     is_whole: bool = False
@@ -75,7 +75,7 @@ def parse_variation(text: str) -> Variation:
     """Read `rate=1..15`, `loss=0..0.2:0.05`, `size_kb=1,10,50..100:25` or `strategy=eb,fifo`.
 
     Raises:
-        ConfigError: the key is unknown, or a value is none that it can take.
+        ConfigError: the key is unknown, or a value is not allowed for it.
     """
     name, equals, listed = text.partition("=")
     name = _RENAMED.get(name.strip(), name.strip())
@@ -93,8 +93,8 @@ def parse_variation(text: str) -> Variation:
     return Variation(name, tuple(values))
 
 
-def vary(setting: Setting, values: Mapping[str, Value]) -> Setting:
-    """The setting with these keys changed; a key that cannot be varied is left out."""
+def vary(setting: MeshSetting, values: Mapping[str, Value]) -> MeshSetting:
+    """Return the setting with these keys changed; keys that cannot be varied are ignored."""
     for name, value in values.items():
         if name in KEYS:
             setting = KEYS[name].apply(setting, value)
@@ -102,7 +102,7 @@ def vary(setting: Setting, values: Mapping[str, Value]) -> Setting:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles settings: a compiled Draw is made anew by its arguments, as it cannot be filled in later."""
+    """Pickles settings; a compiled Draw, whose fields cannot be set later, is rebuilt from its arguments."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, Draw):
@@ -110,16 +110,16 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-def pack(setting: Setting) -> bytes:
-    """A setting as bytes, for `open_runs` in another process."""
+def pack(setting: MeshSetting) -> bytes:
+    """Encode a setting, for `open_runs` in another process."""
     packed = io.BytesIO()
     _Pickler(packed).dump(setting)
     return packed.getvalue()
 
 
 def open_runs(context: bytes) -> Callable[[Mapping[str, Value]], dict[str, Value]]:
-    """The function that runs one row of a sweep; `context` is a packed Setting."""
-    setting: Setting = pickle.loads(context)
+    """Return the function that runs one row of a sweep; `context` is a packed setting."""
+    setting: MeshSetting = pickle.loads(context)
 
     def run_row(values: Mapping[str, Value]) -> dict[str, Value]:
         return results(run(vary(setting, values), int(values["seed"])))
@@ -128,7 +128,7 @@ def open_runs(context: bytes) -> Callable[[Mapping[str, Value]], dict[str, Value
 
 
 def results(result: RunResult) -> dict[str, Value]:
-    """A run in the columns of RESULTS."""
+    """Return a run in the columns of RESULTS."""
     return {
         "published": result.published,
         "matched": result.matched,
@@ -159,7 +159,7 @@ def _numbers(name: str, key: Key, part: str) -> list[Value]:
     step = _number(name, step_text) if step_text else 1.0
     if step <= 0:
         raise ConfigError(f"{name}={part} has the step {step:g}; want more than 0")
-    # A step of 0.1 is not exact: the last value still counts if it is missed by rounding only.
+    # A step of 0.1 is not exact: the last value is included if only rounding misses it.
     count = int((last - first) / step + 1e-9) + 1 if last >= first else 0
     if count < 1:
         raise ConfigError(f"{name}={part} is an empty range; write the smaller end first")
@@ -187,8 +187,8 @@ def _checked(name: str, key: Key, number: float) -> Value:
     return int(number) if key.is_whole else float(number)
 
 
-def _publishers(change: Callable[[PublisherSetting, Value], PublisherSetting]) -> Callable[..., Setting]:
-    def apply(setting: Setting, value: Value) -> Setting:
+def _publishers(change: Callable[[PublisherSetting, Value], PublisherSetting]) -> Callable[..., MeshSetting]:
+    def apply(setting: MeshSetting, value: Value) -> MeshSetting:
         return replace(setting, publishers=tuple(change(one, value) for one in setting.publishers))
 
     return apply
@@ -196,8 +196,8 @@ def _publishers(change: Callable[[PublisherSetting, Value], PublisherSetting]) -
 
 def _subscriptions(
     change: Callable[[SubscriptionSetting, Value], SubscriptionSetting],
-) -> Callable[..., Setting]:
-    def apply(setting: Setting, value: Value) -> Setting:
+) -> Callable[..., MeshSetting]:
+    def apply(setting: MeshSetting, value: Value) -> MeshSetting:
         return replace(setting, subscriptions=tuple(change(one, value) for one in setting.subscriptions))
 
     return apply
@@ -208,31 +208,31 @@ def _with_deadline(one: SubscriptionSetting, value: Value) -> SubscriptionSettin
     return replace(one, terms=tuple(replace(terms, deadline_ns=deadline_ns) for terms in one.terms))
 
 
-def _with_link(field: str) -> Callable[[Setting, Value], Setting]:
-    def apply(setting: Setting, value: Any) -> Setting:
+def _with_link(field: str) -> Callable[[MeshSetting, Value], MeshSetting]:
+    def apply(setting: MeshSetting, value: Any) -> MeshSetting:
         changed: dict[str, Any] = {field: value}
         return replace(setting, links=replace(setting.links, **changed))
 
     return apply
 
 
-def _with_reading(field: str) -> Callable[[Setting, Value], Setting]:
-    def apply(setting: Setting, value: Any) -> Setting:
+def _with_reading(field: str) -> Callable[[MeshSetting, Value], MeshSetting]:
+    def apply(setting: MeshSetting, value: Any) -> MeshSetting:
         changed: dict[str, Any] = {field: value}
         return replace(setting, reading=replace(setting.reading, **changed))
 
     return apply
 
 
-def _with(field: str) -> Callable[[Setting, Value], Setting]:
-    def apply(setting: Setting, value: Any) -> Setting:
+def _with(field: str) -> Callable[[MeshSetting, Value], MeshSetting]:
+    def apply(setting: MeshSetting, value: Any) -> MeshSetting:
         changed: dict[str, Any] = {field: value}
         return replace(setting, **changed)
 
     return apply
 
 
-# A run without messages or links that take no time say nothing: such ends are left out.
+# Lower limits exclude runs without messages and links that take no time: they show nothing.
 _TINY: Final = 1e-6
 KEYS: Final[dict[str, Key]] = {
     "rate": Key(
@@ -241,7 +241,7 @@ KEYS: Final[dict[str, Key]] = {
         least=_TINY,
     ),
     "load": Key(
-        "times the rates that the scenario gives",
+        "factor on the rates of the scenario",
         _publishers(lambda one, value: replace(one, rate_per_minute=one.rate_per_minute * float(value))),
         least=_TINY,
     ),
@@ -256,18 +256,18 @@ KEYS: Final[dict[str, Key]] = {
         least=_TINY,
     ),
     "publishers": Key(
-        "publishers at each broker that has some",
+        "publishers at each broker with publishers",
         _publishers(lambda one, value: replace(one, count=int(value))),
         least=1,
         is_whole=True,
     ),
     "arrivals": Key(
-        "how messages are spread over time",
+        "distribution of messages over time",
         _publishers(lambda one, value: replace(one, arrivals=str(value))),
         words=ARRIVALS,
     ),
     "subscribers": Key(
-        "subscribers at each broker that has some",
+        "subscribers at each broker with subscribers",
         _subscriptions(lambda one, value: replace(one, count=int(value))),
         least=1,
         is_whole=True,
@@ -289,14 +289,16 @@ KEYS: Final[dict[str, Key]] = {
     "strategy": Key("how a queue is ordered", _with("strategy"), words=STRATEGY_NAMES),
     "mix": Key("part of the first aim, of a strategy that mixes two", _with("mix"), most=1.0),
     "epsilon": Key("chance below which a message is dropped", _with("epsilon"), least=1e-12, most=0.99),
-    "preference": Key("of late binding, for the own path", _with("preference"), most=1.0),
+    "preference": Key("preference for the own path in late binding", _with("preference"), most=1.0),
     "waiting_share": Key(
-        "of late binding, how much of reported waits counts", _with("waiting_share"), most=1.0
+        "share of reported delays that late binding counts", _with("waiting_share"), most=1.0
     ),
-    "thrift": Key("of late binding, how soon a congested way gives up what is worth little", _with("thrift")),
-    "routing": Key("how paths are chosen", _with_reading("routing"), words=tuple(ROUTINGS)),
-    "drops": Key("what plain strategies drop", _with_reading("drops"), words=DROPS),
-    "estimates": Key("whether links are known or measured", _with("estimates"), words=ESTIMATES),
+    "thrift": Key(
+        "how early late binding gives up messages of low worth on congested paths", _with("thrift")
+    ),
+    "routing": Key("choice of paths", _with_reading("routing"), words=tuple(ROUTINGS)),
+    "drops": Key("what strategies without chances drop", _with_reading("drops"), words=DROPS),
+    "estimates": Key("link delays known or measured", _with("estimates"), words=ESTIMATES),
     "minutes": Key(
         "simulated time",
         lambda setting, value: replace(setting, duration_ns=int(float(value) * MINUTE)),

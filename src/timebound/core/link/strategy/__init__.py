@@ -1,1 +1,1 @@
-"""Which message of an outgoing queue goes next: one strategy per file."""
+"""Strategies, which choose the next message of an outgoing queue: one per file."""

@@ -1,8 +1,8 @@
-"""Those whom a message reaches over one link: the link's delay, and the terms of all who asked for it.
+"""The audience of a message on one link: the delay of the link, and the terms of all subscriptions behind it.
 
-An `Audience` is made once for a set of subscriptions and shared by every message that matched exactly
-them. A `Term` is what one or several equal subscriptions ask for: time allowed, price, gain, and the
-path behind the link.
+An `Audience` is made once for a set of subscriptions and shared by all messages that matched exactly
+these. A `Term` stands for one or several subscriptions with the same deadline and path: time allowed,
+price, gain, and the path behind the link.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from mypy_extensions import i64
 
 from timebound.core.values.delay import KILOBYTE, NS_PER_S, SATURATED, LinkDelay, Path, normal_quantile
 
-# No queue can tell apart what lies closer together, and it keeps divisions defined for σ = 0.
+# A smaller deviation makes no difference to a queue; it also keeps divisions defined for σ = 0.
 SCALE_FLOOR_NS: Final = 1.0
-# A little beyond where `phi` saturates, so that rounding cannot call a term in doubt sure or lost.
+# A little beyond where `phi` saturates, so that rounding cannot make a term in doubt sure or lost.
 DOUBT: Final = 1.01 * SATURATED
 _NS_PER_BYTE: Final = NS_PER_S / KILOBYTE
 
@@ -25,11 +25,11 @@ DIRECT: Final = Path()
 
 
 class LinkModel:
-    """What the strategies know of one link: its delay, ε, and how long one message takes.
+    """The model of one link for the strategies: its delay, ε, and the time of one message.
 
-    It belongs to one queue. `version` counts changes of the delay; `first_ns` (FT) is the mean
-    time of one message, by which being sent second is later than being sent first. `margin` is the
-    time that what was sent takes to arrive beside all that, in buffers behind the link.
+    It belongs to one queue. `version` counts changes of the delay; `first_ns` (FT) is the mean time
+    of one message: what is sent second is that much later than what is sent first. `margin` is an
+    additional delay in buffers behind the link.
     """
 
     __slots__ = (
@@ -54,14 +54,14 @@ class LinkModel:
         self.epsilon = epsilon
         self.z_epsilon = normal_quantile(epsilon)
         self.processing_ns = processing_ns
-        self.origin_ns = origin_ns  # keys that are times count from here; exact for 104 days
+        self.origin_ns = origin_ns  # origin of keys that are times; exact for 104 days
         self.first_ns = 0.0
         self.version = 0
         self.mean_ns_per_byte = 0.0
         self.variance = 0.0
         self.jitter = 0.0  # ns
         self.margin = 0.0  # ns
-        self.is_congested = False  # it does not carry all that is worth sending
+        self.is_congested = False  # it carries less than it is offered
         self.set_delay(delay)
 
     def set_delay(self, delay: LinkDelay) -> None:
@@ -76,11 +76,11 @@ class LinkModel:
 
 
 class Term:
-    """What subscriptions with the same deadline and the same way ask for, together.
+    """Subscriptions with the same deadline and the same path, merged.
 
-    `path` is the way beyond this link; the link's own delay is added by the queue. The fields
-    after `count` are those the formulas read, for the link as it was last set. All that a sum needs
-    of a term stands in the term itself: a list of floats costs a cache miss for each number read.
+    `path` is the path beyond this link; the delay of the link is added by the queue. The formulas
+    read the fields after `count`, which depend on the link as it was last set. A term holds all that
+    a sum needs: a separate list of floats costs a cache miss for each number read.
     """
 
     __slots__ = (
@@ -117,18 +117,18 @@ class Term:
         self.path = path
         self.count = count  # subscriptions in this term
         self.allowed = float(deadline_ns) if deadline_ns else math.inf
-        self.gain = price + penalty  # what arriving in time is worth: the price, and no penalty
-        self.prices_from = price  # of this term and all after it in its audience
+        self.gain = price + penalty  # what arriving in time gains: the price, and no penalty
+        self.prices_from = price  # sum over this term and all after it in its audience
         self.gains_from = self.gain
-        self.peak_from = self.gain  # the most that a stretch of deadlines has, of this term or later
+        self.peak_from = self.gain  # largest gain of a stretch of deadlines, from this term on
         self.fixed = 0.0  # NN·PD + SBD, ns
         self.mean = 0.0  # μ of the whole path, ns per byte
         self.deviation = 0.0  # σ of the whole path, ns per byte
 
     def precedes(self, other: Term) -> bool:
-        """Whether it stands before another: by deadline, none last, then by path.
+        """Whether it is sorted before another: by deadline, none last, then by path.
 
-        Terms of which neither precedes the other can be added up.
+        Terms of which neither precedes the other can be merged.
         """
         if self.allowed != other.allowed:
             return self.allowed < other.allowed
@@ -145,7 +145,7 @@ class Term:
         return own.last_mile_ns < its.last_mile_ns
 
     def joined(self, other: Term) -> Term:
-        """This term and another of the same deadline and path in one."""
+        """Return this term merged with another of the same deadline and path."""
         return Term(
             self.deadline_ns,
             self.price + other.price,
@@ -158,7 +158,7 @@ class Term:
         return Term(self.deadline_ns, self.price, self.penalty, self.path, self.count)
 
     def fit(self, link: LinkModel) -> None:
-        """Work out the path's delay with the link as it is now."""
+        """Compute the delay of the path, including the link as it is now."""
         path = self.path
         self.fixed = float(path.brokers * link.processing_ns + path.last_mile_ns) + link.margin
         self.mean = link.mean_ns_per_byte + path.mean_s_per_kb * _NS_PER_BYTE
@@ -168,10 +168,10 @@ class Term:
 class Audience:
     """The terms of all subscriptions behind one link that a message matched, equal ones merged.
 
-    It belongs to one queue, because its terms hold that link's delay. Terms are sorted by
-    deadline, so at any time those lost come first, then those in doubt, then those that are sure:
-    a sum looks only at the ones in doubt. `prices_from` and `gains_from` of a term add up the terms
-    from it on, last to first, exactly as a sum over them in that order would.
+    It belongs to one queue, because its terms include the delay of that link. Terms are sorted by
+    deadline, so at any time lost ones come first, then those in doubt, then those that are sure: a
+    sum visits only those in doubt. `prices_from` and `gains_from` of a term are the sums over the
+    terms from it on, added from last to first, so that they equal such a sum exactly.
     """
 
     __slots__ = (
@@ -195,7 +195,7 @@ class Audience:
         ordered: list[Term] = []
         for term in terms:
             _insert(ordered, term)
-        # New ones, made in the order in which they are read: so they lie side by side in memory.
+        # Copied in the order in which they are read, so that they are adjacent in memory.
         self.terms: list[Term] = [term.copied() for term in ordered]
         self.limited = 0.0  # last deadline
         self.subscriptions = 0
@@ -216,11 +216,11 @@ class Audience:
         self.fixed_max = 0.0
         self.fixed_min = 0.0
         self.delay_max = 0.0  # largest μ, ns per byte
-        self.doubt_max = 0.0  # with more than this per byte to spare every term is sure
-        self.doubt_min = 0.0  # with less than this per byte to spare every term is lost
+        self.doubt_max = 0.0  # with more than this to spare per byte, every term is sure
+        self.doubt_min = 0.0  # with less than this to spare per byte, every term is lost
 
     def fit(self, link: LinkModel) -> None:
-        """Bring the terms up to date with the link; cheap when they are."""
+        """Update the terms for the link; cheap if it has not changed."""
         if self.link is link and self.version == link.version:
             return
         assert self.link is None or self.link is link, "audience is shared between queues"
@@ -238,7 +238,7 @@ class Audience:
         self.version = link.version
 
     def deadlines(self) -> tuple[float, ...]:
-        """The time allowed by each term, in order."""
+        """Return the time allowed by each term, in order."""
         if not self._deadlines:
             self._deadlines = tuple([term.allowed for term in self.terms])
         return self._deadlines
@@ -246,7 +246,7 @@ class Audience:
     def find_peaks(self, width: float) -> None:
         """Set `peak_from` of all terms: the largest gain within any stretch of deadlines of this width.
 
-        What was computed for a somewhat wider stretch will do.
+        Values computed for a somewhat wider stretch are kept.
         """
         if width <= self._peak_width <= 4.0 * width:
             return
@@ -266,7 +266,7 @@ class Audience:
             terms[index].peak_from = most
 
     def prices_from(self, index: i64) -> float:
-        """The prices of the terms from this one on."""
+        """Return the prices of the terms from this one on."""
         return self.terms[index].prices_from if index < len(self.terms) else 0.0
 
     def gains_from(self, index: i64) -> float:
@@ -275,9 +275,9 @@ class Audience:
 
 
 def _insert(terms: list[Term], term: Term) -> None:
-    """Put a term in its place, or join it with the one that asks for the same.
+    """Insert a term in order, or merge it with an equal one.
 
-    Compares in place: a dozen terms take 0.3 µs compiled, where sorting by tuples took 10 µs.
+    Terms are compared in place: a dozen take 0.3 µs compiled, where sorting by tuples took 10 µs.
     """
     count: i64 = len(terms)
     if not count or terms[count - 1].precedes(term):

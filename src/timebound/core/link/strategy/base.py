@@ -1,10 +1,10 @@
-"""What a strategy is, and the sums over a message's terms that most of them share.
+"""The base class of strategies, and the sums over the terms of a message that most of them use.
 
-A strategy gives every entry a value at a time; the largest goes next, equal ones in order of
-arrival. To find the largest without looking at all, a strategy also gives a bound: a number
-that its value does not exceed during a stretch of time. Every formula here is built from
-`phi`, products with non-negative numbers, sums in a fixed order and differences, all of which
-keep order in floating point, so the bounds hold for the computed values to the last bit.
+A strategy assigns a value to every entry at a time; the largest is sent next, equal ones in order
+of arrival. To find the largest without valuing all entries, a strategy also returns a bound: a
+number that the value does not exceed during some time. Every formula here is built from `phi`,
+products with non-negative numbers, sums in a fixed order and differences, all of which keep order
+in floating point, so the bounds hold exactly for the computed values.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ from timebound.core.link.strategy.audience import LinkModel, Term
 from timebound.core.link.strategy.entry import Entry
 from timebound.core.values.delay import phi
 
-# How a value moves with time.
-STATIC: Final = 0  # never changes
-DECAYING: Final = 1  # never grows: an old value is a bound for ever
-WINDOWED: Final = 2  # may grow: a bound holds for a stretch of time only
+# How a value changes with time.
+STATIC: Final = 0  # never
+DECAYING: Final = 1  # never grows: an old value stays a bound
+WINDOWED: Final = 2  # may grow: a bound holds only for some time
 # The place in lists of a strategy that does not name one.
 ORDER_LAST: Final = 1_000
-# How far ahead, in times of one message, what loses its worth is looked at.
+# How far ahead entries that lose worth are bounded, in times of one message.
 _SOON: Final = 2.0
 
 
 class Strategy:
-    """Which entry goes first. One level of subclasses, one per file; they keep no state of the queue."""
+    """Decides which entry is sent first. One level of subclasses, one per file; they hold no queue state."""
 
     __slots__ = ("kind", "knows_levels", "name", "weighs_worth")
 
     def __init__(self, name: str, kind: int, weighs_worth: bool, knows_levels: bool = False) -> None:
         self.name = name
         self.kind = kind
-        # Whether an old entry may be given up for a newer one of its flow, and the least worth
-        # leaves a full queue; otherwise the last in order does.
+        # Whether an old entry may be dropped for a newer one of its flow, and the entry of least
+        # worth leaves a full queue; otherwise the last in order does.
         self.weighs_worth = weighs_worth
-        # Whether what is worth more per byte goes first on a link that is congested.
+        # Whether entries of more gain per byte are sent first on a congested link.
         self.knows_levels = knows_levels
 
     @abstractmethod
     def value(self, entry: Entry, now_ns: int, link: LinkModel) -> float:
-        """The value of an entry now; the largest goes first."""
+        """Return the value of an entry now; the largest is sent first."""
 
     def outlook(self, entry: Entry, now_ns: int, level: float, link: LinkModel) -> tuple[float, float, bool]:
-        """The age up to which `value` stays at or below a bound, that bound, and whether the value stands
-        still there.
+        """Return the age up to which `value` stays at or below a bound, the bound, and whether the value
+        is constant until then.
 
-        The bound is at most `level`, or, where the value may be higher already, what it may be now.
-        A value that never grows is its own bound for ever; WINDOWED ones have to find theirs.
+        The bound is at most `level`, or what the value may be now if that is more. A value that never
+        grows is its own bound; WINDOWED strategies have to compute one.
         """
         return math.inf, self.value(entry, now_ns, link), self.kind == STATIC
 
     def worth(self, entry: Entry, now_ns: int, link: LinkModel) -> float:
-        """What a full queue would lose with this entry; never grows with time. The least goes."""
+        """Return what a full queue would lose with this entry; never grows. The least is dropped first."""
         if self.weighs_worth:
             return expected_gain(entry, float(now_ns - entry.published_ns)) / entry.size
         return self.value(entry, now_ns, link)
@@ -96,7 +96,7 @@ class StrategyKind:
 
 
 class LeastWorth(Strategy):
-    """Find the entry of least worth under another strategy: the order in which a full queue gives up."""
+    """Ranks entries by least worth under another strategy: the order in which a full queue drops them."""
 
     __slots__ = ("strategy",)
 
@@ -108,7 +108,7 @@ class LeastWorth(Strategy):
         return -self.strategy.worth(entry, now_ns, link)
 
     def outlook(self, entry: Entry, now_ns: int, level: float, link: LinkModel) -> tuple[float, float, bool]:
-        # Worth only falls, and is never less than that of the terms that are sure.
+        # Worth never grows, and is never less than that of the sure terms.
         age = float(now_ns - entry.published_ns)
         lost = entry.lost_below(age)
         index = entry.sure_from(age)
@@ -118,7 +118,7 @@ class LeastWorth(Strategy):
             return soon, -expected_gain(entry, soon) / entry.size, False
         if -terms[index].gains_from / entry.size >= level:
             until = min(terms[index].allowed, entry.timeout) - entry.sure_margin
-            # Nothing is in doubt yet, so it stands still.
+            # Nothing is in doubt yet, so the value is constant.
             return until, -terms[index].gains_from / entry.size, index == lost
         while index + 1 < len(terms) and -terms[index + 1].gains_from / entry.size <= level:
             index += 1
@@ -127,14 +127,14 @@ class LeastWorth(Strategy):
 
 
 def success(entry: Entry, term: Term, age: float) -> float:
-    """The success of one term of an entry, sent at this age; never grows with age."""
+    """Return the success of one term of an entry, sent at this age; never grows with age."""
     allowed = term.allowed if term.allowed < entry.timeout else entry.timeout
     scale = entry.scale(term)
     return phi((allowed - term.fixed - entry.size * term.mean - age) / scale)
 
 
 def benefit(entry: Entry, age: float) -> float:
-    """EB or EE: Σ price·success, for the message `age` ns after its publication. Never grows with age."""
+    """Return EB or EE: Σ price·success, for a message sent at this age; never grows with age."""
     lost = entry.lost_below(age)
     index = entry.sure_from(age)
     terms = entry.audience.terms
@@ -147,7 +147,7 @@ def benefit(entry: Entry, age: float) -> float:
 
 
 def expected_gain(entry: Entry, age: float) -> float:
-    """Σ (price + penalty)·success: what sending now gains over not sending. Never grows with age."""
+    """Return Σ (price + penalty)·success: what sending now gains over not sending; never grows with age."""
     lost = entry.lost_below(age)
     index = entry.sure_from(age)
     terms = entry.audience.terms
@@ -160,7 +160,7 @@ def expected_gain(entry: Entry, age: float) -> float:
 
 
 def benefit_and_cost(entry: Entry, age: float, later: float, weight: float) -> float:
-    """weight·EB(age) + (1 - weight)·(EB(age) - EB(later)); grows with EB(age) and falls with EB(later)."""
+    """Return weight·EB(age) + (1 - weight)·(EB(age) - EB(later)); grows with EB(age), falls with the last."""
     lost = entry.lost_below(age)
     index = entry.sure_from(later)
     terms = entry.audience.terms

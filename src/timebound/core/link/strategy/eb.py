@@ -1,6 +1,6 @@
 """EB: the largest expected benefit first, Σ price·success (docs/model.md, section 3).
 
-It never grows while a message waits, so an old value is a bound for ever.
+It never grows while a message waits, so an old value stays a bound.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from timebound.core.link.strategy.entry import Entry
 
 
 class ExpectedBenefit(Strategy):
-    """What sending the message now is expected to earn."""
+    """The largest expected benefit first."""
 
     __slots__ = ()
 

@@ -1,10 +1,10 @@
-"""What waits in an outgoing queue: one entry for each message, and the lists it stands in.
+"""Entries of an outgoing queue, and the lists that they are part of.
 
 An `Entry` is one message in one queue; it is linked into the `Chain` of its flow and the `Backlog` of its
 kind, and has a `HeapNode` in each heap. Times are integer nanoseconds outside; inside a formula they are
-floats counted from the message's publication, so that nothing is lost to rounding however large the clock is.
+floats relative to the publication of the message, so that large clock values do not cause rounding.
 
-These classes know each other, and what a choice reads stands side by side: hence one file.
+The classes refer to each other, so they share one file.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from mypy_extensions import i64
 from timebound.core.link.strategy.audience import DOUBT, SCALE_FLOOR_NS, Audience, LinkModel, Term
 from timebound.records import Reason
 
-# A time that never comes; far beyond any clock, and still inside 62 bits.
+# A time that is never reached; far beyond any clock, and still within 62 bits.
 NEVER_NS: Final = 4_000_000_000_000_000_000
 
-# Where an entry is in its life.
+# States of an entry.
 NEW: Final = 0
 QUEUED: Final = 1
 POPPED: Final = 2
 DROPPED: Final = 3
 
-# The part of the link that a kind gets is measured over this many times its time limit. A burst that is
-# over before does not count as overload: its messages wait, and are sent when it is over.
+# The part of the link that a kind gets is measured over this many of its time limits. A shorter burst does
+# not count as overload: its messages wait, and are sent afterwards.
 MEMORY: Final = 2.0
-# A kind keeps at least so much of its time limit's worth of bytes, however little of the link it gets.
+# A backlog may hold at least this part of what the link carries in the time limit of its kind.
 PART_MIN: Final = 0.1
-# Overload that has lasted this many time limits will go on: only half of the time limit is used then.
+# Overload that has lasted this many time limits is assumed to continue: only half of the limit is used then.
 LASTING: Final = 2.0
 LASTING_PART: Final = 0.5
 # Kinds are half an octave wide, in time and in worth per byte.
@@ -45,11 +45,11 @@ _LIMITS: Final = 256
 class Entry:
     """One message in one outgoing queue.
 
-    `item` is the caller's reference to the message. `published_ns` is on the queue's own clock:
-    now less the age. Entries of one `flow` keep their order; `ordered` flows also never give up
-    an older entry for a newer one. Of entries with the same `conflation` only the newest stays.
-    `lane` is the index of the class whose share it uses, -1 for the automatic one. `size_bytes` is what
-    the link has to carry, `cost_bytes` what the queue's limit counts; 0: the same.
+    `item` is the caller's reference to the message. `published_ns` is on the clock of the queue:
+    now less the age. Entries of one `flow` keep their order; in an `ordered` flow an older entry is
+    never dropped for a newer one. Of entries with the same `conflation` only the newest stays.
+    `lane` is the index of its lane; -1 = automatic. `size_bytes` is the size on the link,
+    `cost_bytes` what counts for the limits of the queue; 0 = the same.
     """
 
     __slots__ = (
@@ -120,17 +120,17 @@ class Entry:
         self.ordered = ordered
         self.conflation = conflation
         self.lane = lane
-        self.is_kept = False  # whether it stays however full its queue is; it must have no time limit
+        self.is_kept = False  # never dropped for others; such an entry must have no time limit
         self.size = float(size_bytes)
         self.timeout = float(timeout_ns) if timeout_ns else math.inf
-        self.sure_margin = 0.0  # a term allowed more than age + this is sure to arrive
-        self.lost_margin = 0.0  # a term allowed less than age + this is lost
+        self.sure_margin = 0.0  # a term that is allowed more than age + this is sure to arrive
+        self.lost_margin = 0.0  # a term that is allowed less than age + this is lost
         self.slowest = 0.0  # mean delay of the slowest path, ns
-        self.deviation_min = SCALE_FLOOR_NS  # of its time to arrive, whatever its size, ns
-        self.cursor: i64 = 0  # the first term that was not lost when last asked
+        self.deviation_min = SCALE_FLOOR_NS  # least deviation of its time to arrive, ns
+        self.cursor: i64 = 0  # the first term that was not lost at the last call
         self.state = NEW
         self.reason: Reason | None = None  # why it was dropped
-        # The rest is the queue's.
+        # The rest belongs to the queue.
         self.sequence = -1
         self.pushed_ns = 0
         self.drop_ns = NEVER_NS
@@ -142,13 +142,13 @@ class Entry:
         self.chain: Chain | None = None
         self.flow_next: Entry | None = None
         self.flow_previous: Entry | None = None
-        self.level = 0  # of its worth per byte, where that counts (`Backlog`)
+        self.level = 0  # of its gain per byte, if levels are used (`Backlog`)
         self.backlog: Backlog | None = None
         self.kind_next: Entry | None = None
         self.kind_previous: Entry | None = None
 
     def fit(self, link: LinkModel) -> None:
-        """Work out all that follows from the link's delay: margins, drop time and its reason."""
+        """Compute what depends on the delay of the link: margins, drop time and drop reason."""
         audience = self.audience
         audience.fit(link)
         self.deviation_min = max(link.jitter, SCALE_FLOOR_NS)
@@ -158,15 +158,15 @@ class Entry:
         self._set_drop_time(link)
 
     def scale(self, term: Term) -> float:
-        """The deviation of its time to arrive on a term's path, ns."""
+        """Return the deviation of its time to arrive on the path of a term, in ns."""
         scale = self.size * term.deviation
         return scale if scale > self.deviation_min else self.deviation_min
 
     def lost_below(self, age: float) -> i64:
-        """The first term that is not yet lost when sent at this age.
+        """Return the index of the first term that is not lost if sent at this age.
 
-        It moves on with time, so it is found from where it was last: for the next choice that is
-        one step, where a search would touch terms all over the memory.
+        It advances with time, so the search starts at the last result: for the next choice that is
+        one step, where a binary search would touch terms all over the memory.
         """
         terms = self.audience.terms
         count: i64 = len(terms)
@@ -182,7 +182,7 @@ class Entry:
         return index
 
     def sure_from(self, age: float) -> i64:
-        """The first term that, with all after it, is sure to arrive when sent at this age."""
+        """Return the index from which all terms are sure to arrive if sent at this age."""
         terms = self.audience.terms
         count: i64 = len(terms)
         limit = age + self.sure_margin
@@ -196,11 +196,11 @@ class Entry:
         return index
 
     def _set_drop_time(self, link: LinkModel) -> None:
-        """Set when this entry is to be dropped, and why (docs/model.md, early drop).
+        """Set the drop time and its reason (docs/model.md, early drop).
 
-        A term is lost when its time allowed has passed, or before, once its success is down to ε:
-        at published + allowed - fixed - size·μ - z(ε)·max(size·σ, jitter). The entry is lost with its
-        last term.
+        A term is lost when its allowed time has passed, or earlier, once its success is down to ε:
+        at published + allowed - fixed - size·μ - z(ε)·max(size·σ, jitter). The entry is dropped with
+        its last term.
         """
         latest = -1.0
         timed_out = False
@@ -261,10 +261,10 @@ class Chain:
 
 
 class HeapNode:
-    """An entry's place in one heap: a key to order by, a tie-break, and where it stands.
+    """The node of an entry in one heap: key, tie-break, and position.
 
-    The fields after `position` belong to a ranking: the value at `valued_ns`, where the end of the
-    window is noted for which its key is a bound, and whether it is valued at every choice.
+    The fields after `position` belong to a ranking: the value at `valued_ns`, the bucket with the end of
+    the window in which the key is a bound, and whether it is valued at every choice.
     """
 
     __slots__ = (
@@ -288,7 +288,7 @@ class HeapNode:
         self.position: i64 = -1
         self.value = 0.0
         self.valued_ns = -1
-        self.bucket = -1  # -1 = in none
+        self.bucket = -1  # -1 = none
         self.slot = 0
         self.is_close = False
         self.is_exact = False  # whether the key is the value itself
@@ -298,14 +298,14 @@ class HeapNode:
 class Backlog:
     """The waiting entries of one kind, oldest first, linked through the entries themselves.
 
-    Entries that are worth about as much per byte and may take about as long compete only for what the
-    link leaves to their kind. When more of them wait than that part carries before the newest is late,
-    some will be lost whatever is done. Losing the oldest costs no more than losing the newest, keeps
-    their order, and leaves time to spare for all that is sent: where the link gives a kind the part r of
-    what it is offered, an entry is sent at r of its time, not at its end. That time is for what no queue
-    sees: buffers in relays, radios and routers (docs/scheduling.md, "Fresh under overload").
+    Entries with about the same gain per byte and time limit compete for the part of the link that is left
+    to their kind. If more wait than that part carries before the newest is late, some will be lost in any
+    case. Dropping the oldest costs no more than dropping the newest, keeps the order, and leaves time to
+    spare for all that are sent: if a kind gets the part r of what it offers, an entry is sent after r of
+    its time limit, not at its end. That leaves time for delays that no queue sees: buffers in relays,
+    radios and routers (docs/scheduling.md, "Fresh under overload").
 
-    `level` says what their bytes are worth.
+    `level` is the level of their gain per byte.
     """
 
     __slots__ = (
@@ -329,8 +329,8 @@ class Backlog:
         self.head: Entry | None = None
         self.tail: Entry | None = None
         self.size = 0.0  # bytes
-        self.part = 1.0  # of the link that it can have; all of it, until that proves wrong
-        self._since_ns = 0  # since when it has been giving up entries, and until when that counts
+        self.part = 1.0  # of the link that it can have; all of it at first
+        self._since_ns = 0  # since when it has dropped entries, and until when that counts
         self._until_ns = 0
 
     def append(self, entry: Entry) -> None:
@@ -361,14 +361,14 @@ class Backlog:
         self.size -= entry.size
 
     def sent(self, size: float, link: LinkModel, is_free: bool) -> None:
-        """Count what the link sent: free for these, or for others that come before them."""
+        """Count an entry that was sent: whether this kind could have used the link, or others came first."""
         weight = size * link.mean_ns_per_byte / (MEMORY * self.allowed)
         if weight > 1.0:
             weight = 1.0
         self.part += weight * ((1.0 if is_free else 0.0) - self.part)
 
     def room(self, entry: Entry, link: LinkModel, now_ns: int) -> float:
-        """How many bytes can wait up to the newest entry, this one, and all be sent in time."""
+        """Return how many bytes may wait so that all are sent in time; `entry` is the newest."""
         part = self.part if self.part > PART_MIN else PART_MIN
         if self.is_giving_up(now_ns) and float(now_ns - self._since_ns) > LASTING * self.allowed:
             part *= LASTING_PART
@@ -376,17 +376,17 @@ class Backlog:
         return part * float(entry.drop_ns - now_ns) / per_byte if per_byte > 0.0 else math.inf
 
     def give_up(self, now_ns: int) -> None:
-        """Note that an entry leaves for those behind it."""
+        """Record that an entry is dropped for newer ones."""
         if not self.is_giving_up(now_ns):
             self._since_ns = now_ns
         self._until_ns = now_ns + int(self.allowed)
 
     def is_giving_up(self, now_ns: int) -> bool:
-        """Whether it had to lately: more of these are offered than the link carries."""
+        """Whether it dropped entries lately: this kind exceeds its part of the link."""
         return now_ns < self._until_ns
 
     def _check(self) -> None:
-        """Assert that the list and its sum fit."""
+        """Assert that the list and its sum agree."""
         size = 0.0
         previous: Entry | None = None
         entry = self.head
@@ -403,7 +403,7 @@ class Backlog:
 
 
 def kind_of(entry: Entry) -> int:
-    """The kind of an entry with a time limit: its lane, its time and its worth per byte, roughly."""
+    """Return the kind of an entry with a time limit: lane, time limit and gain per byte, rounded."""
     allowed = float(entry.drop_ns - entry.published_ns)
     limit = int(_PER_OCTAVE * math.log2(allowed)) if allowed > 1.0 else 0
     return (entry.lane * _LIMITS + limit) * _LEVELS + entry.level
@@ -418,5 +418,5 @@ def level_of(entry: Entry) -> int:
 
 
 def flow_key(publisher: str, topic: str, qos: int, timeout_ns: int, audience: Audience) -> Hashable:
-    """The flow of a message: one publisher, topic, QoS and set of deadlines keep their order."""
+    """Return the flow of a message: messages with the same key keep their order."""
     return (publisher, topic, qos, timeout_ns, audience.deadlines())

@@ -1,4 +1,4 @@
-"""FIFO: in order of arrival, as most brokers do. The measure of every other strategy."""
+"""FIFO: in order of arrival, as in most brokers. The baseline for all other strategies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Fifo(Strategy):
         super().__init__("fifo", STATIC, False)
 
     def value(self, entry: Entry, now_ns: int, link: LinkModel) -> float:
-        # All alike: ties are broken by arrival.
+        # All values are equal: ties are broken by arrival.
         return 0.0
 
 

@@ -1,7 +1,7 @@
-"""A binary heap whose nodes know their place, so that a key can change and a node can leave.
+"""A binary heap whose nodes know their position, so that keys can change and nodes can be removed.
 
-`heapq` cannot do either without leaving dead entries behind. Compiled, a change costs about
-as much as one of heapq's pushes. Smallest key first; equal keys by `tie`.
+`heapq` cannot do either without leaving dead entries. Compiled, a change costs about as much as a
+push of heapq. Smallest key first; equal keys by `tie`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from timebound.core.link.strategy.entry import HeapNode
 
 
 class Heap:
-    """Nodes ordered by (key, tie); each node stands in at most one heap."""
+    """Nodes ordered by (key, tie); each node is in at most one heap."""
 
     __slots__ = ("nodes",)
 
@@ -42,7 +42,7 @@ class Heap:
         node.position = -1
 
     def change(self, node: HeapNode, key: float) -> None:
-        """Give a node of this heap a new key."""
+        """Change the key of a node of this heap."""
         smaller = key < node.key
         node.key = key
         if smaller:
@@ -51,7 +51,7 @@ class Heap:
             self._down(node)
 
     def replace_all(self, nodes: list[HeapNode]) -> None:
-        """Hold exactly these nodes, in O(n)."""
+        """Replace the contents by these nodes, in O(n)."""
         self.nodes = nodes
         for position in range(len(nodes)):
             nodes[position].position = position
@@ -100,7 +100,7 @@ class Heap:
 
     def _check(self) -> None:
         for position, node in enumerate(self.nodes):
-            assert node.position == position, "a node does not know its place"
+            assert node.position == position, "the position of a node is wrong"
             if position:
                 parent = self.nodes[(position - 1) >> 1]
                 assert (parent.key, parent.tie) < (node.key, node.tie), "the heap is out of order"

@@ -1,8 +1,8 @@
 """MTEP: maximum total earning priority, with prices and penalties (docs/model.md, section 3).
 
 w·EE + (1-w)·(PC + EP), where PC = (EE - EP) - (EE' - EP'). EP cancels, which leaves
-w·EE + (1-w)·(EE - EE' + EP'). A subscription counts only while its success is at least ε,
-for the primed sums its success when sent second.
+w·EE + (1-w)·(EE - EE' + EP'). A subscription counts only while its success is at least ε; for
+the primed sums, its success when sent second.
 """
 
 from __future__ import annotations

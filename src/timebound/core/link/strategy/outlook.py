@@ -1,14 +1,14 @@
-"""How long a value that may grow surely stays below a level, and how high it gets until then.
+"""Bounds of a value that may grow: how long it stays below a level, and how high it gets until then.
 
-A postponing cost is a bump: a subscription adds to it only from one message time before its
-deadline is in doubt until it is lost. So for most of its life a message has a small value, and
-rises where several of its deadlines lie close together. Going through its terms in the order of
-their deadlines finds the next such place without computing one probability. That is what lets
-a queue leave most of its entries alone for seconds (docs/scheduling.md).
+A postponing cost has peaks: a subscription contributes only from one message time before its
+deadline is in doubt until it is lost. So the value of a message is small most of the time, and
+rises where several of its deadlines are close together. Visiting its terms in the order of their
+deadlines finds the next peak without computing a probability. So a queue can ignore most of its
+entries for seconds (docs/scheduling.md).
 
-Without deviations a value would be a sum of steps, largest where one goes up. With them it is an
-average of that sum over the moments around, because every Φ is: so it is no larger than the
-largest sum within a few deviations, and the little that lies beyond.
+Without deviations a value would be a sum of steps, largest just after a step up. With deviations
+it is an average of that sum over the times around, because every Φ is one: so it is at most the
+largest sum within a few deviations, plus the little that lies beyond.
 
 Every number here is on the safe side by far more than the rounding of a sum, so that a bound
 holds for the values as they are computed.
@@ -24,28 +24,28 @@ from mypy_extensions import i64
 from timebound.core.link.strategy.audience import LinkModel
 from timebound.core.link.strategy.entry import Entry
 
-# "Around" is within so many deviations; 2·Φ(-3) of the normal distribution lies beyond.
+# "Around" means within this many deviations; 2·Φ(-3) of the normal distribution lies beyond.
 _CORE: Final = 3.0
 _TAIL: Final = 0.002_71
 # The density of the normal distribution is largest at 0: Φ(z + d) - Φ(z) <= 0.3990·d.
 _STEEPEST: Final = 0.399
-# What the difference of two values of `phi` may be off.
+# Largest error of the difference of two values of `phi`.
 _PHI_OFF: Final = 2e-8
-# Nanoseconds by which a step is wider than it need be: far more than rounding.
+# Nanoseconds by which a step is widened: far more than rounding.
 _SLACK: Final = 0.01
-# A value is a difference of sums: it is off by less than this part of all that the message can earn.
+# A value is a difference of sums: its error is less than this part of all that the message can earn.
 _ROUNDING: Final = 1e-12
 _MORE: Final = 1.0 + _ROUNDING
-# What `phi` is off at ε moves the place where it reaches ε by at most this many deviations.
+# The error of `phi` at ε moves the point where it reaches ε by at most this many deviations.
 _Z_SLACK: Final = 0.2
-# With more terms in doubt at a time than this, a closer look costs more than it finds.
+# With more terms in doubt at a time, a tighter bound costs more than it saves.
 _TERMS_MAX: Final = 16
-# So many terms are gone through at a time: what is far off may have been sent before.
+# Terms visited in one call: the message may be sent before the later ones matter.
 _SWEEP_MAX: Final = 24
 
 
 class Shape:
-    """What a value is made of: part·EB + (1 - part)·(EB - EB' + EP'), the last only if `has_penalty`."""
+    """The form of a value: part·EB + (1 - part)·(EB - EB' + EP'), the last only if `has_penalty`."""
 
     __slots__ = ("has_penalty", "part")
 
@@ -57,9 +57,9 @@ class Shape:
 def outlook(
     entry: Entry, age: float, level: float, link: LinkModel, shape: Shape
 ) -> tuple[float, float, bool]:
-    """Return the age up to which the value surely stays at or below a bound, the bound, and if it is exact.
+    """Return the age up to which the value stays at or below a bound, the bound, and whether it is exact.
 
-    The bound is at most `level`, or what the value may be now. It is exact where nothing is in doubt by then.
+    The bound is at most `level`, or what the value may be now if that is more. Exact: constant until then.
     """
     audience = entry.audience
     terms = audience.terms
@@ -72,8 +72,7 @@ def outlook(
     low = entry.lost_below(age)
     last = low + _SWEEP_MAX if low + _SWEEP_MAX < count else count
     high = low
-    active = 0.0  # most that the terms from low to high can add by being in doubt
-    bound, start = 0.0, age
+    bound, start, active = 0.0, age, 0.0  # active: most that terms from low to high can add by being in doubt
     while True:
         # The terms that are over at `start`, and those that begin to be in doubt.
         over = start + behind
@@ -98,7 +97,7 @@ def outlook(
         if most > level:
             until = start
             if low < high <= low + _TERMS_MAX:
-                # What begins to be in doubt before these are over is looked at with them.
+                # Terms that begin to be in doubt before these are over are included.
                 over = min(terms[high - 1].allowed, timeout) - behind
                 entered = _allowed_up_to(entry, over + ahead, high, min(count, low + _TERMS_MAX))
                 active += _weights(entry, high, entered, shape)
@@ -109,15 +108,16 @@ def outlook(
                 return age, most, False
             if until < math.inf:
                 return until, max(bound, most), False
-        bound = max(bound, most)
-        # Rounding must not leave out the term that it is computed from.
+        if most > bound:
+            bound = most
+        # Rounding must not skip the term that the start is computed from.
         start = _entering(entry, high, ahead) + _SLACK
         if high >= last:
             return start - _SLACK, bound, False
 
 
 def _allowed_up_to(entry: Entry, limit: float, index: i64, end: i64) -> i64:
-    """The first term from an index on that is allowed more than this, or the end."""
+    """Return the index of the first term from `index` on that is allowed more than this, or the end."""
     terms = entry.audience.terms
     if entry.timeout <= limit:
         return end
@@ -127,13 +127,13 @@ def _allowed_up_to(entry: Entry, limit: float, index: i64, end: i64) -> i64:
 
 
 def _entering(entry: Entry, index: i64, ahead: float) -> float:
-    """The age at which a term begins to be in doubt; infinity if there is no such term."""
+    """Return the age at which a term begins to be in doubt; infinity if there is no such term."""
     terms = entry.audience.terms
     return min(terms[index].allowed, entry.timeout) - ahead if index < len(terms) else math.inf
 
 
 def _weights(entry: Entry, index: i64, end: i64, shape: Shape) -> float:
-    """The most that terms can add by being in doubt."""
+    """Return the most that terms can add while they are in doubt."""
     terms = entry.audience.terms
     total = 0.0
     while index < end:
@@ -145,17 +145,17 @@ def _weights(entry: Entry, index: i64, end: i64, shape: Shape) -> float:
 def _first_above(
     entry: Entry, start: float, end: float, level: float, low: i64, high: i64, link: LinkModel, shape: Shape
 ) -> tuple[float, float]:
-    """The first age from start to end at which the value may exceed the level, infinity if there is none,
-    and what it does not exceed before; terms before `low` are lost, from `high` on sure.
+    """Return the first age from start to end at which the value may exceed the level, or infinity, and
+    a bound until then; terms before `low` are lost, from `high` on sure.
     """
     audience = entry.audience
     terms = audience.terms
     size = entry.size
     steep = _STEEPEST * link.first_ns
-    # Below ε a subscription no longer counts: what is left is lost at once.
+    # Below ε a subscription no longer counts: the rest is lost at once.
     sudden = _PHI_OFF + link.epsilon if shape.has_penalty else _PHI_OFF
     least = math.inf
-    flat = 0.0  # most that the terms in doubt add at any time: no wait loses more than the steepest
+    flat = 0.0  # most that the terms in doubt add at any time, by the steepest slope
     active = 0.0
     index = low
     while index < high:
@@ -173,7 +173,7 @@ def _first_above(
     most = shape.part * first.prices_from + (1.0 - shape.part) * flat + _ROUNDING * first.gains_from
     if most <= level:
         return math.inf, most
-    # What lies beyond "around", and between an up and the moment after it at which the sum is taken.
+    # What lies beyond "around", and between a step up and the time after it at which the sum is taken.
     blur = (_TAIL + sudden + _STEEPEST * _SLACK * float(high - low) / least) * active
     blur += _ROUNDING * first.gains_from
     reach = _CORE * least
@@ -181,7 +181,7 @@ def _first_above(
     if most > level:
         return start, most
     until = math.inf
-    # Of equal deadlines the longest way comes last, and up first: later ones need no look then.
+    # Of equal deadlines the longest path comes last and steps up first, which makes the others unnecessary.
     while index > low:
         index -= 1
         term = terms[index]
@@ -201,10 +201,9 @@ def _first_above(
 def _sharp(
     entry: Entry, age: float, least: float, low: i64, high: i64, link: LinkModel, shape: Shape
 ) -> float:
-    """The value at this age without deviations; terms before `low` are lost, from `high` on sure.
+    """Return the value at this age without deviations; terms before `low` are lost, from `high` on sure.
 
-    A term that deviates by more than the least does so beyond what is "around": it counts for so much
-    longer.
+    A term with more than the least deviation reaches beyond "around": it counts for that much longer.
     """
     terms = entry.audience.terms
     size = entry.size

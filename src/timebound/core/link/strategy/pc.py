@@ -1,6 +1,6 @@
 """PC: the largest postponing cost first, EB - EB' (docs/model.md, section 3).
 
-It rises as a deadline comes near and falls once it is lost.
+It rises as a deadline approaches and falls once that is lost.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from timebound.core.link.strategy.outlook import Shape, outlook
 
 
 class PostponingCost(Strategy):
-    """What is expected to be lost by sending the message second."""
+    """The largest postponing cost first: what is expected to be lost by being sent second."""
 
     __slots__ = ("shape",)
 

@@ -1,12 +1,12 @@
-"""The entry of largest value, found exactly without valuing all of them.
+"""Rankings: find the entry of largest value exactly, without valuing all entries.
 
-Entries stand in a heap under a number that their value does not exceed. Only the top is
-valued: when its value is no smaller than the bound below it, nothing else can be larger.
+Entries are in a heap by a bound that their value does not exceed. Only the top is valued: if its
+value is no smaller than the next bound, no other entry can be larger.
 
-A value that never grows is its own bound for ever. A value that may grow has a bound for a
-window of time; entries whose window has passed get a new one, or, if no useful bound is found,
-join the few *close* ones that are valued at every choice. How long windows are, and who is
-close, decides only how much work is done, never what is chosen.
+A value that never grows is its own bound. A value that may grow has a bound for a window of time;
+entries whose window has passed get a new one, or, without a useful bound, join the few *close*
+ones that are valued at every choice. The windows and the close entries affect only the amount of
+work, never the choice.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from timebound.core.link.strategy.entry import NEVER_NS, Entry, HeapNode
 from timebound.core.link.strategy.heap import Heap
 from timebound.core.link.strategy.windows import Windows
 
-# The least window of an entry, in times of one message; a shorter one would pass at the next choice.
+# The shortest window of an entry, in times of one message; a shorter one would be over at the next choice.
 _WINDOW_LEAST: Final = 1.0
 _WINDOW_NS_MIN: Final = 1_000
-# No window ends so late, ns.
+# Later ends of windows count as never, ns.
 _FAR: Final = 1e17
-# How fast the level rises again to what wins; it falls at once.
+# How fast the level rises to the winning value; it falls at once.
 _RISE: Final = 0.005
 
 
 class Ranking:
-    """Entries of one queue (or one class of it) under one strategy.
+    """The entries of one queue or lane, ranked by one strategy.
 
-    `newest_first` breaks ties the other way round. `valued` counts evaluations, for benchmarks.
+    `newest_first` reverses the order of ties. `valued` counts evaluations, for benchmarks.
     """
 
     __slots__ = (
@@ -56,17 +56,17 @@ class Ranking:
         self.close: list[HeapNode] = []
         self.valued = 0
         self.bounded = 0
-        self._level = -math.inf  # a low guess at what it takes to win next
+        self._level = -math.inf  # a low estimate of the next winning value
 
     def __len__(self) -> int:
         return len(self.bounds.nodes) + len(self.close)
 
     def nodes(self) -> list[HeapNode]:
-        """All nodes, in no useful order."""
+        """Return all nodes in arbitrary order."""
         return self.bounds.nodes + self.close
 
     def insert(self, entry: Entry, now_ns: int) -> HeapNode:
-        """Rank an entry; the caller keeps the node for `remove`."""
+        """Rank an entry; return its node, for `remove`."""
         if len(self) == 0:
             self.windows.reset(self._window_least_ns() >> 2, now_ns)
         node = HeapNode(entry, 0.0, -entry.sequence if self.newest_first else entry.sequence)
@@ -83,9 +83,9 @@ class Ranking:
             self._leave_heap(node)
 
     def best(self, now_ns: int, rival: HeapNode | None) -> HeapNode | None:
-        """The node that goes first of those here and a rival valued at the same time.
+        """Return the best of the nodes here and a rival that was valued at the same time.
 
-        Its `value` is up to date. With no rival, None means that nothing is ranked.
+        Its `value` is up to date. Without a rival, None means that the ranking is empty.
         """
         if self.strategy.kind == WINDOWED:
             return self._best_windowed(now_ns, rival)
@@ -100,7 +100,7 @@ class Ranking:
             self.bounds.change(node, -node.value)
 
     def rebuild(self, strategy: Strategy, now_ns: int) -> None:
-        """Rank the same entries under another strategy or a changed link, in O(n)."""
+        """Rank the same entries by another strategy or a changed link, in O(n)."""
         if strategy is not self.strategy:
             self.strategy = strategy
             self._level = -math.inf
@@ -151,7 +151,7 @@ class Ranking:
         return best
 
     def _appraise(self, node: HeapNode, now_ns: int) -> bool:
-        """Give a key to a node that is new or to be ranked anew; False if it has none, and is close."""
+        """Compute the key of a node; False if it has none and must be close."""
         if self.strategy.kind == WINDOWED:
             node.key = self._calm_key(node, now_ns, self._level, math.inf)
             return node.key < math.inf
@@ -161,9 +161,9 @@ class Ranking:
         return True
 
     def _is_calm(self, top: HeapNode, best: HeapNode, now_ns: int) -> bool:
-        """Whether the top, whose bound may be one for later, surely does not beat the best now.
+        """Whether the top surely does not beat the best now: its higher bound may be for a later time.
 
-        If so it has another bound; else it is to be valued.
+        If so it has a new bound; otherwise it must be valued.
         """
         self.windows.remove(top)
         key = self._calm_key(top, now_ns, best.value, best.value)
@@ -174,13 +174,13 @@ class Ranking:
 
     def _value(self, node: HeapNode, now_ns: int) -> None:
         if node.is_close:
-            node.key = node.value  # so that it is known whether it falls
+            node.key = node.value  # the last value, to see whether it falls
         node.value = self.strategy.value(node.entry, now_ns, self.link)
         node.valued_ns = now_ns
         self.valued += 1
 
     def _renew(self, now_ns: int) -> None:
-        """Give a new bound to every entry whose window has passed, or take it among the close ones."""
+        """Compute a new bound for each entry whose window has passed, or make it close."""
         due = self.windows.take_due(now_ns)
         while due is not None:
             for node in due:
@@ -194,9 +194,9 @@ class Ranking:
             due = self.windows.take_due(now_ns)
 
     def _retire(self, best: HeapNode, now_ns: int) -> None:
-        """Send back to the heap the close entries that cannot win for a while.
+        """Return close entries that cannot win for a while to the heap.
 
-        Only those are asked that are below what wins and fall: one that rises would soon be back.
+        Only entries below the level whose value falls are tried: a rising one would soon be close again.
         """
         position = 0
         while position < len(self.close):
@@ -213,9 +213,9 @@ class Ranking:
             position += 1
 
     def _calm_key(self, node: HeapNode, now_ns: int, level: float, bound_max: float) -> float:
-        """Open a window for a node in which a bound holds, and give that as a key of the heap.
+        """Open a window in which a bound holds for a node, and return the bound as a key of the heap.
 
-        Infinity, and no window, if the bound is larger than allowed or would not hold for long.
+        Return infinity, without a window, if the bound exceeds `bound_max` or the window is too short.
         """
         entry = node.entry
         self.bounded += 1
@@ -255,20 +255,20 @@ class Ranking:
         self.bounds._check()
         self.windows._check()
         for position, node in enumerate(self.close):
-            assert node.is_close, "a node does not know that it is close"
-            assert node.position == position, "a close node does not know its place"
+            assert node.is_close, "a close node is not marked"
+            assert node.position == position, "the position of a close node is wrong"
             assert node.bucket == -1, "a close node has a window"
         if self.strategy.kind != WINDOWED:
-            assert len(self.windows) == 0, "a window without need"
-            assert not self.close, "a close entry without need"
+            assert len(self.windows) == 0, "an unnecessary window"
+            assert not self.close, "an unnecessary close entry"
 
 
 def _beats(node: HeapNode, other: HeapNode) -> bool:
-    """Whether a node goes before another, both valued now."""
+    """Whether a node ranks before another, both valued now."""
     return node.value > other.value or (node.value == other.value and node.tie < other.tie)
 
 
 def _may_beat(node: HeapNode, rival: HeapNode) -> bool:
-    """Whether, by its bound, a node could go before a rival valued now."""
+    """Whether, by its bound, a node could rank before a rival that was valued now."""
     bound = -node.key
     return bound > rival.value or (bound == rival.value and node.tie < rival.tie)

@@ -1,7 +1,7 @@
 """RL, also LRT: the smallest remaining lifetime first, averaged over the subscriptions.
 
-All messages age alike, so the order of two never changes: the key is the time at which the
-average lifetime ends. A message that some subscription would take for ever comes last.
+All messages age at the same rate, so the order of two never changes: the key is the time at which
+the average lifetime ends. A message with a subscription without any time limit comes last.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""When bounds end: nodes in buckets of time, each found again when its bucket begins.
+"""Ends of windows: nodes in buckets of time, which are taken out when their bucket begins.
 
-A heap would keep the exact order of the ends, which nobody needs, and cost more than the
-bounds themselves. A node is in at most one bucket and can leave it at any time.
+A heap would keep the exact order of the ends, which is not needed, and cost more than the bounds
+themselves. A node is in at most one bucket and can be removed at any time.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Final
 
 from timebound.core.link.strategy.entry import NEVER_NS, HeapNode
 
-# After a jump in time over this many buckets per filled one, the empty ones are not walked through.
+# After a jump in time over this many buckets per filled one, the empty ones are skipped.
 _JUMP: Final = 4
 
 
 class Windows:
-    """Nodes by the time at which their bound ends; `origin_ns` is where time is counted from."""
+    """Nodes by the end of their window; `origin_ns` is the origin of time."""
 
     __slots__ = ("_buckets", "_count", "_next", "_origin_ns", "_width_ns")
 
@@ -30,16 +30,16 @@ class Windows:
         return self._count
 
     def reset(self, width_ns: int, now_ns: int) -> None:
-        """Forget all nodes and start anew with buckets of this width."""
+        """Remove all nodes and start with buckets of this width."""
         self._width_ns = width_ns
         self._buckets = {}
         self._count = 0
         self._next = (now_ns - self._origin_ns) // width_ns
 
     def insert(self, node: HeapNode, until_ns: int) -> int:
-        """Note that a node's bound ends at about `until_ns`, at least one width from now, or never.
+        """Add a node whose bound ends at about `until_ns`, at least one width from now, or never.
 
-        Returns up to when exactly the bound has to hold.
+        Return the exact time until which the bound must hold.
         """
         if until_ns >= NEVER_NS:
             node.bucket = -1
@@ -56,7 +56,7 @@ class Windows:
         return self._origin_ns + index * self._width_ns - 1
 
     def remove(self, node: HeapNode) -> None:
-        """Take a node out of its bucket, if it is in one."""
+        """Remove a node from its bucket, if it is in one."""
         if node.bucket < 0:
             return
         bucket = self._buckets[node.bucket]
@@ -70,7 +70,7 @@ class Windows:
         self._count -= 1
 
     def take_due(self, now_ns: int) -> list[HeapNode] | None:
-        """Take out some nodes whose bound does not hold now, or None if all do."""
+        """Take out some nodes whose window has passed; None if there are none."""
         current = (now_ns - self._origin_ns) // self._width_ns
         while self._next <= current:
             bucket = self._buckets.pop(self._next, None)
@@ -80,7 +80,7 @@ class Windows:
                 self._count -= len(bucket)
                 return bucket
             if current - self._next > _JUMP * len(self._buckets) + _JUMP:
-                # Not beyond the next bucket: a node may still be put into one before the first filled.
+                # Not beyond the next bucket: a node may still be added before the first filled one.
                 self._next = current + 1
                 if self._buckets:
                     self._next = min(self._next, min(self._buckets))
@@ -94,4 +94,4 @@ class Windows:
             assert bucket, "an empty bucket is kept"
             assert index >= self._next, "a bucket was passed over"
             for slot, node in enumerate(bucket):
-                assert (node.bucket, node.slot) == (index, slot), "a node does not know its bucket"
+                assert (node.bucket, node.slot) == (index, slot), "the bucket of a node is wrong"

@@ -1,4 +1,4 @@
-"""The product's own strategy: value per sending time, discounted by how long it can still wait.
+"""The default strategy: gain per sending time, discounted by the time that a message can still wait.
 
     worth(t) = Σ gain·success·exp(-(time that is left)⁺ / K) / size
 
@@ -6,14 +6,14 @@
 average, and K is `lookahead` times the mean sending time of a message. Why this one:
 docs/decisions/0020-default-strategy.md.
 
-Between two messages only the ratio counts, and while both can wait both grow by the same
-factor, so the value is kept as ln(worth(t)·exp(-t/K)): that never grows, an old one is a bound
-for ever, and most messages need no second look. The logarithm also cannot overflow. It is good
-to about 1e-10 of a message's value; values closer than that count as they come out.
+Only the ratio between two messages matters, and while both can wait both grow by the same
+factor, so the value is kept as ln(worth(t)·exp(-t/K)): it never grows, so an old value stays a
+bound, and most messages are valued once. The logarithm also cannot overflow. It is exact to about
+1e-10 of the value of a message; closer values are ordered as computed.
 
-On a link that does not carry all it is offered, what is worth more goes first whatever its time
-(`Entry.level`): it will be sent anyway, and should be while it is fresh instead of when it can wait no
-longer.
+On a congested link, messages of more gain per byte are sent first regardless of their time
+(`Entry.level`): they will be sent anyway, and should be sent while they are fresh, not when they can
+wait no longer.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from timebound.core.link.strategy.audience import LinkModel
 from timebound.core.link.strategy.base import DECAYING, Strategy, StrategyKind, expected_gain
 from timebound.core.link.strategy.entry import Entry
 
-# In times of one message. Measured: 3 is too short-sighted under overload, 50 and more no longer see
-# which of two equals is urgent; from 10 to 50 all published settings are flat.
+# In times of one message. Measured: 3 looks ahead too little under overload, 50 and more no longer
+# distinguish which of two equal messages is urgent; from 10 to 50 all published settings are flat.
 LOOKAHEAD: Final = 20.0
-# How long a message without any limit is content to wait.
+# How long a message without a time limit may wait before it becomes urgent.
 PATIENCE_NS: Final = 1_000_000_000
-# The part of its gain that a message must be about to lose before that makes it urgent.
+# A message is urgent when it is about to lose this part of its gain.
 LOSS: Final = 0.1
-# K of a link so fast that its messages take no time.
+# The least K, for very fast links.
 _AHEAD_NS_MIN: Final = 1_000.0
-# A level of worth counts as much as this many K of time: more than any two messages differ by.
+# A level counts as much as this many K of time: more than the difference of any two messages.
 _LEVEL: Final = 1e7
 
 
 class Worth(Strategy):
-    """`lookahead` is K in times of one message; `patience_ns` the time limit of what has none."""
+    """`lookahead` is K in times of one message; `patience_ns` the time limit of messages without one."""
 
     __slots__ = ("lookahead", "loss", "patience")
 
@@ -70,14 +70,14 @@ class Worth(Strategy):
         return value + _LEVEL * entry.level if link.is_congested else value
 
     def _start_by(self, entry: Entry, age: float) -> float:
-        """The age at which the next noticeable loss sets in, or this age if it has; never falls with age."""
+        """Return the age at which the next noticeable loss begins, at least `age`; never falls with age."""
         terms = entry.audience.terms
         count: i64 = len(terms)
         entry.lost_below(age)
         index = entry.cursor
         while index < count and terms[index].allowed < age + entry.slowest:
             index += 1
-        # Terms before `index` are going or gone. Of the others, find the one whose loss is noticed.
+        # Terms before `index` are being lost. Of the others, find the first whose loss is noticeable.
         keep = (1.0 - self.loss) * entry.audience.gains_from(index)
         while index < count and entry.audience.gains_from(index + 1) > keep:
             index += 1
@@ -87,12 +87,12 @@ class Worth(Strategy):
         start_by = allowed - entry.slowest
         if allowed == math.inf:
             start_by = self.patience
-            # Not before what is limited and comes first, else a loss would make the rest urgent.
+            # Not before the limited terms, or their loss would make the rest urgent.
             limited = entry.audience.limited - entry.slowest
             if limited > start_by:
                 start_by = limited
-            # Its turn is put off by steps that double, not by each moment: between two steps the value
-            # of all that is patient stands still, or every choice would have to value all of it anew.
+            # Its turn is deferred in steps that double, not continuously: between two steps the values
+            # of untimed messages are constant, or every choice would have to compute all of them.
             step = start_by if start_by > 1.0 else 1.0
             while start_by < age:
                 start_by += step

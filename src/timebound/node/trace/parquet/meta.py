@@ -1,8 +1,8 @@
-"""What a Parquet file says of itself: the schema, where its pages are, and what is in them.
+"""Metadata of Parquet files: schema, positions and contents of pages.
 
-Structures and their fields have numbers in the format's definition (`parquet.thrift`); each function
-here encodes one of them, in Thrift's compact protocol. Only what trace files need is here:
-columns without nulls, of whole numbers and texts, compressed with Zstandard or not at all.
+Structures and their fields have numbers in the format's definition (`parquet.thrift`); each function here
+encodes one of them in Thrift's compact protocol, as far as trace files need it: columns without nulls, of
+whole numbers and texts, compressed with Zstandard or not at all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PLAIN: Final = 0
 RLE: Final = 3
 DELTA_BINARY_PACKED: Final = 5
 RLE_DICTIONARY: Final = 8
-# Types of columns as they are stored, and what they mean to a reader: the older and the newer way to say it.
+# Physical types of columns, and their logical types in the older and the newer notation.
 INT32: Final = 1
 INT64: Final = 2
 BYTE_ARRAY: Final = 6
@@ -42,7 +42,7 @@ Field = tuple[int, int, bytes]  # number, type and encoded value
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Where one column of a row group is, and what is in it."""
+    """Position and contents of one column of a row group."""
 
     name: str
     kind: str  # as in TRACE_FIELDS
@@ -50,9 +50,9 @@ class Chunk:
     rows: int
     plain_bytes: int  # with headers, before compression
     stored_bytes: int
-    dictionary_offset: int  # 0 = there is none
+    dictionary_offset: int  # 0 = none
     data_offset: int
-    bounds: tuple[int, int] | None  # smallest and largest value, where readers may select by them
+    bounds: tuple[int, int] | None  # smallest and largest value, if readers select by them
     is_compressed: bool
 
 
@@ -61,7 +61,7 @@ def stored_type(kind: str) -> int:
 
 
 def varint(value: int) -> bytes:
-    """A number that is not negative, seven bits a byte, the lowest first."""
+    """Encode a non-negative number, seven bits per byte, the lowest first."""
     found = bytearray()
     while value > 127:
         found.append(value & 127 | 128)
@@ -75,7 +75,7 @@ def zigzag(value: int) -> bytes:
 
 
 def data_page_header(plain_bytes: int, stored_bytes: int, rows: int, encoding: int) -> bytes:
-    # Columns without nulls have no levels, but their encodings have to be named.
+    # Columns without nulls have no levels, but the encodings of levels are required.
     about = _struct(_i32(1, rows), _i32(2, encoding), _i32(3, RLE), _i32(4, RLE))
     return _struct(_i32(1, _DATA_PAGE), _i32(2, plain_bytes), _i32(3, stored_bytes), _nested(5, about))
 
@@ -98,10 +98,10 @@ def footer(
     metadata: dict[str, str],
     made_by: str,
 ) -> bytes:
-    """What stands at the end of a file, before its own length."""
+    """Encode the footer, which precedes its own length at the end of a file."""
     root = _struct(_binary(4, b"schema"), _i32(5, len(fields)))
     pairs = [_struct(_binary(1, key.encode()), _binary(2, value.encode())) for key, value in metadata.items()]
-    # Bounds may be trusted only where the file says how values are ordered: as is usual for their types.
+    # Readers use bounds only if the file declares the order of values: here the usual one of their types.
     orders = [_struct(_nested(1, _struct()))] * len(fields)
     return _struct(
         _i32(1, 2),  # version
@@ -153,7 +153,7 @@ def _begin(chunk: Chunk) -> int:
 
 
 def _struct(*fields: Field) -> bytes:
-    """Fields by rising number, each said as the difference to the one before."""
+    """Encode fields in ascending order, each number as the difference to the one before."""
     found = bytearray()
     last = 0
     for number, kind, content in fields:
@@ -185,6 +185,6 @@ def _nested(number: int, content: bytes) -> Field:
 
 
 def _list(number: int, kind: int, items: Sequence[bytes]) -> Field:
-    # A short list has its length in the byte of its type.
+    # A short list has its length in the type byte.
     head = bytes([len(items) << 4 | kind]) if len(items) < 15 else bytes([0xF0 | kind]) + varint(len(items))
     return number, _LIST, head + b"".join(items)

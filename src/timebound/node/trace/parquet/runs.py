@@ -1,12 +1,12 @@
-"""Parquet files of columns that come in runs, written run by run instead of row by row.
+"""Parquet files written by runs of equal rows instead of row by row.
 
-Rows that are alike but for a number that counts up are one run. A library that writes Parquet is given
-rows, and looks at each of them in each column; but the format itself has words for "this value, so
-often" and "each one more than the last", so a run need not become rows at all. Measured in a broker
-under full load, in runs of 32: 40 to 80 ns a row in place of 110 to 260.
+Rows that differ only in a number that counts up form a run. Parquet libraries take rows, and examine each
+of them in each column; but the format has encodings for repeated values and for constant differences, so a
+run need not be expanded to rows. Measured in a broker under full load, with runs of 32: 40 to 80 ns per row
+instead of 110 to 260.
 
-Pages are one for each column and row group, because they are small. Numbers take whole bytes where the
-format would allow any number of bits: numpy lays them out, and compression takes the rest away.
+There is one page per column and row group, because pages are small. Numbers take whole bytes although the
+format allows any number of bits: numpy lays them out, and compression removes the rest.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ import pyarrow as pa
 from timebound.node.trace.parquet import meta
 from timebound.node.trace.parquet.meta import Chunk, varint, zigzag
 
-# Where a value holds for fewer rows than this on average, it is written for each row. A run of its own
-# takes two to six bytes, a value one to four.
+# If a value repeats for fewer rows than this on average, it is written for each row. A run takes two to six
+# bytes, a value one to four.
 ROWS_PER_RUN_MIN: Final = 3
 # Differences are packed in blocks, whose length is a multiple of this.
 _BLOCK: Final = 128
-# Columns with less to store are not compressed: most have one value, and it would take longer than the rest.
+# Smaller columns are not compressed: most have one value, and compression would take longest.
 _COMPRESSED_BYTES_MIN: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """A column of few different values: those, and which of them comes next for how many rows."""
+    """A column of few distinct values: the values, their codes, and the rows of each code."""
 
     values: Any  # an array of numbers, or a list of texts
     codes: Any = None  # an array; not needed where there is only one value
-    counts: Any = None  # an array; None = one code for each run, or one for each row
+    counts: Any = None  # an array; None = one code per run, or one per row
 
 
 @dataclass(frozen=True, slots=True)
 class Rising:
-    """A column of numbers: that of the first row of each run, and how much more each next one is."""
+    """A column of numbers: that of the first row of each run, and the step from row to row."""
 
     first: Any  # an array
     step: int = 0  # 0 or 1
@@ -84,7 +84,7 @@ class RunsFile:
         """Add a row group; `counts` are the rows of each run, at least one each, as an array.
 
         Raises:
-            OSError: it could not be written. The file is as before.
+            OSError: it could not be written; the file is as before.
         """
         rows = int(counts.sum())
         pages: list[bytes] = []
@@ -109,10 +109,10 @@ class RunsFile:
         return self._file.fileno()
 
     def finish(self) -> None:
-        """Write what makes it a whole file, and close it.
+        """Write the footer, and close the file.
 
         Raises:
-            OSError: it could not be written, and cannot be read.
+            OSError: it could not be written; the file is unreadable.
         """
         end = meta.footer(self._fields, self._groups, self.rows, self._metadata, self._made_by)
         try:
@@ -128,7 +128,7 @@ class RunsFile:
     def _add_pages(
         self, pages: list[bytes], name: str, kind: str, encoded: Encoded, rows: int, offset: int
     ) -> Chunk:
-        """Compress a column that begins at `offset`, if that is worth it."""
+        """Compress a column that begins at `offset`, if it is large enough."""
         is_compressed = len(encoded.data) + len(encoded.dictionary or b"") >= _COMPRESSED_BYTES_MIN
         plain_bytes = stored_bytes = 0
         if encoded.dictionary is not None:
@@ -161,7 +161,7 @@ class RunsFile:
 
 
 def encode_column(kind: str, column: Coded | Rising, counts: Any, rows: int) -> Encoded:
-    """The pages of a column whose runs have so many rows each, `rows` in all."""
+    """Encode the pages of a column; `counts` are the rows of each run, `rows` their sum."""
     if isinstance(column, Coded):
         return _encode_coded(kind, column, counts if column.counts is None else column.counts, rows, None)
     last = column.first + (counts - 1) * column.step
@@ -178,7 +178,7 @@ def _encode_coded(
     kind: str, column: Coded, counts: Any, rows: int, bounds: tuple[int, int] | None
 ) -> Encoded:
     values = column.values
-    width = _width(len(values) - 1) or 1  # some readers know no codes of no bits
+    width = _width(len(values) - 1) or 1  # some readers cannot read codes of zero bits
     if kind == "string":
         texts = [text.encode() for text in values]
         dictionary = b"".join([len(text).to_bytes(4, "little") + text for text in texts])
@@ -194,7 +194,7 @@ def _encode_coded(
 
 
 def _repeated(codes: Any, counts: Any, rows: int, width: int) -> bytes:
-    """Codes of so many bytes: each with how often it stands, or where that is seldom, one by one."""
+    """Encode codes of `width` bytes: as runs, or one by one where they seldom repeat."""
     starts = _starts(codes)
     is_by_row = len(codes) == rows
     if len(starts) * ROWS_PER_RUN_MIN > rows:
@@ -203,7 +203,7 @@ def _repeated(codes: Any, counts: Any, rows: int, width: int) -> bytes:
         each[:rows] = codes if is_by_row else np.repeat(codes, counts)
         return varint(groups << 1 | 1) + each.tobytes()
     repeats = np.diff(starts, append=rows) if is_by_row else np.add.reduceat(counts, starts)
-    # A count takes as many bytes as the largest: leading zeros, seven bits a byte, change nothing.
+    # Counts take as many bytes as the largest: leading zeros, seven bits per byte, are allowed.
     count_bytes = -(-(int(repeats.max()) << 1).bit_length() // 7)
     parts = np.empty((len(starts), count_bytes + width), np.uint8)
     for index in range(count_bytes):
@@ -214,7 +214,7 @@ def _repeated(codes: Any, counts: Any, rows: int, width: int) -> bytes:
 
 
 def _differences(first: Any, last: Any, counts: Any, rows: int, step: int) -> bytes | memoryview:
-    """Numbers as differences to the one before, in a single block: `step` within runs, else any."""
+    """Encode numbers as differences to the one before, in a single block: `step` within runs, else any."""
     block = max(-(-(rows - 1) // _BLOCK), 1) * _BLOCK
     head = varint(block) + varint(1) + varint(rows) + zigzag(int(first[0]))
     if rows == 1:
@@ -225,7 +225,7 @@ def _differences(first: Any, last: Any, counts: Any, rows: int, step: int) -> by
     head += zigzag(low) + bytes([8 * width])
     if width == 0:
         return head
-    # In one piece of memory, because it is long; it begins so that the numbers lie on whole words.
+    # In one buffer, because it is long, aligned so that numbers are at word boundaries.
     before = -len(head) % 8
     start = before + len(head)
     page = np.empty(start + block * width, np.uint8)
@@ -238,11 +238,11 @@ def _differences(first: Any, last: Any, counts: Any, rows: int, step: int) -> by
 
 
 def _starts(values: Any) -> Any:
-    """Where a value differs from the one before, the first included."""
+    """Return where values differ from the one before, the first included."""
     return np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
 
 
 def _width(largest: int) -> int:
-    """Bytes that hold numbers up to this: 0, 1, 2, 4 or 8."""
+    """Return the bytes that numbers up to `largest` take: 0, 1, 2, 4 or 8."""
     bytes_needed = -(-largest.bit_length() // 8)
     return next(width for width in (0, 1, 2, 4, 8) if width >= bytes_needed)

@@ -7,7 +7,7 @@ from threading import Event as Signal
 from threading import Thread
 
 import pytest
-from tests.channel.doubles import LIMIT_S, patient, push_all, wait_until
+from tests.channel.doubles import LIMIT_S, patient, push_all, reactive, wait_until
 
 from timebound.channel import (
     AsyncioDispatch,
@@ -21,7 +21,10 @@ from timebound.channel import (
     Reactive,
     Subscriptions,
     all_of,
+    every,
 )
+from timebound.channel.exchange import Change, exchange
+from timebound.channel.timing import Timing
 
 SUPPLIERS = 3
 SWAPS = 8
@@ -214,11 +217,57 @@ def test_consumer_that_leaves_while_modules_are_swapped_takes_nothing_from_the_n
         assert len(channel.statistics().consumers) == 2
 
 
-def test_modules_that_consumers_could_not_work_with_are_refused_and_nothing_changes() -> None:
-    channel = ChannelBuilder("c").filtering().build()
-
+def test_channel_that_does_not_run_swaps_nothing() -> None:
     with pytest.raises(ChannelError, match="is not running"):
-        channel.reconfigure(dispatching=Reactive())
+        exchange(reactive(), dispatching=Reactive())
+
+
+def test_change_that_does_not_fit_swaps_nothing() -> None:
+    filtering, dispatching = Broadcast(), Reactive()
+    with reactive(timers_max=1) as carrier:
+        selecting = Change(carrier.connect(print, "a"))
+        selecting.dependency = all_of("a", "b")
+        timed = Change(carrier.connect(print, "b"))
+        timed.dependency = all_of(every("1s"), every("2s"))
+        before = carrier.dispatcher
+
+        with pytest.raises(ChannelError, match="has no filtering"):
+            exchange(carrier, filtering=filtering, dispatching=dispatching, changes=[selecting])
+        with pytest.raises(ChannelError, match=r"1 more timer is needed than there are \(timers_max=1\)"):
+            exchange(carrier, dispatching=dispatching, changes=[timed])
+        assert carrier.dispatcher is before
+        assert carrier.wants() == [("a", ""), ("b", "")]
+
+
+def test_timer_module_goes_only_when_nobody_has_a_timer() -> None:
+    with reactive() as carrier:
+        ticking = carrier.connect(print, every("1s"))
+        with pytest.raises(ChannelError, match="needs a timer module"):
+            exchange(carrier, drops_timing=True)
+        ticking.disconnect()
+
+        exchange(carrier, drops_timing=True)
+
+        with pytest.raises(ChannelError, match="has no timer module"):
+            carrier.connect(print, every("1s"))
+        exchange(carrier, timing=Timing())
+        carrier.connect(print, every("1s"))
+
+
+def test_operation_is_replaced_together_with_the_dispatcher() -> None:
+    with reactive() as carrier:
+        operation = carrier.scheduler.operation
+        first = carrier.connect(print, "a", operation=operation("a", period="10ms", cost="1ms"))
+        change = Change(first)
+        change.has_operation = True
+        exchange(carrier, dispatching=Reactive(), changes=[change])
+        assert (first.meter, carrier.scheduler.report()) == (None, [])
+
+        change.operation = operation("a", period="20ms", cost="2ms")
+        exchange(carrier, dispatching=Reactive(), changes=[change])
+
+        assert first.lane_key == 20_000_000
+        assert [report.cost_ns_stated for report in carrier.scheduler.report()] == [2_000_000]
 
 
 async def test_coroutine_consumers_keep_asyncio_dispatching() -> None:

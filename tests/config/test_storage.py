@@ -1,4 +1,4 @@
-"""The tables `[[journals]]` and `[flight]`."""
+"""`[data]`, `[trace]`, `[[journals]]` and `[flight]`: where they lie, who reads them, and mistakes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from timebound.config.storage import DataConfig, FlightConfig, TraceConfig
 from timebound.errors import ConfigError
 from timebound.node.config import default_config, parse_config
 
-PATH = Path("timebound.toml")
+PATH = Path("/etc/timebound/timebound.toml")
 
 
 def mistake(text: str) -> str:
@@ -46,10 +47,10 @@ def test_the_service_can_be_on_without_a_journal() -> None:
         ('[[journals]]\nfilter = "a"\n', "journals[0].name: is required"),
         ('[[journals]]\nname = "../up"\n', "must be 1 to 64 of"),
         ('[[journals]]\nname = ".hidden"\n', "not begin with '.'"),
-        ('[[journals]]\nname = "a"\n[[journals]]\nname = "a"\n', "is called 'a' already"),
+        ('[[journals]]\nname = "a"\n[[journals]]\nname = "a"\n', "is already named 'a'"),
         ('[[journals]]\nname = "a"\nfilter = "a/#/b"\n', "has '#' before its last level"),
         ('[[journals]]\nname = "a"\nfilter = "$share/g/a"\n', "not to shared subscriptions"),
-        ('[[journals]]\nname = "a"\ntrace = true\nfilter = "a"\n', "keeps all its records"),
+        ('[[journals]]\nname = "a"\ntrace = true\nfilter = "a"\n', "keeps all records"),
         ('[[journals]]\nname = "a"\nbytes_max = "1KiB"\n', "must be at least 1MiB"),
         ('[journals]\nname = "a"\n', "write [[journals]] above"),
         ('[[journals]]\nname = "a"\nfilters = "#"\n', "did you mean 'filter'?"),
@@ -64,3 +65,23 @@ def test_the_service_can_be_on_without_a_journal() -> None:
 )
 def test_a_mistake_is_explained_at_its_key(text: str, expected: str) -> None:
     assert expected in mistake(text)
+
+
+def test_relative_folders_lie_beside_the_file_and_absolute_ones_where_they_say() -> None:
+    config = parse_config("[data]\npath = 'store'\n[trace]\npath = '/var/trace'\n", PATH)
+
+    assert (config.data.path, config.trace.path) == (PATH.parent / "store", Path("/var/trace"))
+    assert (DataConfig().path, TraceConfig().path) == (Path("data"), Path("trace"))
+
+
+def test_what_costs_disk_is_off_and_what_loses_messages_is_not_the_default() -> None:
+    assert DataConfig().fsync
+    assert not TraceConfig().enabled
+    assert FlightConfig().enabled is None
+
+
+def test_flight_is_open_to_programs_without_a_name_on_this_machine_alone() -> None:
+    assert FlightConfig().anonymous_allowed
+    assert not FlightConfig(allow_anonymous=False).anonymous_allowed
+    assert not FlightConfig(host="0.0.0.0").anonymous_allowed
+    assert FlightConfig(host="0.0.0.0", allow_anonymous=True).anonymous_allowed

@@ -1,4 +1,4 @@
-"""A slow consumer delays nobody else: not in its lane, not in others, however many there are."""
+"""One lane: its queue, and slow consumers, who delay nobody in it or in others, however many there are."""
 
 from __future__ import annotations
 
@@ -14,19 +14,92 @@ from tests.channel.doubles import (
     laned,
     patient,
     push_all,
+    reactive,
     real_time_is_permitted,
     wait_until,
 )
 
 from timebound.channel import Event, EventChannel, Kind, Lanes, Report, Supplier
-from timebound.channel.base.consumer import PATIENCE_NS
+from timebound.channel.base.consumer import BEST_EFFORT, PATIENCE_NS, PLAIN
 from timebound.channel.base.realtime import APART_PRIORITY, LANE_PRIORITY_MAX
-from timebound.channel.dispatch.lane import QUICK_RUNS, THREADS_MAX
+from timebound.channel.dispatch.lane import NEVER_NS, QUICK_RUNS, THREADS_MAX, Lane, LaneContext
 
 # Beside each other they would delay each other, at one priority of one processor.
 pytestmark = pytest.mark.xdist_group("real-time")
 
 EVENTS = 200
+
+
+# --- the queue alone --------------------------------------------------------------------
+
+
+@pytest.fixture
+def notices() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def context(notices: list[str]) -> LaneContext:
+    return LaneContext(
+        real_time=False,
+        cpu=None,
+        priority_max=LANE_PRIORITY_MAX,
+        threads_max=1,
+        pass_on=lambda consumer, event, mask: None,
+        notice=notices.append,
+    )
+
+
+def test_closed_lane_gives_what_waits_by_sub_priority_then_arrival_and_takes_no_more(
+    context: LaneContext,
+) -> None:
+    carrier = reactive()
+    plain, critical = carrier.connect(print, "a"), carrier.connect(print, "a")
+    critical.sub_priority = -1
+    events = [Event("a", "s", number, 0) for number in range(4)]
+    lane = Lane(context, BEST_EFFORT, threads=1)
+    for consumer, event in zip((plain, critical, plain, critical), events, strict=True):
+        assert lane.put(consumer, event, PLAIN)
+
+    assert [(consumer, event.payload) for consumer, event, _ in lane.close()] == [
+        (critical, 1),
+        (critical, 3),
+        (plain, 0),
+        (plain, 2),
+    ]
+    assert not lane.put(plain, events[0], PLAIN)
+    assert lane.close() == []
+
+
+def test_full_queue_of_a_lane_drops(context: LaneContext) -> None:
+    consumer = reactive().connect(print, "a", queue_max=2)
+    lane = Lane(context, BEST_EFFORT, threads=1)
+    for number in range(3):
+        assert lane.put(consumer, Event("a", "s", number, 0), PLAIN)
+
+    assert (consumer.queued, consumer.dropped) == (2, 1)
+    assert [event.payload for _, event, _ in lane.close()] == [0, 1]
+
+
+def test_earliest_look_that_was_asked_for_is_the_next_one(context: LaneContext) -> None:
+    assert context.look_ns == NEVER_NS
+    for due_ns in (30, 20, 40):
+        context.look_by(due_ns)
+    assert context.look_ns == 20
+
+    context.begin_look()
+
+    assert context.look_ns == context.next_look_ns() == NEVER_NS
+
+
+def test_missing_permission_is_noticed_once(context: LaneContext, notices: list[str]) -> None:
+    context.note_permission("not permitted")
+    context.note_permission("not permitted")
+
+    assert notices == ["lanes run at normal priority: not permitted"]
+
+
+# --- slow consumers ---------------------------------------------------------------------
 
 
 def overtaken(channel: EventChannel, slow: Blocker) -> tuple[Supplier, list[object]]:
@@ -157,7 +230,7 @@ def test_limit_of_threads_is_said_once_and_all_goes_on_when_one_comes_back() -> 
 
     assert got == [0, 1]
     notice = "consumers without operations wait for slow ones in their lane: "
-    notice += "it has all its threads (threads_max=3)"
+    notice += "no threads are left (threads_max=3)"
     assert [r.message for r in reports if r.kind is Kind.NOTICE] == [notice]
     with pytest.raises(ValueError, match=r"threads=65 is out of range \(1 to threads_max=64\)"):
         Lanes(threads=THREADS_MAX + 1)
