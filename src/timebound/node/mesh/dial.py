@@ -21,7 +21,7 @@ from timebound.units import SECOND
 from timebound.wire.codec import Decoder, encode
 from timebound.wire.packets import Connack, Connect, Disconnect, Packet
 from timebound.wire.properties import Properties
-from timebound.wire.reasons import ReasonCode
+from timebound.wire.reasons import DISCONNECT_CODES_OF_CLIENT, ReasonCode
 
 logger = logging.getLogger("timebound.node")
 
@@ -200,8 +200,11 @@ class Dialled(asyncio.Protocol):
         logger.info("closing the connection to broker %r: %s", self._config.name, reason)
         properties = Properties()
         properties.reason_string = reason
+        # This side is the client, which may not send all codes (MQTT 5, 3.14.2.1).
         if reason_code == ReasonCode.SERVER_SHUTTING_DOWN:
-            reason_code = ReasonCode.NORMAL_DISCONNECTION  # this side is the client (MQTT 5, 3.14.2.1)
+            reason_code = ReasonCode.NORMAL_DISCONNECTION
+        elif reason_code not in DISCONNECT_CODES_OF_CLIENT:
+            reason_code = ReasonCode.UNSPECIFIED_ERROR
         self._transport.write(encode(Disconnect(reason_code, properties), 5))
         self._transport.close()
 
