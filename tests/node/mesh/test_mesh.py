@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.node.mesh.doubles import SECOND, VirtualNodes
 
 from timebound.config.values import NeighbourConfig
@@ -9,6 +10,8 @@ from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_nam
 from timebound.core.mesh.options import MeshOptions
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
+from timebound.linking import codec as mesh_codec
+from timebound.node.mesh.mesh import REPORT_NS, Mesh
 
 MILLISECOND = 1_000_000
 LATENCY_NS = 5 * MILLISECOND
@@ -51,7 +54,7 @@ def hops(nodes: VirtualNodes) -> list[tuple[str, str]]:
     return [(sent.source, sent.target) for sent in nodes.sent]
 
 
-def test_a_link_is_up_when_its_greeting_was_answered_and_its_latency_is_known() -> None:
+def test_a_link_is_up_when_its_hello_was_confirmed_and_its_latency_is_known() -> None:
     nodes = start({("a", "b"): 10_000})
 
     link = nodes.nodes["a"].mesh.links["b"]
@@ -173,7 +176,7 @@ def test_a_session_that_ends_takes_its_subscriptions_with_it() -> None:
     assert publish(nodes, "a") == 0
 
 
-def test_waits_are_reported_to_neighbours() -> None:
+def test_queueing_delays_are_reported_to_neighbours() -> None:
     nodes = start({("a", "b"): 10_000, ("b", "c"): 10_000})
     subscribe(nodes, "c", "s", Subscription("s", "t"))
     for _ in range(20):
@@ -219,3 +222,105 @@ def test_what_is_larger_than_the_neighbour_takes_is_dropped_and_the_link_goes_on
 
     assert len(nodes.sent) == 1
     assert nodes.nodes["a"].broker.account.dropped["too_large"] == 1
+
+
+def test_delay_reports_are_sent_every_half_minute() -> None:
+    nodes = start({("a", "b"): 10_000})
+    mesh = nodes.nodes["a"].mesh
+    topics: list[str] = []
+
+    def record(topic: str, payload: bytes) -> bool:
+        topics.append(topic)
+        return True
+
+    mesh.links["b"].send_control = record  # type: ignore[method-assign]
+    began_ns = nodes.kernel.now_ns
+    for seconds in range(61):
+        mesh.patrol(began_ns + seconds * SECOND)
+
+    assert REPORT_NS == 30 * SECOND
+    assert topics == [mesh_codec.DELAY_REPORT_TOPIC] * 2
+
+
+def test_an_advertisement_that_cannot_be_read_is_counted_and_the_link_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    nodes = start({("a", "b"): 10_000})
+    mesh = nodes.nodes["a"].mesh
+
+    mesh.on_advertisements(mesh.links["b"], b'[[9,"x","y","",1,1],[0,"b","z","",1,9,[0.1,0.0,0.0]]]', SECOND)
+
+    assert mesh.figures()["refused"] == 1
+    assert "1 advertisements from 'b' are unusable: kind 9 is unknown" in caplog.text
+    assert mesh.member.replica.link_state.neighbours("b") == ["a", "z"]
+
+
+def test_a_subscription_too_large_to_advertise_is_refused_with_its_size() -> None:
+    nodes = start({("a", "b"): 10_000})
+    mesh = nodes.nodes["a"].mesh
+    wanted = Subscription("s", "t" * 400)
+    assert mesh.refusal("s", wanted) == ""
+
+    mesh.links["b"].packet_size_max = 500
+
+    assert mesh.refusal("s", wanted).endswith("bytes (packet_size_max of a link: 500)")
+    assert mesh.refusal("s", Subscription("s", "t")) == ""
+
+
+def test_an_advertisement_too_large_for_a_neighbour_is_left_out_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    nodes = start({("a", "b"): 10_000})
+    nodes.nodes["a"].mesh.links["b"].packet_size_max = 300
+
+    subscribe(nodes, "a", "s", Subscription("s", "t" * 400))
+    subscribe(nodes, "a", "s", Subscription("s", "u"))
+
+    assert "at 'a' cannot be advertised to 'b': too large for a packet" in caplog.text
+    assert nodes.nodes["a"].mesh.figures()["refused"] == 1
+    assert [one.topic_filter for one in nodes.nodes["b"].member.table.subscriptions()] == ["u"]
+
+
+def test_an_error_while_a_link_is_served_closes_it_and_its_copies_go_another_way() -> None:
+    nodes = start(TRIANGLE)
+    subscribe(nodes, "c", "s", Subscription("s", "t", deadline_ns=10 * SECOND))
+    mesh = nodes.nodes["a"].mesh
+    faults: list[str] = []
+    nodes.nodes["a"].clock.fault = lambda name, error: faults.append(name)  # type: ignore[method-assign]
+
+    def fail(now_ns: int) -> None:
+        raise RuntimeError("a bug")
+
+    mesh.links["b"].flush = fail  # type: ignore[method-assign]
+    publish(nodes, "a")
+    run(nodes, 5 * SECOND)
+
+    assert faults == ["the link to broker 'b'"]
+    assert hops(nodes) == [("a", "c")]
+    assert "b" not in mesh.links
+
+
+def test_a_second_connection_of_a_neighbour_replaces_the_first() -> None:
+    nodes = start({("a", "b"): 10_000})
+    mesh: Mesh = nodes.nodes["a"].mesh
+    first = mesh.links["b"]
+
+    nodes.join("a", "b")
+    run(nodes, SECOND)
+
+    assert mesh.links["b"] is not first
+    assert mesh.figures()["links_up"] == 1
+    mesh.closed(first)  # its end comes late, and is no end of the new one
+    assert mesh.figures()["links_up"] == 1
+
+
+def test_the_strategy_of_a_link_can_be_changed() -> None:
+    nodes = start({("a", "b"): 10_000})
+    mesh = nodes.nodes["a"].mesh
+
+    mesh.set_strategy("b", "fifo", -1.0, 0)
+
+    assert mesh.strategies == {"b": ("fifo", -1.0)}
+    assert mesh.member.forwarder.links["b"].queue.strategy.name == "fifo"
+    with pytest.raises(ValueError, match="'best'"):
+        mesh.set_strategy("b", "best", -1.0, 0)
