@@ -272,7 +272,7 @@ def test_qos_0_message_with_an_unreadable_property_is_a_failure_with_the_servers
         ),
         (["sub", "a", "--user", "u", "--password-file", "/no/p"], 2, "--password-file /no/p cannot be used"),
         (["pub", "t", "x", "--property", "timeout=soon", "-q", "1"], 1, "0x83"),
-        (["sub", "a/#/b"], 2, "has '#' elsewhere"),
+        (["sub", "a/#/b"], 2, "has '#' that is not alone in its last level"),
         (["sub", "a", "--where", "value >> 1"], 1, "at character 8"),
         (["sub", "a", "--json", "--payload-only"], 2, "two ways to print"),
         (["sub", "a", "--session-expiry", "1h"], 2, "--session-expiry needs --client-id"),

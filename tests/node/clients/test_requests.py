@@ -85,7 +85,7 @@ async def test_each_step_acts_on_one_filter_and_the_answer_comes_after_the_last(
     request, connection, transport = begin(house, Subscribe(7, entries))
 
     counts = []
-    while not request.go_on(until_ns=0):
+    while not request.continue_request(until_ns=0):
         house.driver.turn()
         counts.append(house.broker.statistics().subscriptions)
         assert len(transport.packets()) == 1  # CONNACK only
@@ -107,7 +107,7 @@ async def test_retained_messages_are_looked_through_a_few_at_a_time(build: Build
     request, connection, transport = begin(house, Subscribe(7, [SubscribeEntry("kept/#")]))
 
     steps = 1
-    while not request.go_on(until_ns=0):
+    while not request.continue_request(until_ns=0):
         steps += 1
     for _ in range(20):
         house.driver.turn()
@@ -123,11 +123,11 @@ async def test_a_client_that_leaves_ends_its_request(build: Build) -> None:
     house = build()
     entries = [SubscribeEntry("a"), SubscribeEntry("b")]
     request, connection, transport = begin(house, Subscribe(7, entries))
-    assert not request.go_on(until_ns=0)
+    assert not request.continue_request(until_ns=0)
 
     connection.connection_lost(None)
 
-    assert request.go_on(LATER_NS)
+    assert request.continue_request(LATER_NS)
     assert house.broker.statistics().subscriptions == 0
     assert not any(isinstance(packet, Suback) for packet in transport.packets())
 
@@ -137,7 +137,7 @@ async def test_unsubscribing_tells_which_filters_there_were(build: Build) -> Non
     request, connection, transport = begin(house, Unsubscribe(9, ["a", "b", "c/#/d"]))
     house.send(connection, Subscribe(1, [SubscribeEntry("a")]))
 
-    assert request.go_on(LATER_NS)
+    assert request.continue_request(LATER_NS)
     house.driver.turn()
 
     unsuback = transport.packets()[-1]
@@ -154,7 +154,7 @@ async def test_before_mqtt_5_a_wrong_filter_closes_the_connection_and_nothing_of
     entries = [SubscribeEntry("a"), SubscribeEntry("b#")]
     request, connection, _ = begin(house, Subscribe(7, entries), version=4)
 
-    assert request.go_on(LATER_NS)
+    assert request.continue_request(LATER_NS)
 
     assert connection.state == CLOSED
     assert house.broker.statistics().subscriptions == 0
@@ -167,7 +167,7 @@ async def test_a_filter_longer_than_allowed_is_refused_with_the_limit(build: Bui
     where.user_properties.append(("where", "a = 1 AND b = 2"))
     request, connection, transport = begin(house, Subscribe(7, [SubscribeEntry("a")], where))
 
-    assert request.go_on(LATER_NS)
+    assert request.continue_request(LATER_NS)
     house.driver.turn()
 
     suback = transport.packets()[-1]

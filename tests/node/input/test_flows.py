@@ -1,193 +1,284 @@
-"""Weights and contracts: scheduler, plan and the queues of publishers agree after every change."""
+"""Weights, contracts and queues that agree; also the base of publishers, which has only state."""
 
 from __future__ import annotations
 
-import pytest
+import logging
+from dataclasses import replace
 
-from timebound.config.input import InputConfig, WeightEntry
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from timebound.config.values import InputConfig, WeightEntry
+from timebound.core.input.bounds import UNBOUNDED
 from timebound.core.input.contract import Contract
+from timebound.core.input.plan import PAPER_STEP
+from timebound.core.input.queues import InputQueue
 from timebound.core.input.scheduler import InputScheduler
 from timebound.core.sessions.session import Session
 from timebound.core.values.access import AccessList
 from timebound.core.values.message import Message
-from timebound.node.input.flows import FILTERS_MAX, TOPICS_REMEMBERED_MAX, Flows
+from timebound.node.input.flows import DEFAULT_FILTER, FILTERS_MAX, TOPICS_REMEMBERED_MAX, Flows
 from timebound.node.input.publisher import InputMessage, Publisher
-from timebound.units import MILLISECOND
+from timebound.topics import matches
 
+MILLISECOND = 1_000_000
 QUANTUM_NS = 50_000
+# Turns of 1 ms, so rounds of 2 ms, and no stall: 4 ms of each bound are outside the queues.
+CONFIG = InputConfig(turn_s=0.001, stall_allowance_s=0.0)
+OUTSIDE_NS = 4 * MILLISECOND
 
 
-def make(config: InputConfig | None = None) -> tuple[Flows, InputScheduler[InputMessage]]:
-    scheduler: InputScheduler[InputMessage] = InputScheduler()
-    return Flows(scheduler, config or InputConfig(), QUANTUM_NS), scheduler
+class QuietPublisher(Publisher):
+    """A publisher whose packets are the test's own."""
+
+    def pass_through(self, now_ns: int, until_ns: int) -> int:
+        return 0
+
+    def take_in(self, now_ns: int) -> bool:
+        return True
+
+    def go_on(self, until_ns: int) -> bool:
+        return True
+
+    def has_packets(self) -> bool:
+        return False
+
+    def publish_queued(self, queued: InputMessage, now_ns: int) -> None:
+        raise AssertionError("nothing is served here")
 
 
-def contract(topic: str = "t", client: str = "a", period_ms: int = 10, delay_ms: int = 0) -> Contract:
-    return Contract(client, topic, interval_ns=period_ms * MILLISECOND, delay_ns=delay_ms * MILLISECOND)
+class Desk:
+    """Flows with their scheduler, and publishers by name."""
+
+    def __init__(self, config: InputConfig = CONFIG) -> None:
+        self.scheduler: InputScheduler[InputMessage] = InputScheduler(step=PAPER_STEP)
+        self.flows = Flows(self.scheduler, config, QUANTUM_NS)
+        self.publishers: dict[str, QuietPublisher] = {}
+
+    def publisher(self, name: str) -> QuietPublisher:
+        if name not in self.publishers:
+            self.publishers[name] = QuietPublisher()
+            self.publishers[name].client_input.name = name
+        return self.publishers[name]
+
+    def advertise(self, client: str, topic: str, **terms: int) -> tuple[bool, str]:
+        contract = Contract(client, topic, **({"interval_ns": 20 * MILLISECOND} | terms))
+        decision = self.flows.advertise(self.publisher(client), contract, 0)
+        return decision.accepted, decision.reason
+
+    def push(self, client: str, topic: str) -> InputQueue[InputMessage]:
+        """A message of a client, as a connection queues it."""
+        publisher = self.publisher(client)
+        queue = publisher.queues.get(topic)
+        if queue is None:
+            queue = self.flows.queue_for(publisher, topic)
+        session = Session(client, "", AccessList([]).for_client("", client))
+        message = Message(topic, b"", 0, False, 0, client)
+        assert self.scheduler.push(queue, InputMessage(publisher, session, message, 0), 1)
+        return queue
+
+    def served(self) -> list[str]:
+        """All that waits, as it is served: client and topic."""
+        served = []
+        while (queued := self.scheduler.pop()) is not None:
+            served.append(f"{queued.message.publisher} {queued.message.topic}")
+        self.scheduler._check()
+        return served
 
 
-def waiting(publisher: Publisher, topic: str) -> InputMessage:
-    return InputMessage(
-        publisher, Session("a", "", AccessList([]).for_client("", "a")), Message(topic, b"", 0, False, 0), 0
-    )
+def test_a_new_publisher_has_nothing_waiting_and_no_contract() -> None:
+    publisher = QuietPublisher()
 
-
-def test_most_specific_filter_decides_the_weight() -> None:
-    flows, _ = make()
-    for topic_filter, weight in (("a/#", 2), ("a/+/c", 3), ("a/b/c", 4), ("+/b/c", 5)):
-        flows.set_weight(topic_filter, weight, 0)
-
-    table = {"a/b/c": 4, "a/x/c": 3, "a/x": 2, "a": 2, "x/b/c": 5, "x": 1, "$own/b/c": 1}
-    assert {topic: flows.weight_of(topic) for topic in table} == table
-
-
-def test_weights_of_the_configuration_count_from_the_start() -> None:
-    flows, scheduler = make(InputConfig(default_weight=2, weights=(WeightEntry("alarm/#", 10),)))
-
-    assert flows.weights() == {"alarm/#": 10, "#": 2}
-    assert [topic.weight for topic in scheduler.topics.values()] == [2, 10]
-
-
-def test_a_weight_that_changes_reaches_plan_and_scheduler() -> None:
-    flows, scheduler = make()
-    flows.set_weight("alarm/#", 3, 0)
-    generation = flows.generation
-
-    assert flows.set_weight("alarm/#", 7, 0).accepted
-
-    assert flows.weights()["alarm/#"] == 7
-    assert scheduler.topics["\0alarm/#"].weight == 7
-    assert flows.generation == generation  # messages wait where they did
-
-
-def test_filters_are_limited() -> None:
-    flows, _ = make()
-    for number in range(FILTERS_MAX - 1):  # `#` is one
-        flows.set_weight(f"t/{number}", 1, 0)
-
-    with pytest.raises(ValueError, match=f"there are {FILTERS_MAX} weights already"):
-        flows.set_weight("one/more", 1, 0)
-
-
-def test_a_filter_that_is_removed_leaves_what_waits_to_the_next_one() -> None:
-    flows, scheduler = make()
-    flows.set_weight("alarm/#", 3, 0)
-    publisher = Publisher()
-    queue = flows.queue_for(publisher, "alarm/x")
-    for _ in range(3):
-        scheduler.push(queue, waiting(publisher, "alarm/x"), 10)
-
-    flows.remove_weight("alarm/#", [publisher], 0)
-
-    assert list(scheduler.topics) == ["\0#"]
-    assert [scheduler.pop() is not None for _ in range(4)] == [True, True, True, False]
-    scheduler._check()
-
-
-@pytest.mark.parametrize(("topic_filter", "message"), [("#", "cannot be removed"), ("no/such", "'no/such'")])
-def test_a_filter_that_cannot_be_removed_is_named(topic_filter: str, message: str) -> None:
-    flows, _ = make()
-
-    with pytest.raises(ValueError, match=message):
-        flows.remove_weight(topic_filter, [], 0)
-
-
-def test_an_admitted_flow_has_a_topic_a_queue_and_a_policer_until_it_is_withdrawn() -> None:
-    flows, scheduler = make()
-    publisher = Publisher()
-
-    assert flows.advertise(publisher, contract(), 0).accepted
-    assert publisher.queues["t"] is publisher.flow_queues["t"]
-    assert publisher.policers["t"].guaranteed_ns > 0
-    assert "t" in scheduler.topics
-
-    assert flows.unadvertise(publisher, "a", "t", 0)
-    assert not flows.unadvertise(publisher, "a", "t", 0)
+    assert (publisher.is_arrived, publisher.is_deferred, publisher.is_slow) == (False, False, False)
     assert (publisher.queues, publisher.flow_queues, publisher.policers) == ({}, {}, {})
-    assert list(scheduler.topics) == ["\0#"]
-    assert flows.admission.flow_count() == 0
+    assert publisher.client_input.waiting == 0
+    assert publisher.predecessor is None
 
 
-def test_flows_of_one_client_are_limited_and_a_known_one_may_change() -> None:
-    flows, _ = make(InputConfig(flows_per_client_max=1))
-    publisher = Publisher()
-    assert flows.advertise(publisher, contract(), 0).accepted
+def test_weights_of_the_configuration_and_the_default_are_there_from_the_start() -> None:
+    weights = (WeightEntry("alarm/#", 7), WeightEntry("alarm/fire", 9))
 
-    refused = flows.advertise(publisher, contract("u"), 0)
+    desk = Desk(replace(CONFIG, default_weight=2, weights=weights))
 
-    assert not refused.accepted
-    assert "flows_per_client_max" in refused.reason
-    assert flows.advertise(publisher, contract(period_ms=20), 0).accepted
+    assert desk.flows.weights() == {"alarm/fire": 9, "alarm/#": 7, "#": 2}
+    assert [desk.flows.weight_of(topic) for topic in ("alarm/fire", "alarm/x", "log")] == [9, 7, 2]
 
 
-def test_a_publisher_that_leaves_gives_all_back() -> None:
-    flows, scheduler = make()
-    publisher = Publisher()
-    for topic in ("t", "u"):
-        assert flows.advertise(publisher, contract(topic), 0).accepted
-    flows.queue_for(publisher, "x")
+@given(
+    st.lists(st.sampled_from(("a/#", "a/+", "a/b", "+/b", "+/+", "+", "a", "a/b/c", "#")), unique=True),
+    st.sampled_from(("a", "a/b", "a/c", "b/b", "b/c", "a/b/c", "x/y/z")),
+)
+def test_the_most_specific_filter_that_matches_decides(filters: list[str], topic: str) -> None:
+    desk = Desk()
+    for number, topic_filter in enumerate(filters):
+        assert desk.flows.set_weight(topic_filter, number + 1, 0).accepted
 
-    flows.release(publisher, "a", 0)
+    def vagueness(topic_filter: str) -> list[int]:
+        return [{"#": 2, "+": 1}.get(level, 0) for level in topic_filter.split("/")]
 
-    assert (flows.admission.flow_count(), publisher.queues) == (0, {})
-    assert scheduler.topics["\0#"].queues_open == 0
-
-
-def test_a_publisher_of_many_topics_is_remembered_by_its_contracts_and_the_last_ones() -> None:
-    flows, _ = make()
-    publisher = Publisher()
-    assert flows.advertise(publisher, contract(), 0).accepted
-    own = publisher.queues["t"]
-
-    for number in range(TOPICS_REMEMBERED_MAX + 1):
-        flows.queue_for(publisher, f"x/{number}")
-
-    assert len(publisher.queues) < TOPICS_REMEMBERED_MAX
-    assert publisher.queues["t"] is own
+    found = min((one for one in {*filters, "#"} if matches(one, topic)), key=vagueness)
+    assert desk.flows.background(topic).name == "\0" + found
+    assert desk.flows.weight_of(topic) == (filters.index(found) + 1 if found in filters else 1)
 
 
-def test_slower_measurement_reports_the_flows_it_breaks(caplog: pytest.LogCaptureFixture) -> None:
-    flows, _ = make()
-    publisher = Publisher()
-    assert flows.advertise(publisher, contract(delay_ms=30), 0).accepted
-
-    flows.set_measured(QUANTUM_NS, 6 * MILLISECOND, 0)
-    assert [row["kept"] for row in flows.report()["rows"]] == [False]
-    assert [flow.topic for flow in flows.broken] == ["t"]
-    assert "delay guarantee of flow 't' of client 'a' is broken" in caplog.text
-
-    flows.set_measured(QUANTUM_NS, 4 * MILLISECOND, 0)
-    assert [row["kept"] for row in flows.report()["rows"]] == [True]
-
-
-def test_longer_stall_than_allowed_for_counts_once_it_is_measured() -> None:
-    flows, _ = make()
-    assert flows.advertise(Publisher(), contract(period_ms=100), 0).accepted
-    bounds = [flows.report()["rows"][0]["bound_ms"]]
-
-    for stall_ms in (5, 21, 60, 5):
-        flows.set_measured(QUANTUM_NS, 2 * MILLISECOND, stall_ms * MILLISECOND)
-        bounds.append(flows.report()["rows"][0]["bound_ms"])
-
-    # A quantum of its own, one of `#` and one just begun; two rounds; 21 ms differ by less than a tenth.
-    assert bounds == [24.15, 24.15, 24.15, 64.15, 24.15]
-
-
-def test_the_report_names_topics_as_people_do_and_adds_up() -> None:
-    flows, _ = make(InputConfig(weights=(WeightEntry("alarm/#", 3),)))
-    assert flows.advertise(Publisher(), contract(), 0).accepted
-
-    report = flows.report()
-
-    assert [row["topic"] for row in report["topics"]] == ["#", "alarm/#", "t"]
-    assert sum(row["share"] for row in report["topics"]) == pytest.approx(1.0)
-    assert report["service_rate"] == 20_000
-    (row,) = report["rows"]
-    assert (row["topic"], row["client"], row["rate"], row["delay_ms"], row["kept"]) == (
-        "t",
-        "a",
-        100.0,
-        None,
+def test_a_weight_that_would_break_a_guarantee_is_refused_and_changes_nothing() -> None:
+    desk = Desk()
+    assert desk.advertise("press", "t", delay_ns=OUTSIDE_NS + 6 * QUANTUM_NS) == (
         True,
+        "flow 't' of client 'press' waits at most 4.150 ms",
     )
-    assert list(report["clients"]) == ["a"]
+
+    raised = desk.flows.set_weight("log", 900, 0)
+    changed = desk.flows.set_weight(DEFAULT_FILTER, 900, 0)
+
+    assert not raised.accepted
+    assert not changed.accepted
+    assert (changed.broken_client, changed.broken_topic) == ("press", "t")
+    assert desk.flows.weights() == {"#": 1}
+    assert desk.flows.set_weight(DEFAULT_FILTER, 2, 0).accepted
+
+
+def test_weights_have_a_limit_and_only_known_ones_are_removed() -> None:
+    desk = Desk()
+    for number in range(FILTERS_MAX - 1):
+        desk.flows.set_weight(f"t{number}", 1, 0)
+
+    with pytest.raises(ValueError, match=r"too many weights are set \(at most 256\)"):
+        desk.flows.set_weight("one/more", 1, 0)
+    with pytest.raises(ValueError, match="the weight of '#' cannot be removed; set another one"):
+        desk.flows.remove_weight("#", [], 0)
+    desk.flows.remove_weight("t1", [], 0)
+    with pytest.raises(ValueError, match="no weight is set for 't1'; weights exist for 't0', 't2'"):
+        desk.flows.remove_weight("t1", [], 0)
+
+
+def test_a_removed_weight_moves_what_waits_and_closes_its_queues() -> None:
+    desk = Desk()
+    desk.flows.set_weight("alarm/#", 5, 0)
+    for topic in ("alarm/1", "alarm/2", "log"):
+        desk.push("a", topic)
+    generation = desk.flows.generation
+
+    desk.flows.remove_weight("alarm/#", desk.publishers.values(), 0)
+
+    assert desk.flows.generation == generation + 1
+    assert desk.flows.weights() == {"#": 1}
+    assert sorted(desk.served()) == ["a alarm/1", "a alarm/2", "a log"]
+    assert list(desk.publisher("a").client_input.queues) == ["\0#"]
+
+
+def test_an_admitted_flow_has_a_topic_a_queue_and_a_policer_until_it_is_released() -> None:
+    desk = Desk()
+    press = desk.publisher("press")
+
+    assert desk.advertise("press", "alarm/1", weight=4, delay_ns=50 * MILLISECOND)[0]
+
+    queue = desk.push("press", "alarm/1")
+    assert (queue.topic.name, queue.topic.weight, queue.topic.quanta_max) == ("alarm/1", 4, 0)
+    assert press.policers["alarm/1"].guaranteed_ns == desk.flows.admission.last_bounds[0][1].delay_ns
+    assert desk.flows.admission.flow_count() == 1
+    desk.served()
+    assert desk.flows.unadvertise(press, "press", "alarm/1", 0)
+    assert not desk.flows.unadvertise(press, "press", "alarm/1", 0)
+    assert (press.flow_queues, press.policers, "alarm/1" in press.queues) == ({}, {}, False)
+    assert "alarm/1" not in desk.scheduler.topics
+    assert desk.flows.admission.flow_count() == 0
+
+
+def test_what_waits_of_a_flow_that_is_released_goes_on_as_background() -> None:
+    desk = Desk()
+    desk.advertise("press", "alarm/1")
+    for topic in ("alarm/1", "alarm/1", "log"):
+        desk.push("press", topic)
+
+    desk.flows.release(desk.publisher("press"), "press", 0)
+
+    assert sorted(desk.served()) == ["press alarm/1", "press alarm/1", "press log"]
+    assert desk.publisher("press").client_input.queues == {}
+    assert desk.scheduler.topics.keys() == {"\0#"}
+
+
+def test_one_client_has_a_limited_number_of_flows_and_may_change_them() -> None:
+    desk = Desk(replace(CONFIG, flows_per_client_max=2))
+
+    accepted = [desk.advertise("press", topic)[0] for topic in ("a", "b", "c", "a")]
+
+    assert accepted == [True, True, False, True]
+    assert desk.advertise("press", "c")[1].endswith("exceeds the limit of flows (flows_per_client_max=2)")
+
+
+def test_a_flow_that_raises_its_topics_weight_is_told_from_when_it_counts() -> None:
+    desk = Desk()
+    desk.advertise("first", "t", weight=2)
+    for _ in range(3):
+        desk.push("other", "log")
+        desk.push("first", "t")
+
+    accepted, reason = desk.advertise("second", "t", weight=9)
+
+    assert accepted
+    assert reason.endswith(" once its new weight takes effect, within a cycle")
+    assert desk.flows.admission.unsettled() == ["t"]
+    desk.served()
+    desk.scheduler.serve()  # nothing waits: the change takes effect
+    desk.flows.settle(MILLISECOND)
+    assert desk.flows.admission.unsettled() == []
+
+
+def test_a_publisher_remembers_a_limited_number_of_queues_and_all_with_a_contract() -> None:
+    desk = Desk()
+    desk.advertise("a", "flow")
+    publisher = desk.publisher("a")
+    for number in range(TOPICS_REMEMBERED_MAX):
+        desk.flows.queue_for(publisher, f"t/{number}")
+
+    assert len(publisher.queues) <= TOPICS_REMEMBERED_MAX
+    assert publisher.queues["flow"].topic.name == "flow"
+    desk.flows.forget_queues(publisher)
+    assert list(publisher.queues) == ["flow"]
+
+
+def test_measured_times_change_every_bound_and_break_guarantees(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk()
+    desk.advertise("press", "t", delay_ns=OUTSIDE_NS + 6 * QUANTUM_NS)
+    desk.advertise("patient", "u", delay_ns=500 * MILLISECOND)
+    policer = desk.publisher("press").policers["t"]
+
+    desk.flows.set_measured(QUANTUM_NS + QUANTUM_NS // 20, 2 * MILLISECOND, 0)
+    assert desk.flows.admission.quantum_ns == QUANTUM_NS  # a twentieth is noise
+    with caplog.at_level(logging.WARNING):
+        desk.flows.set_measured(QUANTUM_NS, 2 * MILLISECOND, 30 * MILLISECOND)
+
+    assert [flow.topic for flow in desk.flows.broken] == ["t"]
+    assert (desk.flows.stall_ns, desk.flows.admission.outside_ns) == (30 * MILLISECOND, 34 * MILLISECOND)
+    assert policer.guaranteed_ns == OUTSIDE_NS + 6 * QUANTUM_NS  # what it was guaranteed, not what it gets
+    assert "delay guarantee of flow 't' of client 'press' is broken" in caplog.text
+    caplog.clear()
+    desk.flows.set_measured(2 * QUANTUM_NS, 2 * MILLISECOND, 30 * MILLISECOND)
+    assert caplog.text == ""  # it is known by now
+    desk.flows.set_measured(QUANTUM_NS, 2 * MILLISECOND, 0)
+    assert desk.flows.broken == []
+
+
+def test_the_report_names_weights_shares_and_bounds() -> None:
+    desk = Desk()
+    desk.flows.set_weight("alarm/#", 2, 0)
+    desk.advertise("press", "t", weight=1, burst=2, size=100, delay_ns=50 * MILLISECOND)
+
+    report = desk.flows.report()
+
+    assert (report["quantum_us"], report["round_ms"], report["stop_ms"]) == (50.0, 2.0, 0.0)
+    assert report["service_rate"] == 20_000
+    assert [(one["topic"], one["weight"], one["share"]) for one in report["topics"]] == [
+        ("#", 1, 0.25),
+        ("alarm/#", 2, 0.5),
+        ("t", 1, 0.25),
+    ]
+    assert report["clients"] == {"press": 0.25}
+    [row] = report["rows"]
+    assert (row["topic"], row["client"], row["rate"], row["burst"], row["size"]) == ("t", "press", 50, 2, 100)
+    assert row["delay_ms"] == 50
+    assert OUTSIDE_NS / MILLISECOND < row["bound_ms"] <= 50
+    assert row["kept"]
+    assert desk.flows.admission.bounds()[0][1].delay_ns != UNBOUNDED

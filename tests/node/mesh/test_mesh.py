@@ -1,32 +1,18 @@
-"""Nodes of a mesh under virtual time: links that come and go, pacing, ages, and who is let in.
-
-Then `[mesh]`: each of its keys changes what is sent, and where.
-"""
+"""Nodes of a mesh under virtual time: links that come and go, pacing, ages, and who is let in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
+import pytest
 from tests.node.mesh.doubles import SECOND, VirtualNodes
 
-from timebound.config.mesh import NeighbourConfig
-from timebound.core.broker import Broker
+from timebound.config.values import NeighbourConfig
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
-from timebound.core.mesh.flooding import LINK, SUBSCRIPTION, LinkStateAdvertisement
-from timebound.core.mesh.interest import WatchedIndex
-from timebound.core.mesh.member import COPY_BYTES, Member
 from timebound.core.mesh.options import MeshOptions
-from timebound.core.mesh.table import MeshSubscription
-from timebound.core.values.access import AccessList
-from timebound.core.values.delay import LinkDelay
-from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
-from timebound.node.config import parse_config
-from timebound.node.mesh.mesh import Timer, join_mesh
+from timebound.linking import codec as mesh_codec
+from timebound.node.mesh.mesh import REPORT_NS, Mesh
 
-PATH = Path("/etc/t.toml")
 MILLISECOND = 1_000_000
 LATENCY_NS = 5 * MILLISECOND
 TRIANGLE = {("a", "b"): 10_000, ("b", "c"): 10_000, ("a", "c"): 2_000}
@@ -68,7 +54,7 @@ def hops(nodes: VirtualNodes) -> list[tuple[str, str]]:
     return [(sent.source, sent.target) for sent in nodes.sent]
 
 
-def test_a_link_is_up_when_its_greeting_was_answered_and_its_latency_is_known() -> None:
+def test_a_link_is_up_when_its_hello_was_confirmed_and_its_latency_is_known() -> None:
     nodes = start({("a", "b"): 10_000})
 
     link = nodes.nodes["a"].mesh.links["b"]
@@ -190,7 +176,7 @@ def test_a_session_that_ends_takes_its_subscriptions_with_it() -> None:
     assert publish(nodes, "a") == 0
 
 
-def test_waits_are_reported_to_neighbours() -> None:
+def test_queueing_delays_are_reported_to_neighbours() -> None:
     nodes = start({("a", "b"): 10_000, ("b", "c"): 10_000})
     subscribe(nodes, "c", "s", Subscription("s", "t"))
     for _ in range(20):
@@ -238,102 +224,103 @@ def test_what_is_larger_than_the_neighbour_takes_is_dropped_and_the_link_goes_on
     assert nodes.nodes["a"].broker.account.dropped["too_large"] == 1
 
 
-class StillClock:
-    """A clock that stands: nothing is called."""
+def test_delay_reports_are_sent_every_half_minute() -> None:
+    nodes = start({("a", "b"): 10_000})
+    mesh = nodes.nodes["a"].mesh
+    topics: list[str] = []
 
-    def now_ns(self) -> int:
-        return 1
+    def record(topic: str, payload: bytes) -> bool:
+        topics.append(topic)
+        return True
 
-    def call_at_ns(self, when_ns: int, callback: Callable[[], None]) -> Timer:
-        raise AssertionError("nothing is sent")
+    mesh.links["b"].send_control = record  # type: ignore[method-assign]
+    began_ns = nodes.kernel.now_ns
+    for seconds in range(61):
+        mesh.patrol(began_ns + seconds * SECOND)
 
-    def schedule(self) -> None:
-        pass
-
-
-def member_of(mesh: str) -> Member:
-    """Broker a, linked with b and c, which lead to d; c's way is twice as long. A client of d wants `t`."""
-    config = parse_config(
-        f"node_name = 'a'\n{mesh}[[neighbours]]\nname = 'b'\n[[neighbours]]\nname = 'c'\n", PATH
-    )
-    index = WatchedIndex()
-    broker = Broker(BrokerLimits(), AccessList([]), False, index)
-    member = join_mesh(config, broker, index, StillClock()).member
-    for name, delay_s in (("b", 0.05), ("c", 0.1)):
-        member.measured(name, LinkDelay(delay_s, 0.0001), 0)
-        member.link_up(name, 0)
-        member.receive_advertisement(
-            name, LinkStateAdvertisement((LINK, name, "d", ""), (1, 1), LinkDelay(delay_s, 0.0001))
-        )
-    wanted = MeshSubscription("s@d", "d", "t", deadline_ns=2 * SECOND)
-    member.receive_advertisement(
-        "b", LinkStateAdvertisement((SUBSCRIPTION, "d", "s@d", "t"), (1, 2), subscription=wanted)
-    )
-    return member
+    assert REPORT_NS == 30 * SECOND
+    assert topics == [mesh_codec.DELAY_REPORT_TOPIC] * 2
 
 
-def kilobytes(size: int, topic: str = "t") -> Message:
-    return Message(topic, b"x" * (1_024 * size - 8 - len(topic) - COPY_BYTES), 0, False, 0)
+def test_an_advertisement_that_cannot_be_read_is_counted_and_the_link_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    nodes = start({("a", "b"): 10_000})
+    mesh = nodes.nodes["a"].mesh
+
+    mesh.on_advertisements(mesh.links["b"], b'[[9,"x","y","",1,1],[0,"b","z","",1,9,[0.1,0.0,0.0]]]', SECOND)
+
+    assert mesh.figures()["refused"] == 1
+    assert "1 advertisements from 'b' are unusable: kind 9 is unknown" in caplog.text
+    assert mesh.member.replica.link_state.neighbours("b") == ["a", "z"]
 
 
-def sends_of(member: Member) -> list[str]:
-    return [send.neighbour for send in member.take_sends()]
+def test_a_subscription_too_large_to_advertise_is_refused_with_its_size() -> None:
+    nodes = start({("a", "b"): 10_000})
+    mesh = nodes.nodes["a"].mesh
+    wanted = Subscription("s", "t" * 400)
+    assert mesh.refusal("s", wanted) == ""
+
+    mesh.links["b"].packet_size_max = 500
+
+    assert mesh.refusal("s", wanted).endswith("bytes (packet_size_max of a link: 500)")
+    assert mesh.refusal("s", Subscription("s", "t")) == ""
 
 
-def test_routing_is_late_unless_the_single_path_is_asked_for() -> None:
-    late, single = member_of(""), member_of("[mesh]\nrouting = 'single-path'\n")
-    for member in (late, single):
-        for _ in range(3):
-            member.publish(kilobytes(1), 0)
+def test_an_advertisement_too_large_for_a_neighbour_is_left_out_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    nodes = start({("a", "b"): 10_000})
+    nodes.nodes["a"].mesh.links["b"].packet_size_max = 300
 
-    assert sends_of(late) == ["b", "c"]
-    assert sends_of(single) == ["b"]
-    assert [member.forwarder.waiting_messages() for member in (late, single)] == [2, 2]  # one waits for both
-    assert len(single.forwarder.links["c"].queue) == 0
+    subscribe(nodes, "a", "s", Subscription("s", "t" * 400))
+    subscribe(nodes, "a", "s", Subscription("s", "u"))
 
-
-def test_epsilon_decides_what_is_hopeless() -> None:
-    # 20 KB take 2 s to d over b, of 2 s: an even chance.
-    assert sends_of(publish_one(member_of(""), 19)) == ["b"]
-    assert sends_of(publish_one(member_of("[mesh]\nepsilon = 0.5\n"), 20)) == []
-    assert sends_of(publish_one(member_of("[mesh]\nepsilon = 0.4\n"), 20)) == ["b"]
+    assert "at 'a' cannot be advertised to 'b': too large for a packet" in caplog.text
+    assert nodes.nodes["a"].mesh.figures()["refused"] == 1
+    assert [one.topic_filter for one in nodes.nodes["b"].member.table.subscriptions()] == ["u"]
 
 
-def publish_one(member: Member, size: int) -> Member:
-    member.publish(kilobytes(size), 0)
-    return member
+def test_an_error_while_a_link_is_served_closes_it_and_its_copies_go_another_way() -> None:
+    nodes = start(TRIANGLE)
+    subscribe(nodes, "c", "s", Subscription("s", "t", deadline_ns=10 * SECOND))
+    mesh = nodes.nodes["a"].mesh
+    faults: list[str] = []
+    nodes.nodes["a"].clock.fault = lambda name, error: faults.append(name)  # type: ignore[method-assign]
+
+    def fail(now_ns: int) -> None:
+        raise RuntimeError("a bug")
+
+    mesh.links["b"].flush = fail  # type: ignore[method-assign]
+    publish(nodes, "a")
+    run(nodes, 5 * SECOND)
+
+    assert faults == ["the link to broker 'b'"]
+    assert hops(nodes) == [("a", "c")]
+    assert "b" not in mesh.links
 
 
-def test_preference_leaves_a_message_to_a_way_that_promises_more() -> None:
-    # Over c 10 KB take 2 s, of 2 s: an even chance. b, when it is free again, promises nearly all.
-    def second_over(mesh: str) -> list[str]:
-        member = member_of(mesh)
-        member.publish(kilobytes(1), 0)
-        member.publish(kilobytes(10), 0)
-        return sends_of(member)
+def test_a_second_connection_of_a_neighbour_replaces_the_first() -> None:
+    nodes = start({("a", "b"): 10_000})
+    mesh: Mesh = nodes.nodes["a"].mesh
+    first = mesh.links["b"]
 
-    assert second_over("[mesh]\npreference = 0.0\n") == ["b", "c"]
-    assert second_over("[mesh]\npreference = 0.9\n") == ["b"]
+    nodes.join("a", "b")
+    run(nodes, SECOND)
 
-
-def test_waiting_share_is_what_reported_waits_count() -> None:
-    def sent_over(mesh: str) -> list[str]:
-        member = member_of(mesh)
-        member.forwarder.receive_delay_report("b", {"d": 3 * SECOND})
-        member.forwarder.receive_delay_report("c", {"d": 3 * SECOND})
-        return sends_of(publish_one(member, 1))
-
-    assert sent_over("[mesh]\nwaiting_share = 0.1\n") == ["b"]
-    assert sent_over("[mesh]\nwaiting_share = 1.0\n") == []
+    assert mesh.links["b"] is not first
+    assert mesh.figures()["links_up"] == 1
+    mesh.closed(first)  # its end comes late, and is no end of the new one
+    assert mesh.figures()["links_up"] == 1
 
 
-def test_thrift_is_off_unless_it_is_asked_for() -> None:
-    def sent_over(mesh: str) -> list[str]:
-        member = member_of(mesh + "waiting_share = 0.0\n")
-        for name in "bc":
-            member.forwarder.receive_delay_report(name, {"d": SECOND})
-            member.forwarder.links[name].note_worth(1e6, 1_024.0, float(SECOND))
-        return sends_of(publish_one(member, 1))
+def test_the_strategy_of_a_link_can_be_changed() -> None:
+    nodes = start({("a", "b"): 10_000})
+    mesh = nodes.nodes["a"].mesh
 
-    assert sent_over("[mesh]\n") == ["b"]
-    assert sent_over("[mesh]\nthrift = 1\n") == []
+    mesh.set_strategy("b", "fifo", -1.0, 0)
+
+    assert mesh.strategies == {"b": ("fifo", -1.0)}
+    assert mesh.member.forwarder.links["b"].queue.strategy.name == "fifo"
+    with pytest.raises(ValueError, match="'best'"):
+        mesh.set_strategy("b", "best", -1.0, 0)

@@ -76,7 +76,7 @@ def test_rows_are_staged_published_and_discarded(broker: JournalBroker) -> None:
 
         assert published["published"] == 2
         assert whole(client).end == 2
-        with pytest.raises(JournalError, match="is not staged here"):
+        with pytest.raises(JournalError, match="is not staged"):
             client.publish("query", 1, [second])
 
 

@@ -48,7 +48,7 @@ def test_a_password_is_not_shown() -> None:
         ({"servers": "localhost"}, "'localhost' is not a \"host:port\""),
         ({"servers": "a:1,a:1"}, "names a server twice"),
         ({"server": SERVER}, "option 'server': unknown option; did you mean 'servers'?"),
-        ({"servers": SERVER, "colour": "red"}, "there are servers, topic,"),
+        ({"servers": SERVER, "colour": "red"}, "known are servers, topic,"),
         ({"servers": SERVER, "gaps": "skip"}, "option 'gaps': must be one of error, row, not 'skip'"),
         ({"servers": SERVER, "kind": "rows"}, "must be one of messages, trace"),
         ({"servers": SERVER, "startingOffsets": "soon"}, '\'soon\' is not "earliest", "latest" or JSON'),

