@@ -83,7 +83,7 @@ class SetMeter:
     def allow(self, wanted: int, now_ns: int) -> int:
         return min(wanted, self.allowed)
 
-    def take_delay(self) -> LinkDelay | None:
+    def changed_delay(self) -> LinkDelay | None:
         delay, self.delay = self.delay, None
         return delay
 

@@ -109,4 +109,14 @@ class House:
             self.driver.turn()
 
 
+def lone_connections() -> Callable[[], Connection]:
+    """Make connections without a transport: publishers whose packets are the test's own."""
+
+    async def build() -> House:
+        return House(Limits())
+
+    house = asyncio.run(build())
+    return lambda: Connection(house.driver, house.door)
+
+
 Build = Callable[..., House]

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.node.doubles import lone_connections
 
 from timebound.config.values import InputConfig, WeightEntry
 from timebound.core.input.bounds import UNBOUNDED
@@ -29,36 +30,18 @@ CONFIG = InputConfig(turn_s=0.001, stall_allowance_s=0.0)
 OUTSIDE_NS = 4 * MILLISECOND
 
 
-class QuietPublisher(Publisher):
-    """A publisher whose packets are the test's own."""
-
-    def pass_through(self, now_ns: int, until_ns: int) -> int:
-        return 0
-
-    def take_in(self, now_ns: int) -> bool:
-        return True
-
-    def go_on(self, until_ns: int) -> bool:
-        return True
-
-    def has_packets(self) -> bool:
-        return False
-
-    def publish_queued(self, queued: InputMessage, now_ns: int) -> None:
-        raise AssertionError("nothing is served here")
-
-
 class Desk:
     """Flows with their scheduler, and publishers by name."""
 
     def __init__(self, config: InputConfig = CONFIG) -> None:
         self.scheduler: InputScheduler[InputMessage] = InputScheduler(step=PAPER_STEP)
         self.flows = Flows(self.scheduler, config, QUANTUM_NS)
-        self.publishers: dict[str, QuietPublisher] = {}
+        self.publishers: dict[str, Publisher] = {}
+        self._make = lone_connections()
 
-    def publisher(self, name: str) -> QuietPublisher:
+    def publisher(self, name: str) -> Publisher:
         if name not in self.publishers:
-            self.publishers[name] = QuietPublisher()
+            self.publishers[name] = self._make()
             self.publishers[name].client_input.name = name
         return self.publishers[name]
 
@@ -88,7 +71,7 @@ class Desk:
 
 
 def test_a_new_publisher_has_nothing_waiting_and_no_contract() -> None:
-    publisher = QuietPublisher()
+    publisher = lone_connections()()
 
     assert (publisher.is_arrived, publisher.is_deferred, publisher.is_slow) == (False, False, False)
     assert (publisher.queues, publisher.flow_queues, publisher.policers) == ({}, {}, {})

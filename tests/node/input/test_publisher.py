@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.node.doubles import lone_connections
 
 from timebound.core.input.queues import ClientInput
 from timebound.core.sessions.session import Session
@@ -13,7 +14,7 @@ from timebound.node.input.publisher import InputMessage, Publisher
 
 
 def test_a_new_publisher_has_nothing_waiting_and_nothing_advertised() -> None:
-    publisher = Publisher()
+    publisher = lone_connections()()
 
     assert [publisher.is_arrived, publisher.is_slow, publisher.is_deferred] == [False] * 3
     assert (publisher.queues, publisher.flow_queues, publisher.policers) == ({}, {}, {})
@@ -22,7 +23,8 @@ def test_a_new_publisher_has_nothing_waiting_and_nothing_advertised() -> None:
 
 
 def test_publishers_share_nothing() -> None:
-    one, other = Publisher(), Publisher()
+    make = lone_connections()
+    one, other = make(), make()
 
     assert isinstance(one.client_input, ClientInput)
     assert one.client_input is not other.client_input
@@ -31,7 +33,7 @@ def test_publishers_share_nothing() -> None:
 
 
 def test_a_waiting_message_knows_whose_it_was() -> None:
-    publisher, session = Publisher(), Session("a", "", AccessList([]).for_client("", "a"))
+    publisher, session = lone_connections()(), Session("a", "", AccessList([]).for_client("", "a"))
     message = Message("t", b"x", 1, False, 5)
 
     queued = InputMessage(publisher, session, message, 7)
