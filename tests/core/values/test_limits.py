@@ -16,7 +16,7 @@ DEFAULTS = {
     "retained_bytes_max": 268_435_456,
     "session_expiry_max_s": 2_592_000,
     "will_delay_max_s": 86_400,
-    "filter_cost_per_client_max": 20_000,
+    "filter_cost_per_client_max": 10_000,
     "ticks_per_second_max": 1_000,
     "filter_cost_total_max": 1_000_000,
 }
