@@ -214,11 +214,14 @@ THIRD_PARTY: dict[str, frozenset[str]] = {
     "websockets": frozenset({"demo/ends.py", "node/clients/websocket.py"}),
 }
 
-# Modules that no test names, and why that is right.
+# Modules without a test file, and why that is right.
 UNTESTED = {
     "__main__.py": "one line; the tests that start `python -m timebound` run it",
     "cli.py": "wires the commands; tests start it as a process",
 }
+
+# Small modules whose tests share a file.
+SHARED: dict[str, str] = {}
 
 # Public names that nothing in the repository uses but tests: users do.
 PUBLIC = frozenset(
@@ -418,38 +421,22 @@ def test_every_module_says_what_it_is_for(path: Path) -> None:
     assert ast.get_docstring(tree_of(path)), f"{name_of(path)} has no docstring"
 
 
-@cache
-def covered() -> frozenset[str]:
-    """Modules with a test file of their name, those that a test imports, and the pieces of both.
-
-    A piece is what a tested module of the same part imports: `broker` is tested with all it
-    is made of, and what deserves tests of its own has them in the mirrored folder.
-    """
-    pending = [name for path in TESTS.rglob("*.py") for name in imports_of(path) if name in by_module()]
-    for module, path in by_module().items():
-        relative = path.relative_to(SOURCE)
-        if (TESTS / relative.parent / f"test_{relative.name}").exists():
-            pending.append(module)
-    found: set[str] = set()
-    while pending:
-        module = pending.pop()
-        if module not in found:
-            found.add(module)
-            part = module.split(".")[:2]
-            pieces = [name for name in imports_of(by_module()[module]) if name in by_module()]
-            pending += [name for name in pieces if name.split(".")[:2] == part]
-    return frozenset(found)
+def test_of(name: str) -> Path:
+    """The test file of a module: at the same path, unless it shares one."""
+    own = Path(name).with_name(f"test_{Path(name).name}")
+    return TESTS / SHARED.get(name, own)
 
 
-@pytest.mark.parametrize("path", modules(), ids=name_of)
-def test_every_module_is_tested(path: Path) -> None:
-    has_code = any(not isinstance(node, ast.Expr) for node in tree_of(path).body)
+@pytest.mark.parametrize("path", [path for path in modules() if path.name != "__init__.py"], ids=name_of)
+def test_every_module_has_a_test_file_of_its_own(path: Path) -> None:
     name = name_of(path)
-    # Commands only read options and call; tests start them as processes.
-    # A strategy is found by the registry, not imported; one suite runs all of them.
-    is_excused = name in UNTESTED or part_of(name) == "commands" or "/strategy/" in name
+    if name in UNTESTED:
+        return
 
-    assert module_of(path) in covered() or is_excused or not has_code, f"{name} has no test"
+    assert test_of(name).exists(), f"{name} has no test file {test_of(name).relative_to(ROOT)}"
+    assert module_of(path) in imports_of(test_of(name)), (
+        f"{test_of(name).relative_to(ROOT)} does not import {name}"
+    )
 
 
 def words_of(path: Path) -> set[str]:
@@ -507,6 +494,7 @@ def test_every_name_in_the_lists_stands_for_something() -> None:
 
     assert named.union(*MAY_IMPORT.values()) <= parts
     assert not MAY_IMPORT.keys() & WIRING
-    assert all((SOURCE / name).exists() for name in UNTESTED)
+    assert all((SOURCE / name).exists() for name in [*UNTESTED, *SHARED])
+    assert all((TESTS / name).exists() for name in SHARED.values())
     assert unused >= PUBLIC
     assert {name.split(".")[-1] for name in unused} >= frozenset[str]().union(*CALLED_BY.values())

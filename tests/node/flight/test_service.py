@@ -321,7 +321,7 @@ def test_many_rows_are_published_in_order(service: Client) -> None:
     ("rows", "expected"),
     [
         ([{"topic": "t"}], "column 'payload' is missing"),
-        ([{"topic": "t", "payload": b"", "colour": 1}], "no use for column 'colour'"),
+        ([{"topic": "t", "payload": b"", "colour": 1}], "unknown column 'colour'"),
         ([{"topic": None, "payload": b""}], "row 0: topic is null"),
         ([{"topic": "a/#", "payload": b""}], "row 0: topic 'a/#' has a wildcard"),
         ([{"topic": "", "payload": b""}], "row 0: topic is empty"),

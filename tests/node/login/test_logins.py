@@ -89,7 +89,7 @@ def test_beyond_its_limit_an_address_is_refused_at_once(start_broker: StartBroke
         with Peer(broker.port) as peer:
             refused = peer.connect("one-more", username="ann", password=b"guess")
             assert refused.reason_code == QUOTA_EXCEEDED
-            assert "logins of this address wait already" in (refused.properties.reason_string or "")
+            assert "logins of this address already wait" in (refused.properties.reason_string or "")
         with Peer(broker.port, 4) as old:
             assert old.connect("one-more", username="ann", password=b"guess").reason_code == 0x88
     finally:
