@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.core.broker_doubles import Pair
 
-from timebound.core.sessions.session import PUBACK, PUBCOMP, PUBREC
+from timebound.core.sessions.outbound import NO_OTHERS, PACKET_ID_NOT_FOUND, STEP_COPIES_MAX
+from timebound.core.sessions.session import PUBACK, PUBCOMP, PUBREC, PUBREL
 from timebound.core.values.access import AccessList, AccessRule
 from timebound.core.values.delay import LinkDelay
 from timebound.core.values.message import RELEASED, Message
 from timebound.core.values.subscription import Subscription
 from timebound.records import Reason
 from timebound.units import SECOND
+
+from .alone import NOW_NS, Alone
 
 DURABLE = pytest.mark.parametrize("durable", [False, True])
 
@@ -463,3 +468,158 @@ def test_a_way_that_was_slow_is_forgotten_when_nothing_is_answered_any_more() ->
 
     assert session.path_delay is None
     assert scheduled.link.mean_ns_per_byte == before
+
+
+# --- the class by itself -----------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(1, 60)), max_size=40))
+def test_sums_and_account_follow_every_offer_take_and_answer(steps: list[tuple[int, int, int]]) -> None:
+    alone = Alone(queue_messages_per_client_max=6)
+    alone.session.receive_maximum = alone.session.send_quota = 3
+    offered = 0
+    for step, qos, number in steps:
+        if step < 2:
+            offered += 1
+            alone.offer(b"x" * number, qos=qos, deadline_ns=step * SECOND)
+        elif step == 2:
+            alone.take(bytes_max=number, now_ns=NOW_NS)
+        elif alone.session.inflight:
+            delivery = list(alone.session.inflight.values())[number % len(alone.session.inflight)]
+            kinds = [PUBACK] if delivery.qos == 1 else [PUBREC, PUBCOMP]
+            for kind in kinds:
+                assert alone.outbound.acknowledge(alone.session, kind, delivery.packet_id, 0, NOW_NS)
+        alone.check()
+        assert len(alone.session.inflight) <= 3
+
+    account = alone.account
+    assert account.matched == offered
+    assert account.earned_micro == 2_000_000 * account.in_time
+    assert account.paid_micro == 500_000 * (offered - account.in_time - account.outstanding())
+    assert not alone.faults.take()
+
+
+def test_a_copy_is_queued_in_order_and_its_session_becomes_ready() -> None:
+    alone = Alone()
+
+    assert alone.offer(b"1", b"2") == [True, True]
+
+    assert alone.ready.take() == [alone.session]
+    assert [delivery.sequence for delivery in alone.session.queue] == [1, 2]
+    assert alone.take() == [b"1", b"2"]
+    assert (alone.account.in_time, alone.counters.messages_sent) == (2, 2)
+
+
+def test_a_copy_counts_for_every_subscription_that_it_is_for() -> None:
+    alone = Alone()
+    first, second = Subscription("c", "t", price=2.0), Subscription("c", "#", price=0.5)
+
+    alone.outbound.offer(
+        alone.session, alone.message(b"1"), 0, False, (1, 2), first, (second,), NOW_NS, "7:1/2"
+    )
+
+    [delivery] = alone.session.queue
+    assert (delivery.subscription_ids, delivery.others, delivery.group) == ((1, 2), (second,), "7:1/2")
+    assert alone.account.matched == 2
+    alone.take()
+    assert (alone.account.in_time, alone.account.earned_micro) == (2, 2_500_000)
+
+
+def test_what_does_not_fit_is_dropped_and_told_once_until_the_session_is_served() -> None:
+    alone = Alone(queue_messages_per_client_max=1)
+
+    assert alone.offer(b"1", b"2", b"3") == [True, False, False]
+
+    [alert] = alone.counters.alerts
+    assert alert == "queue of client 'c' is full (1 messages, 591 bytes; all queues 591 bytes)"
+    alone.take()
+    alone.offer(b"4", b"5")
+    assert len(alone.counters.alerts) == 2
+    assert alone.account.dropped[Reason.QUEUE_FULL.value] == 3
+
+
+def test_an_error_while_queueing_is_noted_and_the_session_put_right() -> None:
+    alone = Alone(queue_messages_per_client_max=1)
+    alone.offer(b"1", deadline_ns=SECOND)
+    del alone.counters.dropped[Reason.HOPELESS.value]  # so that what has to leave cannot be counted
+    alone.outbound.set_delay(alone.session, LinkDelay(0.1, 0.0), NOW_NS)
+
+    later_ns = NOW_NS + SECOND - 1
+    is_queued = alone.outbound.offer(
+        alone.session, alone.message(b"2"), 0, False, (), Subscription("c", "t"), NO_OTHERS, later_ns
+    )
+
+    assert not is_queued
+    [fault] = alone.faults.take()
+    assert (fault.client_id, fault.connection, type(fault.error)) == ("c", 1, KeyError)
+    assert alone.session.scheduled is None
+    alone.session._check()
+
+
+def test_a_link_that_is_busy_makes_what_is_taken_later() -> None:
+    alone = Alone()
+    alone.offer(b"1", b"2", deadline_ns=SECOND)
+
+    taken = alone.outbound.take(alone.session, 1 << 20, NOW_NS, ahead_ns=SECOND // 2)
+
+    assert [delivery.sent_ns for delivery in taken] == [NOW_NS + SECOND // 2] * 2
+    assert alone.account.in_time == 2
+    alone.offer(b"3", deadline_ns=SECOND)
+    assert alone.outbound.take(alone.session, 1 << 20, NOW_NS, ahead_ns=SECOND) == []
+    assert alone.account.dropped[Reason.TIMED_OUT.value] == 1
+
+
+def test_an_unknown_pubrec_is_released_with_the_code_of_the_standard() -> None:
+    alone = Alone()
+
+    assert alone.outbound.acknowledge(alone.session, PUBREC, 7, 0, NOW_NS)
+
+    [reply] = alone.session.replies
+    assert (reply.kind, reply.packet_id, reply.reason_code) == (PUBREL, 7, PACKET_ID_NOT_FOUND)
+    assert PACKET_ID_NOT_FOUND == 0x92
+
+
+def test_copies_that_were_not_sent_can_be_withdrawn_for_others() -> None:
+    alone = Alone()
+    alone.offer(b"1", b"2", qos=1, topic_filter="$share/g/t")
+    alone.offer(b"own", qos=1)
+    shared = Subscription("c", "$share/g/t", 1)
+    waiting = alone.outbound.unsent(alone.session, shared)
+    assert [delivery.message.payload for delivery in waiting] == [b"1", b"2"]
+
+    alone.outbound.withdraw(alone.session, waiting[1:], Reason.SESSION_EXPIRED, NOW_NS)
+
+    assert [orphan.delivery for orphan in alone.outbound.orphans] == waiting[1:]
+    assert [delivery.message.payload for delivery in alone.session.queue] == [b"1", b"own"]
+    alone.check()
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_what_is_stored_leaves_storage_with_its_acknowledgement(durable: bool) -> None:
+    alone = Alone(durable=durable)
+    alone.offer(b"1", qos=1)
+    stored = ["PutMessage", "PutDelivery"] if durable else []
+    assert alone.orders() == stored
+    alone.take()
+    assert alone.orders() == (["PutDelivery"] if durable else [])
+
+    assert alone.outbound.acknowledge(alone.session, PUBACK, 1, 0, NOW_NS)
+
+    assert alone.orders() == (["DropDelivery", "DropMessage"] if durable else [])
+    alone.check()
+
+
+def test_expiry_goes_on_in_steps_until_all_are_looked_after() -> None:
+    alone = Alone()
+    alone.offer(*[b"x"] * (STEP_COPIES_MAX + 10), deadline_ns=SECOND)
+    late_ns = NOW_NS + 2 * SECOND
+
+    alone.outbound.expire(late_ns)
+
+    assert list(alone.outbound.expiring) == [alone.session]
+    while alone.outbound.expiring:
+        alone.outbound.continue_expiry(late_ns)
+        alone.check()
+    assert alone.session.queued_messages() == 0
+    assert alone.account.dropped[Reason.TIMED_OUT.value] + alone.account.dropped[Reason.HOPELESS.value] == 266

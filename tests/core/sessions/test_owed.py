@@ -7,12 +7,15 @@ import tracemalloc
 import pytest
 from tests.core.broker_doubles import START_NS, Node, Pair
 
+from timebound.core.sessions.owed import SMALL_QUEUE_BYTES, SPARE_PART, Owed
 from timebound.core.sessions.session import PUBACK
 from timebound.core.values.limits import BrokerLimits
-from timebound.core.values.message import Message, copy_cost
+from timebound.core.values.message import ENTRY_COST, SENT, Delivery, Message, copy_cost
 from timebound.core.values.subscription import Subscription
 from timebound.records import Reason
 from timebound.units import SECOND
+
+from .alone import NOW_NS, Alone
 
 DURABLE = pytest.mark.parametrize("durable", [False, True])
 
@@ -214,3 +217,178 @@ def test_an_error_between_a_drop_and_its_account_leaves_nothing_in_storage(way: 
     assert session.cost_bytes == broker.queued_bytes() == 0
     account = broker.account
     assert (account.in_time, account.outstanding()) == (1, 0)
+
+
+# --- the class by itself -----------------------------------------------------------------
+
+
+def copy(payload: bytes, sequence: int, *, packet_id: int = 0) -> Delivery:
+    message = Message("t", payload, 1, False, NOW_NS, sequence=sequence)
+    delivery = Delivery(message, 1, False, (), sequence, packet_id, SENT if packet_id else 0)
+    delivery.subscription = Subscription("c", "t", 1, penalty=0.5)
+    return delivery
+
+
+def test_restored_copies_wait_or_are_in_flight_and_are_counted() -> None:
+    alone = Alone()
+    owed: Owed = alone.outbound
+
+    owed.restore(alone.session, copy(b"1", 5, packet_id=9))
+    owed.restore(alone.session, copy(b"22", 4))
+
+    session = alone.session
+    assert [delivery.sequence for delivery in session.queue] == [4]
+    assert list(session.inflight) == [9]
+    assert session.last_sequence == 5
+    assert session.queue_bytes == 1 + 2 + 8
+    assert owed.queued_bytes == copy_cost(10) + copy_cost(11)
+    alone.check()
+
+
+def test_a_session_is_full_in_bytes_or_in_messages() -> None:
+    alone = Alone(queue_bytes_per_client_max=2 * copy_cost(10), queue_messages_per_client_max=3)
+    message = alone.message(b"1")
+    assert alone.outbound.has_room_for(alone.session, message)
+
+    alone.offer(b"1", qos=1)
+    assert alone.outbound.has_room_for(alone.session, message)
+    assert not alone.outbound.is_full(alone.session, copy_cost(10))
+    assert alone.outbound.is_full(alone.session, copy_cost(10) + 1)
+    alone.offer(b"1", qos=1)
+    assert not alone.outbound.has_room_for(alone.session, message)
+
+
+def test_messages_that_wait_fill_a_session_whatever_their_size() -> None:
+    alone = Alone(queue_messages_per_client_max=2)
+    alone.offer(b"", b"")
+
+    assert alone.outbound.is_full(alone.session, 0)
+
+
+def test_what_competes_needs_room_for_its_entry_too() -> None:
+    cost = copy_cost(10) + ENTRY_COST
+    fitting, short = Alone(queue_bytes_per_client_max=cost), Alone(queue_bytes_per_client_max=cost - 1)
+    for alone in (fitting, short):
+        timed = Subscription("c", "t", deadline_ns=SECOND)
+        alone.outbound.prepare(alone.session, timed, NOW_NS)
+
+    assert fitting.outbound.has_room_for(fitting.session, fitting.message(b"1"))
+    assert not short.outbound.has_room_for(short.session, short.message(b"1"))
+
+
+def test_a_lost_connection_drops_qos_zero_and_puts_what_was_blocked_first() -> None:
+    alone = Alone()
+    alone.session.send_quota = 0
+    alone.offer(b"1", b"2", qos=1)
+    alone.take()  # which puts them apart: the client owes answers
+    alone.offer(b"0")
+    alone.offer(b"3", qos=1)
+    assert len(alone.session.blocked) == 2
+
+    alone.outbound.suspend(alone.session, NOW_NS)
+
+    assert [delivery.message.payload for delivery in alone.session.queue] == [b"1", b"2", b"3"]
+    assert alone.counters.dropped[Reason.DISCONNECTED.value] == 1
+    assert alone.account.paid_micro == 500_000
+    alone.session.connection = 0
+    alone.check()
+
+
+def test_the_end_of_a_session_leaves_shared_copies_to_others_but_not_qos_two_that_was_sent() -> None:
+    # MQTT 5, 4.8.2
+    alone = Alone()
+    for qos in (1, 2):
+        alone.offer(b"sent", qos=qos, topic_filter="$share/g/t")
+    alone.offer(b"own", qos=1)
+    alone.take()
+    alone.offer(b"waits", qos=2, topic_filter="$share/g/t")
+
+    alone.outbound.discard(alone.session, Reason.SESSION_EXPIRED, NOW_NS)
+
+    orphans = alone.outbound.orphans
+    assert [(one.delivery.message.payload, one.delivery.qos) for one in orphans] == [
+        (b"sent", 1),
+        (b"waits", 2),
+    ]
+    assert {one.reason for one in orphans} == {Reason.SESSION_EXPIRED}
+    assert alone.counters.dropped[Reason.SESSION_EXPIRED.value] == 2
+    assert (len(alone.session.inflight), alone.outbound.queued_bytes) == (0, 0)
+    alone.check()
+
+
+@pytest.mark.parametrize(("is_taken", "matched", "dropped"), [(True, 0, 0), (False, 1, 1)])
+def test_an_orphan_ends_where_it_is_taken_or_is_dropped_for_its_reason(
+    is_taken: bool, matched: int, dropped: int
+) -> None:
+    alone = Alone(durable=True)
+    alone.offer(b"1", qos=1, topic_filter="$share/g/t")
+    alone.outbound.discard(alone.session, Reason.SESSION_EXPIRED, NOW_NS)
+    assert alone.orders() == ["PutMessage", "PutDelivery"]
+    orphan = alone.outbound.orphans.pop()
+
+    alone.outbound.end_orphan(orphan, is_taken, NOW_NS)
+
+    assert alone.orders() == ["DropDelivery", "DropMessage"]
+    assert alone.account.matched == matched
+    assert alone.account.dropped[Reason.SESSION_EXPIRED.value] == dropped
+    assert alone.account.outstanding() == 0
+
+
+def test_what_is_forgotten_leaves_storage_and_no_account() -> None:
+    alone = Alone(durable=True)
+    alone.offer(b"1", b"2", qos=1, deadline_ns=SECOND)
+    alone.take(bytes_max=1)
+    assert alone.session.scheduled is not None
+    alone.orders()
+
+    alone.outbound.forget(alone.session)
+
+    assert sorted(alone.orders()) == ["DropDelivery", "DropDelivery", "DropMessage", "DropMessage"]
+    assert alone.session.scheduled is None
+    assert (alone.session.cost_bytes, alone.outbound.queued_bytes) == (0, 0)
+    assert alone.account.outstanding() == 2  # for `reconcile`
+
+
+def test_mending_takes_the_sums_from_what_is_there() -> None:
+    alone = Alone()
+    alone.offer(b"1", b"2", deadline_ns=SECOND)
+    session = alone.session
+    session.queue_bytes, session.is_relaxing = 12_345, True
+
+    alone.outbound.mend(session)
+
+    assert (session.queue_bytes, session.cost_bytes) == (2 * 10, 2 * copy_cost(10))
+    assert (session.scheduled, session.is_relaxing) == (None, False)
+    alone.check()
+
+
+def test_a_small_queue_may_exceed_the_limit_of_all_by_a_part() -> None:
+    total = 64 * copy_cost(10)
+    alone = Alone(queue_bytes_total_max=total)
+    alone.outbound.queued_bytes = total  # others have filled it
+
+    taken = alone.offer(*[b"1"] * 6)
+
+    assert taken == [True] * (64 // SPARE_PART) + [False] * 2
+    assert alone.session.cost_bytes < SMALL_QUEUE_BYTES
+
+
+def test_a_session_that_is_away_may_not() -> None:
+    alone = Alone(queue_bytes_total_max=copy_cost(10))
+    alone.outbound.queued_bytes = copy_cost(10)
+    alone.session.connection = 0
+
+    assert alone.offer(b"1", qos=1) == [False]
+    assert alone.counters.dropped[Reason.QUEUE_FULL.value] == 1
+
+
+def test_qos_zero_has_spare_room_beside_what_waits_for_answers() -> None:
+    alone = Alone(queue_messages_per_client_max=32)
+    alone.session.send_quota = 0
+    alone.offer(*[b"1"] * 33, qos=1)
+    alone.take()
+    assert len(alone.session.blocked) == 32
+
+    assert alone.offer(*[b"0"] * 3) == [True, True, False]
+    assert alone.offer(b"1", qos=1) == [False]
+    alone.check()
