@@ -24,7 +24,7 @@ from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
 from timebound.node.config import parse_config
-from timebound.node.mesh.mesh import Timer, join_mesh
+from timebound.node.mesh.mesh import REPORT_NS, Timer, join_mesh
 
 PATH = Path("/etc/t.toml")
 MILLISECOND = 1_000_000
@@ -201,6 +201,16 @@ def test_waits_are_reported_to_neighbours() -> None:
     run(nodes, SECOND)
 
     assert nodes.nodes["a"].member.forwarder.links["b"].queue_delay_beyond_ns("c") > 100 * MILLISECOND
+
+
+def test_a_broker_whose_neighbours_never_came_reports_no_waits() -> None:
+    config = parse_config("node_name = 'a'\n[[neighbours]]\nname = 'b'\n", PATH)
+    index = WatchedIndex()
+    mesh = join_mesh(config, Broker(BrokerLimits(), AccessList([]), False, index), index, StillClock())
+
+    mesh.patrol(2 * REPORT_NS)
+
+    assert mesh.member.forwarder.delay_report() == {}
 
 
 def test_only_neighbours_that_log_in_as_configured_are_let_in() -> None:
