@@ -12,10 +12,8 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from tests.conftest import BrokerProcess
-from timebound.commands._screen import cell
 from timebound.node.serve import _Lines
 from timebound.terminal import LINES, safe, safe_bytes
 
@@ -107,14 +105,6 @@ def test_sub_writes_bytes_as_they_are_into_a_pipe(broker: BrokerProcess, evil: s
     done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=True)
 
     assert done.stdout == b"terminal/evil " + EVIL + b"\n"
-
-
-def test_cell_of_a_table_shows_markup_and_escapes_as_text() -> None:
-    console = Console(width=80, force_terminal=True, color_system=None)
-    with console.capture() as captured:
-        console.print(cell("a/[red]b\x1b[2J"))
-
-    assert captured.get() == "a/[red]b\\x1b[2J\n"
 
 
 def test_line_of_the_log_stays_one_line_and_steers_nothing() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typer.testing import CliRunner, Result
 
 from timebound.cli import app
+from timebound.commands import check as command
 
 OLD = '[input]\nstop_allowance = "5ms"\n'
 
@@ -41,3 +42,14 @@ def test_programs_get_mistakes_and_notices(tmp_path: Path) -> None:
     assert found["ok"] is False
     assert [row["key"] for row in found["mistakes"]] == ["input.colour"]
     assert [(row["key"], row["line"]) for row in found["notices"]] == [("input.stop_allowance", 2)]
+
+
+def test_a_file_that_is_not_there_is_a_mistake_of_the_call(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["check", str(tmp_path / "no.toml")])
+
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {tmp_path}/no.toml: ")
+
+
+def test_help_shows_its_example() -> None:
+    assert command.EXAMPLES.split("  ")[1] in CliRunner().invoke(app, ["check", "--help"]).stdout

@@ -5,15 +5,11 @@ How much is in time depends on the machine, so only what must hold on any is ass
 
 from __future__ import annotations
 
-import json
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from timebound.demo import brokers
-from timebound.demo.brokers import Contender, ours
+from timebound.demo.brokers import ours
 from timebound.demo.overload import OverloadResult, OverloadSetting, run
 from timebound.demo.report import notes
 from timebound.demo.slow_link import why_no_interface
@@ -68,28 +64,3 @@ def test_a_real_interface_is_used_and_removed() -> None:
 def test_nothing_earns_more_than_the_best(outcome: OverloadResult) -> None:
     assert 0 < outcome.value <= outcome.value_best * 1.001
     assert outcome.link_used < 1.05
-
-
-@pytest.mark.skipif(brokers.mosquitto_program() is None, reason="mosquitto is not installed")
-def test_the_command_prints_json_and_draws(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "timebound", "demo", "overload", "--seconds", "1", "--load", "0.5"]
-    done = subprocess.run(
-        [*command, "--strategies", "fifo", "--json", "--plot", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stderr
-    labels = [row["broker"] for row in json.loads(done.stdout)["runs"]]
-    assert labels == ["timebound fifo", Contender("mosquitto", "").label]
-    assert (tmp_path / "overload.png").exists()
-
-
-def test_a_wrong_rate_is_refused_by_the_command() -> None:
-    command = [sys.executable, "-m", "timebound", "demo", "overload", "--rate", "fast"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
-
-    assert done.returncode == 2
-    assert "is not a rate" in done.stderr

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 from matplotlib import pyplot
 from tests.demo.doubles import example_result
-from typer.testing import CliRunner
 
-from timebound.commands.demo import app
 from timebound.demo import plot
 from timebound.demo.brokers import Contender, ours
 from timebound.demo.overload import OverloadResult
@@ -29,8 +27,6 @@ def test_drawing_is_checked_before_anything_runs(monkeypatch: pytest.MonkeyPatch
 
     with pytest.raises(TimeboundError, match="matplotlib"):
         plot.check_drawing()
-    done = CliRunner().invoke(app, ["overload", "--seconds", "600", "--plot", "."])
-    assert isinstance(done.exception, TimeboundError)
 
 
 def test_the_picture_is_written(outcome: OverloadResult, tmp_path: Path) -> None:

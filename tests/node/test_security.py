@@ -75,15 +75,6 @@ def test_only_the_right_password_opens(start_broker: StartBroker, users: Path) -
     assert "secret" not in broker.log().lower()
 
 
-def test_passwd_command_makes_users_the_broker_knows(start_broker: StartBroker, tmp_path: Path) -> None:
-    path = tmp_path / "made"
-    command = [sys.executable, "-m", "timebound", "passwd", str(path), "eve"]
-    subprocess.run(command, input="apple\n", text=True, check=True, timeout=30, capture_output=True)
-    broker = start_broker(f'[security]\npassword_file = "{path}"\n')
-
-    join(broker.port, username="eve", password=b"apple").close()
-
-
 def test_packets_sent_before_the_password_is_checked_wait_for_it(
     start_broker: StartBroker, users: Path
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from timebound.demo.overload import OverloadResult
 from timebound.demo.report import BIN_S, format_rate, over_time
-from timebound.errors import TimeboundError
+from timebound.packages import FOR_PLOTS, require
 from timebound.units import format_duration
 
 PICTURE: Final = "overload.png"
@@ -17,20 +17,19 @@ _COLOURS: Final = ("#d95f02", "#7570b3", "#1b9e77", "#e7298a", "#666666", "#a676
 
 
 def check_drawing() -> None:
-    """Raise TimeboundError if pictures cannot be drawn; call it before a run, not after."""
-    try:
-        import matplotlib  # noqa: F401  # only whether it is there
-    except ImportError as error:
-        raise TimeboundError(
-            "drawing needs the package matplotlib; install it with: pip install 'timebound[plot]'"
-        ) from error
+    """Make sure that pictures can be drawn here; ask before a run, not after it.
+
+    Raises:
+        ConfigError: matplotlib is not installed.
+    """
+    require("--plot", *FOR_PLOTS)
 
 
 def draw(outcomes: Sequence[OverloadResult], folder: Path) -> Path:
     """Write the picture and return its path.
 
     Raises:
-        TimeboundError: matplotlib is not installed.
+        ConfigError: matplotlib is not installed.
     """
     check_drawing()
     import matplotlib

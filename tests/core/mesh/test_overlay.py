@@ -94,6 +94,16 @@ def test_downhill_offers_every_nearer_neighbour_best_first() -> None:
     assert [hop.neighbour for hop in state.downhill("a")["d"]] == ["b", "c"]
 
 
+def test_a_broker_without_links_has_no_way_anywhere() -> None:
+    links = LinkState()
+    assert links.downhill("alone") == {}
+
+    links.set_link("b", "c", LinkDelay(0.1, 0.0))
+
+    assert links.downhill("alone") == {}
+    assert links.tree("alone").parents == {}
+
+
 def test_ways_are_limited() -> None:
     links = {("a", f"n{number}"): 0.05 for number in range(NEXT_HOPS_MAX + 3)}
     links |= {(f"n{number}", "z"): 0.05 for number in range(NEXT_HOPS_MAX + 3)}

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.conftest import BrokerProcess, StartBroker
@@ -62,18 +59,6 @@ def rows(port: int) -> list[dict[str, object]]:
         peer.subscribe("$SYS/broker/bounds")
         found: list[dict[str, object]] = json.loads(peer.expect(Publish).payload)["rows"]
         return found
-
-
-def command(port: int, *words: str) -> subprocess.CompletedProcess[str]:
-    where = ["--port", str(port)] if port else []
-    return subprocess.run(
-        [sys.executable, "-m", "timebound", *words, *where],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={"COLUMNS": "200", "PATH": "/usr/bin", "PYTHONPATH": ":".join(sys.path)},
-    )
 
 
 def test_flow_is_admitted_with_a_bound(running: BrokerProcess) -> None:
@@ -239,58 +224,6 @@ async def test_client_refuses_impossible_flows() -> None:
         await client.advertise("a", period=1, rate=1)
     with pytest.raises(ValueError, match="burst"):
         await client.advertise("a", rate=1, burst=-1)
-
-
-def test_commands_set_remove_and_list_weights_and_print_bounds(fixed: BrokerProcess) -> None:
-    assert command(fixed.port, "weight", "set", "noise/#", "2").stdout == "noise/#: 2\n"
-    listed = command(fixed.port, "weight", "list", "--json")
-    assert {row["topic"]: row["weight"] for row in json.loads(listed.stdout)} == {
-        "#": 1,
-        "alarm/#": 4,
-        "noise/#": 2,
-    }
-    assert command(fixed.port, "weight", "remove", "noise/#").stdout == "noise/#: removed\n"
-    again = command(fixed.port, "weight", "remove", "noise/#")
-    assert again.returncode == 1
-    assert "no weight is set for 'noise/#'; weights exist for 'alarm/#', '#'" in again.stderr
-    refused = command(fixed.port, "weight", "remove", "#")
-    assert refused.returncode == 1
-    assert "cannot be removed; set another one" in refused.stderr
-    refused = command(fixed.port, "weight", "set", "a/#/b", "2")
-    assert refused.returncode == 1
-    assert "'#' before its last level" in refused.stderr
-    with join(fixed.port, "press") as peer:
-        assert ask(peer, ADVERTISE + "alarm/1", period="10ms", delay="50ms")[0] == 0
-        table = command(fixed.port, "bounds").stdout
-    assert "quantum 100.0 us" in table
-    assert "alarm/1" in table
-    assert "reading, writing, stalls" in table
-
-
-def test_bounds_of_a_few_options_and_of_a_file(tmp_path: Path) -> None:
-    inline = ["--weights", "4,3,2", "--clients", "6", "--quantum", "51.2us", "--order", "paper"]
-    done = command(0, "bounds", *inline, "--flow", "topic=1,rate=723.4,burst=2", "--json")
-    row = json.loads(done.stdout)["rows"][0]
-    assert row["topic"] == 1
-    assert row["share"] == pytest.approx(4 / 9)
-    assert row["bound_printed_ms"] < row["bound_ms"] == row["bound_tight_ms"]
-
-    file = tmp_path / "plant.toml"
-    file.write_text(
-        'quantum = "10us"\n[[topic]]\nname = "a"\nweight = 2\n[[client]]\nname = "c"\npublishes = ["a"]\n'
-    )
-    assert "dominating" in command(0, "bounds", str(file), "--json").stdout
-    assert command(0, "bounds", str(file), "--weights", "1").returncode == 2
-    assert command(0, "bounds", "--weights", "1").returncode == 2
-    file.write_text("quantum = 3")
-    assert command(0, "bounds", str(file)).returncode == 2
-
-
-def test_calibrate_measures_this_machine() -> None:
-    result = json.loads(command(0, "calibrate", "--duration", "50ms", "--json").stdout)
-
-    assert 0 < result["median_us"] <= result["quantum_us"]
-    assert result["service_rate"] == pytest.approx(1e6 / result["quantum_us"])
 
 
 def test_rate_is_rounded_to_the_faster_side() -> None:

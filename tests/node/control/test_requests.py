@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -153,25 +151,6 @@ def test_a_request_needs_the_right_to_publish(start_broker: StartBroker) -> None
     assert answer.reason_code == 0x87
 
 
-def strategy(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "timebound", "strategy", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
-
-
-def test_the_command_sets_a_strategy(field_and_office: BrokerProcess) -> None:
-    done = strategy("set", "ebpc", "--mix", "60", "--listener", "field", "--port", str(field_and_office.port))
-
-    assert (done.returncode, done.stdout) == (0, "field: ebpc 60\n"), done.stderr
-    field_and_office.wait_logged("listener field: strategy ebpc for 1 sessions")
-
-
-def test_the_command_says_what_was_wrong(field_and_office: BrokerProcess) -> None:
-    done = strategy("set", "best", "--port", str(field_and_office.port))
-
-    assert done.returncode == 1
-    assert "choose one of fifo" in done.stderr
-
-
 def test_the_strategies_in_use_are_told(field_and_office: BrokerProcess, peer: Peer) -> None:
     for where, payload in (("field", b"ebpc 60"), ("office", b"worth"), ("hill", b"mtep")):
         assert ask(peer, f"{TOPIC}/{where}", payload).reason_code == 0
@@ -180,32 +159,6 @@ def test_the_strategies_in_use_are_told(field_and_office: BrokerProcess, peer: P
 
     assert answer.reason_code == 0
     assert json.loads(answer.reason_string) == {"field": "ebpc 60", "office": "worth", "hill": "mtep"}
-
-
-def test_the_command_lists_every_strategy_and_who_uses_it(
-    field_and_office: BrokerProcess, peer: Peer
-) -> None:
-    for where, payload in (("field", b"ebpc 60"), ("office", b"worth"), ("hill", b"worth")):
-        assert ask(peer, f"{TOPIC}/{where}", payload).reason_code == 0
-
-    done = strategy("list", "--json", "--port", str(field_and_office.port))
-    shown = strategy("list", "--port", str(field_and_office.port))
-
-    rows = json.loads(done.stdout)
-    assert [row["name"] for row in rows if row["default"]] == ["worth"]
-    assert len(rows) == 8
-    used = {row["name"]: row["used_by"] for row in rows if row["used_by"]}
-    assert used == {"ebpc": ["field (mix 60 %)"], "worth": ["office", "hill"]}
-    assert "office, hill" in shown.stdout
-    assert done.stderr == shown.stderr == ""
-
-
-def test_without_a_broker_the_command_lists_strategies_and_says_so() -> None:
-    done = strategy("list", "--json", "--port", "1")
-
-    assert done.returncode == 0
-    assert done.stderr.startswith("note: the strategies in use are unknown: 127.0.0.1:1 cannot be reached (")
-    assert {row["used_by"] for row in json.loads(done.stdout)} == {None}
 
 
 def ask_directly(house: House, topic: str, payload: bytes = b"", qos: int = 1) -> list[str]:

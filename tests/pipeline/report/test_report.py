@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.pipeline.report.made_results import bill, read, write_sweep, write_tables
-from typer.testing import CliRunner
 
-from timebound.cli import app
 from timebound.errors import ConfigError
 from timebound.pipeline.report.report import REPORT_FILE, render_report, write_report
 
@@ -31,18 +29,6 @@ def test_a_page_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == render_report(tmp_path)
     assert not list(tmp_path.glob(".*.part*html*"))
     assert not list(tmp_path.glob(".report*"))
-
-
-def test_the_command_writes_the_page_beside_the_results(tmp_path: Path) -> None:
-    write_sweep(tmp_path)
-
-    result = CliRunner().invoke(app, ["report", str(tmp_path)])
-
-    assert result.exit_code == 0, result.output
-    page = Path(result.stdout.strip())
-    assert page == (tmp_path / "report.html").resolve()
-    assert read(page.read_text(encoding="utf-8"))
-    assert write_report(tmp_path, tmp_path / "deep" / "other.html").exists()
 
 
 def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:

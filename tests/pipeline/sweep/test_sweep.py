@@ -99,23 +99,3 @@ def test_progress_here_counts_runs() -> None:
 
     assert shares == [0.25, 0.5, 0.75, 1.0]
     assert isinstance(table, pa.Table)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--vary", "rat=1"], "did you mean 'rate'"),
-        (["--vary", "rate=9..1"], "empty range"),
-        (["--seeds", "none"], "write 20, 5..10 or 1,2,5"),
-        (["--seeds", "0"], "has no seeds"),
-    ],
-)
-def test_a_wrong_call_is_explained_without_spark(arguments: list[str], message: str) -> None:
-    from typer.testing import CliRunner
-
-    from timebound.cli import app
-
-    result = CliRunner().invoke(app, ["sweep", str(SCENARIO), *arguments], env={"COLUMNS": "200"})
-
-    assert result.exit_code != 0
-    assert message in (result.output + str(result.exception))

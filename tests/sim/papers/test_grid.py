@@ -1,13 +1,9 @@
-"""The papers' figures as grids of runs, and the command that runs them."""
+"""The papers' figures as grids of runs."""
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from typer.testing import CliRunner
 
-from timebound.commands.sim import app
 from timebound.sim.papers.grid import RATES_002, Job, jobs, run_all, run_job
 
 
@@ -58,44 +54,3 @@ def test_runs_in_processes_give_the_same_rows_as_one_by_one() -> None:
     spread = [(one.strategy, one.in_time, one.traffic) for one in run_all(wanted, workers=2)]
 
     assert spread == [(one.strategy, one.in_time, one.traffic) for one in map(run_job, wanted)]
-
-
-def test_paper_prints_rows_for_programs() -> None:
-    arguments = "paper 002 --figure 6 --rates 15 --strategies eb,fifo --seeds 1..2 --minutes 0.5 --json"
-
-    result = CliRunner().invoke(app, [*arguments.split(), "--workers", "1"])
-
-    rows = json.loads(result.stdout)
-    assert [(one["strategy"], one["seed"]) for one in rows] == [
-        ("eb", 1),
-        ("eb", 2),
-        ("fifo", 1),
-        ("fifo", 2),
-    ]
-    wanted = {"figure", "scenario", "rate", "strategy", "seed", "delivery_rate", "earning", "traffic"}
-    assert wanted <= set(rows[0])
-
-
-def test_paper_prints_tables_for_people() -> None:
-    arguments = "paper 001 --figure 7 --strategies mtep,fcfs --seeds 1 --minutes 0.5 --workers 1"
-
-    result = CliRunner().invoke(app, arguments.split())
-
-    assert result.exit_code == 0, result.output
-    assert "printed values" in result.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("paper 009", "choose 000, 001 or 002"),
-        ("paper 002 --reading sideways", "unknown"),
-        ("paper 002 --seeds many", "list of numbers"),
-        ("paper 002 --figure 7", "no figure 7"),
-    ],
-)
-def test_wrong_calls_are_explained(arguments: str, message: str) -> None:
-    result = CliRunner().invoke(app, arguments.split(), env={"COLUMNS": "200"})
-
-    assert result.exit_code == 2
-    assert message in result.output

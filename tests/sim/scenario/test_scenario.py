@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from timebound.commands.sim import app
 from timebound.errors import ConfigError
-from timebound.records import TRACE_FIELDS
 from timebound.sim.mesh.experiment import run
 from timebound.sim.scenario.scenario import load_scenario
 from timebound.units import MINUTE, SECOND
@@ -149,43 +144,6 @@ def test_a_broken_link_file_names_its_line(tmp_path: Path) -> None:
         load_scenario(write(tmp_path, text))
 
 
-def test_run_writes_the_same_trace_twice_in_the_schema_of_the_broker(tmp_path: Path) -> None:
-    path = write(tmp_path, PLAIN)
-    traces = [tmp_path / "one.jsonl", tmp_path / "two.jsonl"]
-
-    for trace in traces:
-        result = CliRunner().invoke(app, ["run", str(path), "--json", "--trace", str(trace)])
-        assert result.exit_code == 0, result.output
-
-    lines = traces[0].read_bytes().splitlines()
-    assert traces[0].read_bytes() == traces[1].read_bytes()
-    assert list(json.loads(lines[0])) == [name for name, _ in TRACE_FIELDS]
-    runs = json.loads(result.stdout)["runs"]
-    assert runs[0]["matched"] == len(lines)
-
-
-@pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
-def test_a_parquet_trace_has_the_schema_of_the_node_and_the_same_bytes_for_the_same_seed(
-    tmp_path: Path,
-) -> None:
-    import pyarrow.parquet as parquet
-
-    from timebound.node.trace.columns import trace_schema
-
-    path = write(tmp_path, PLAIN)
-    traces = [tmp_path / "one.parquet", tmp_path / "two.parquet", tmp_path / "other.parquet"]
-    lines = tmp_path / "one.jsonl"
-    for trace, seed in zip([*traces, lines], ["3", "3", "4", "3"], strict=True):
-        result = CliRunner().invoke(app, ["run", str(path), "--seeds", seed, "--trace", str(trace)])
-        assert result.exit_code == 0, result.output
-
-    table = parquet.read_table(traces[0])
-    assert table.schema.equals(trace_schema(), check_metadata=True)
-    assert table.to_pylist() == [json.loads(line) for line in lines.read_text().splitlines()]
-    assert traces[0].read_bytes() == traces[1].read_bytes()
-    assert traces[0].read_bytes() != traces[2].read_bytes()
-
-
 def test_a_scenario_may_name_readings_of_the_papers(tmp_path: Path) -> None:
     text = f"{PLAIN}[reading]\nnames = ['expired', 'alive', 'publisher-delay']\n"
 
@@ -194,13 +152,6 @@ def test_a_scenario_may_name_readings_of_the_papers(tmp_path: Path) -> None:
     assert (setting.reading.drops, setting.reading.lifetime) == ("expired", "alive")
     assert (setting.reading.routing, setting.epsilon) == ("tree", 0.0005)
     assert (setting.publishers[0].link_costs, setting.publishers[0].link_queues) == (True, False)
-
-
-def test_run_prints_a_table_for_people(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["run", str(write(tmp_path, PLAIN)), "--seeds", "1,2"])
-
-    assert result.exit_code == 0, result.output
-    assert "strategy worth" in result.stdout
 
 
 def test_the_old_name_of_the_mix_is_read_with_a_notice(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ class LinkState:
             own = self._costs(broker)
             for neighbour in self.neighbours(broker):
                 self._add_next_hops(broker, neighbour, own, found)
-            order = _Cheapest(self._links[broker])
+            order = _Cheapest(self._links.get(broker, {}))
             for next_hops in found.values():
                 next_hops.sort(key=order.cost)
                 del next_hops[NEXT_HOPS_MAX:]

@@ -175,3 +175,34 @@ def test_bench_names_a_certificate_file_that_cannot_be_used(tmp_path: Path) -> N
 
     assert done.exit_code == 2
     assert "cannot be used" in " ".join(done.output.replace("│", " ").split())
+
+
+def test_empty_password_file_is_a_wrong_call(tmp_path: Path) -> None:
+    path = tmp_path / "empty.txt"
+    path.touch()
+
+    with pytest.raises(ValueError, match="is empty"):
+        Connecting(password_file=path).client()
+
+
+def test_the_password_is_the_first_line_of_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "password.txt"
+    path.write_text("s3cret\nold\n")
+
+    assert Connecting(password_file=path).read_password() == "s3cret"
+    assert Connecting(password="x").read_password() == "x"
+    with pytest.raises(ValueError, match="use one of them"):
+        Connecting(password="x", password_file=path).read_password()
+
+
+def test_a_session_that_is_kept_needs_a_client_id() -> None:
+    with pytest.raises(ValueError, match="--session-expiry needs --client-id"):
+        Connecting().client(session_expiry="1h")
+
+
+def test_a_file_that_is_not_text_is_a_mistake_of_the_call(tmp_path: Path) -> None:
+    path = tmp_path / "password.bin"
+    path.write_bytes(b"\xff\xfe")
+
+    with pytest.raises(ValueError, match=r"--password-file .* cannot be used: invalid start byte"):
+        Connecting(password_file=path).read_password()

@@ -1,4 +1,4 @@
-"""`timebound pipeline run` over the trace of a real broker, whose own counters are the judge."""
+"""`timebound pipeline`: over the trace of a real broker, whose counters judge it; and what needs no Spark."""
 
 from __future__ import annotations
 
@@ -8,18 +8,28 @@ import subprocess
 import sys
 import time
 import urllib.request
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+import typer
+from tests.commands.shell import Run
 from tests.conftest import StartBroker
 from tests.peer import Peer, join, props
 from tests.pipeline.traces import SPARK_TIMEOUT_S
 
+from timebound.commands import pipeline as command
+from timebound.commands._connection import Connecting
+from timebound.commands.pipeline import _follow, _lines, _scale, _source_options
 from timebound.wire.packets import Ack
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(SPARK_TIMEOUT_S)]
+pytest.importorskip("pyspark", reason="pyspark is not installed")
+
+from timebound.pipeline.batch import SUMMARY, BatchSummary
+from timebound.pipeline.spark.session import Scale
+from timebound.pipeline.stream import Restarted
 
 CONFIG = """
 sys_interval = "0s"
@@ -81,6 +91,7 @@ def publish_some(publisher: Peer) -> None:
 
 # Its Spark is a process of its own: it may run beside the session of the others.
 @pytest.mark.xdist_group("spark-processes")
+@pytest.mark.timeout(SPARK_TIMEOUT_S)
 def test_bills_of_a_real_broker_equal_its_counters(
     start_broker: StartBroker, tmp_path: Path, port: int
 ) -> None:
@@ -125,8 +136,116 @@ def test_bills_of_a_real_broker_equal_its_counters(
     assert f"{earned / 1_000_000:,.6f}" in again.stdout
 
 
-def test_a_missing_trace_is_said_before_spark_starts(tmp_path: Path) -> None:
-    done = pipeline("run", "--trace", str(tmp_path / "nowhere"))
+def test_a_missing_trace_is_said_before_spark_starts(run: Run, tmp_path: Path) -> None:
+    done = run("pipeline", "run", "--trace", tmp_path / "nowhere")
 
     assert done.returncode == 2
-    assert "does not exist" in " ".join(done.stderr.split())
+    assert "does not exist" in done.said
+
+
+FIGURES = {
+    "published": 61,
+    "subscribers": 2,
+    "in_time": 75,
+    "late": 5,
+    "dropped": 20,
+    "earned_micro": 75_000_075,
+    "paid_micro": 250_000,
+    "links": 2,
+    "drifts": 0,
+    "flows": 4,
+    "promised_flows": 1,
+    "violations": 0,
+}
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> tuple[Path, Path]:
+    """A trace without anything new, and the results of the last run."""
+    trace, out = tmp_path / "trace", tmp_path / "out"
+    trace.mkdir()
+    out.mkdir()
+    summary = BatchSummary(3, 122, 122, 1, {"day/bad.parquet": "no rows"}, FIGURES)
+    (out / SUMMARY).write_text(json.dumps(asdict(summary)))
+    return trace, out
+
+
+def test_without_anything_new_the_last_results_are_shown_without_spark(
+    run: Run, finished: tuple[Path, Path]
+) -> None:
+    trace, out = finished
+
+    shown = run("pipeline", "run", "--trace", trace, "--out", out)
+    told = json.loads(run("pipeline", "run", "--trace", trace, "--out", out, "--json").stdout)
+
+    lines = {line[:24].strip(): line[24:].strip() for line in shown.stdout.decode().splitlines()}
+    assert lines["trace rows"] == "122, 1 of them quarantined"
+    assert lines["in time"] == "75 (75.00%)"
+    assert lines["earned"] == "75.000075"
+    assert lines["flows"] == "4, 1 of them with a delay bound"
+    assert "not read: day/bad.parquet: no rows" in shown.said
+    assert "nothing new; tables are in" in shown.said
+    assert "Spark" not in shown.said
+    assert (told["files_new"], told["rows_read"], told["figures"]) == (0, 0, FIGURES)
+
+
+def test_shares_of_no_pairs_are_zero() -> None:
+    empty = BatchSummary(figures=dict.fromkeys(FIGURES, 0))
+
+    assert _lines(empty, 0)["in time"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("rows", "scale"), [(0, "FEW_ROWS"), (20_000, "FEW_ROWS"), (20_001, "SHORT"), (5_000_000, "LONG")]
+)
+def test_spark_is_set_up_for_the_rows_there_are(rows: int, scale: str) -> None:
+    assert _scale(rows) is Scale[scale]
+
+
+def test_the_source_gets_the_options_of_the_command_and_no_empty_ones(tmp_path: Path) -> None:
+    secret = tmp_path / "password.txt"
+    secret.write_text("s3cret\n")
+    connecting = Connecting(user="ann", password_file=secret, ca_file=Path("ca.pem"))
+
+    assert _source_options("a:1,b:2", connecting) == {
+        "servers": "a:1,b:2",
+        "user": "ann",
+        "password": "s3cret",
+        "caFile": "ca.pem",
+    }
+    assert _source_options("a:1", Connecting(tls=True)) == {"servers": "a:1", "tls": "true"}
+    with pytest.raises(typer.BadParameter, match="use one of them"):
+        _source_options("a:1", Connecting(password="x", password_file=secret))
+
+
+class EndingQuery:
+    """A query that has ended after its first batch."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lastProgress = None
+        self.looks = 0
+        self.is_stopped = False
+
+    @property
+    def isActive(self) -> bool:
+        self.looks += 1
+        return self.looks < 2
+
+    def exception(self) -> None:
+        return None
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
+def test_queries_are_followed_to_their_end_and_stopped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "FOLLOW_S", 0.0)
+    queries = [EndingQuery("alarms"), EndingQuery("links")]
+
+    _follow([Restarted(lambda one=one: one) for one in queries], once=True)  # type: ignore[misc]
+
+    assert [one.is_stopped for one in queries] == [True, True]
+    assert "everything journalled so far has been read" in capsys.readouterr().err
