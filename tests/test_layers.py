@@ -420,7 +420,7 @@ def test_every_module_says_what_it_is_for(path: Path) -> None:
     assert ast.get_docstring(tree_of(path)), f"{name_of(path)} has no docstring"
 
 
-def test_of(name: str) -> Path:
+def file_testing(name: str) -> Path:
     """The test file of a module: at the same path, unless it shares one."""
     own = Path(name).with_name(f"test_{Path(name).name}")
     return TESTS / SHARED.get(name, own)
@@ -432,9 +432,9 @@ def test_every_module_has_a_test_file_of_its_own(path: Path) -> None:
     if name in UNTESTED:
         return
 
-    assert test_of(name).exists(), f"{name} has no test file {test_of(name).relative_to(ROOT)}"
-    assert module_of(path) in imports_of(test_of(name)), (
-        f"{test_of(name).relative_to(ROOT)} does not import {name}"
+    assert file_testing(name).exists(), f"{name} has no test file {file_testing(name).relative_to(ROOT)}"
+    assert module_of(path) in imports_of(file_testing(name)), (
+        f"{file_testing(name).relative_to(ROOT)} does not import {name}"
     )
 
 

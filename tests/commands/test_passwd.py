@@ -34,11 +34,11 @@ def test_a_user_is_set_changed_and_removed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("user", "password", "said"),
     [
-        ("anna", "\n", "the password is empty"),
-        ("anna", "", "the password is empty"),
+        ("anna", "\n", "password is empty"),
+        ("anna", "", "password is empty"),
         ("anna", b"\xff\n", "the password is not text in utf-8"),
         ("a:b", "secret\n", "user name 'a:b' begins with '#', or has ':'"),
-        ("", "secret\n", "a user name is empty"),
+        ("", "secret\n", "user name is empty"),
         ("*", "secret\n", "choose another name"),
     ],
 )

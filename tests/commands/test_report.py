@@ -35,7 +35,7 @@ def test_a_folder_without_results_is_a_wrong_call(run: Run, tmp_path: Path) -> N
     done = run("report", tmp_path)
 
     assert done.returncode == 2
-    assert "there are no results here" in done.said
+    assert "folder has no results" in done.said
 
 
 def test_help_shows_its_examples(run: Run) -> None:

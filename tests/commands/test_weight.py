@@ -35,7 +35,7 @@ def test_weights_are_set_listed_and_removed(run: Run, controlled: BrokerProcess)
     ("words", "said"),
     [
         (("remove", "no/such"), "'no/such'"),
-        (("remove", "#"), "give it another weight"),
+        (("remove", "#"), "set another one"),
         (("set", "a/#/b", "2"), "'#' before its last level"),
     ],
 )
