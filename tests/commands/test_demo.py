@@ -32,7 +32,7 @@ def test_it_prints_json_and_draws(run: Run, tmp_path: Path) -> None:
     ("words", "said"),
     [
         (("overload", "--rate", "fast"), "'fast' is not a rate"),
-        (("overload", "--load", "0"), "is not above 0"),
+        (("overload", "--load", "0"), "must be above 0"),
         (("overload", "--buffer", "1h"), "buffer"),
         (("overload", "--strategies", "luck"), "'luck'"),
         (("story", "--rate", "1Gbit/s"), "is not a rate"),
