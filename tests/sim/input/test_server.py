@@ -76,11 +76,11 @@ def test_a_change_applies_at_its_time() -> None:
     scheduler, clients = server({"t": 1})
     queue = clients["t"].queues["t"]
     seen: list[int] = []
-    change = SchedulerChange(150, lambda: seen.append(scheduler.quanta_served))
+    change = SchedulerChange(150, lambda: seen.append(3 - len(queue)))
 
     relay(scheduler, [Arrival(0, queue), Arrival(0, queue), Arrival(0, queue), change], QUANTUM)
 
-    assert seen == [2]  # at 150 ns the second quantum is under way
+    assert seen == [2]  # of three; at 150 ns the second quantum is under way
 
 
 def test_events_out_of_order_are_refused() -> None:

@@ -39,11 +39,11 @@ def test_draws_stay_within_their_range() -> None:
     ("kind", "numbers", "message"),
     [
         ("zipf", (1.0,), "unknown"),
-        ("uniform", (1.0,), "has 1 numbers; want 2"),
+        ("uniform", (1.0,), "has 1 numbers; expected 2"),
         ("uniform", (2.0, 1.0), "wrong order"),
         ("normal", (0.0, -1.0), "negative deviation"),
         ("exponential", (0.0,), "positive mean"),
-        ("choice", (), "want at least 1"),
+        ("choice", (), "expected at least 1"),
         ("fixed", (float("inf"),), "not finite"),
     ],
 )

@@ -11,19 +11,17 @@ from timebound.sim.kernel.draws import fixed
 from timebound.sim.mesh.experiment import run
 from timebound.sim.mesh.setting import (
     ARRIVALS,
-    DROPS,
     ESTIMATES,
-    ROUTINGS,
     SAMPLINGS,
     TRUNCATIONS,
     LinkSetting,
     MeshSetting,
     PublisherSetting,
-    Reading,
     SubscriptionSetting,
     TermsSetting,
     TopologySetting,
 )
+from timebound.sim.papers.brokers.reading import DROPS, ROUTINGS, Reading
 from timebound.sim.scenario.variation import pack
 from timebound.units import MINUTE, SECOND
 

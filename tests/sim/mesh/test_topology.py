@@ -74,5 +74,5 @@ def test_links_from_a_list_count_layers_from_where_none_leads() -> None:
 
 
 def test_too_many_brokers_are_refused() -> None:
-    with pytest.raises(ValueError, match="want 1 to"):
+    with pytest.raises(ValueError, match="expected 1 to"):
         ring(1_000_000)

@@ -14,7 +14,6 @@ from timebound.sim.input.link_layers import LINK_LAYERS, SwitchedEthernet
 from timebound.sim.papers.paper000 import (
     BROKERS,
     DELTA_TOTAL,
-    INTERVAL_PRINTED_NS,
     POLLING,
     PUBLISHED,
     SCHEDULER,
@@ -26,6 +25,7 @@ from timebound.sim.papers.paper000 import (
     plot,
     run,
 )
+from timebound.units import MILLISECOND
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_equation_15_of_the_slowest_topic_is_6_to_34_milliseconds(result: Result
 
 
 def test_printed_intervals_ask_light_topics_for_more_than_their_share() -> None:
-    result = run(seed=1, interval_ns_max=INTERVAL_PRINTED_NS, layers=(SwitchedEthernet(),), order=EVEN)
+    result = run(seed=1, interval_ns_max=MILLISECOND, layers=(SwitchedEthernet(),), order=EVEN)
 
     bounded = [row.bound_ms is not None for row in rows_of(result, "switched Ethernet", SCHEDULER)]
     assert bounded == [True, False, False, False, False]

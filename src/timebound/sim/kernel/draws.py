@@ -29,7 +29,7 @@ class Draw:
             raise ValueError(f"distribution {kind!r} is unknown; choose one of {', '.join(KINDS)}")
         wanted = KINDS.get(kind, 1)
         if (wanted and len(numbers) != wanted) or not numbers:
-            raise ValueError(f"{kind} has {len(numbers)} numbers; want {wanted or 'at least 1'}")
+            raise ValueError(f"{kind} has {len(numbers)} numbers; expected {wanted or 'at least 1'}")
         if not all(math.isfinite(number) for number in numbers):
             raise ValueError(f"{kind} has a number that is not finite: {numbers}")
         if kind == "uniform" and numbers[0] > numbers[1]:

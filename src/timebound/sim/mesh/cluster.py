@@ -6,8 +6,6 @@ which link is free, and carries out their orders. It decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from timebound.core.mesh.account import MeshAccount
 from timebound.core.mesh.forwarding import Forwarder
 from timebound.core.mesh.message import Copy, MeshMessage
@@ -18,8 +16,7 @@ from timebound.core.values.delay import DelayEstimator, LinkDelay
 from timebound.sim.kernel.kernel import Event, Kernel
 from timebound.sim.mesh.network import SimLink
 from timebound.sim.mesh.workload import Source
-
-MakeForwarder = Callable[[str, LinkState, SubscriptionTable, MeshOptions, MeshAccount], Forwarder]
+from timebound.sim.papers.brokers.reading import MakeForwarder
 
 
 class Cluster:

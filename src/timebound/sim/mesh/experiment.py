@@ -6,28 +6,22 @@ import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from random import Random
 from typing import Final
 
-from timebound.core.link.strategy.base import Strategy
-from timebound.core.link.strategy.fixed import Fixed
-from timebound.core.link.strategy.registry import strategy_named
 from timebound.core.mesh.account import MeshAccount, TraceRow
-from timebound.core.mesh.forwarding import Forwarder
 from timebound.core.mesh.options import MeshOptions
 from timebound.core.values.subscription import MICRO
 from timebound.records import Reason
 from timebound.sim.kernel.streams import Streams
 from timebound.sim.mesh import topology as shapes
-from timebound.sim.mesh.cluster import Cluster, MakeForwarder, ReportDelays
+from timebound.sim.mesh.cluster import Cluster, ReportDelays
 from timebound.sim.mesh.faults import schedule_faults
 from timebound.sim.mesh.network import SimLink
-from timebound.sim.mesh.setting import MATCHING, ROUTINGS, LinkSetting, MeshSetting, TopologySetting
+from timebound.sim.mesh.setting import LinkSetting, MeshSetting, TopologySetting
 from timebound.sim.mesh.topology import Topology
 from timebound.sim.mesh.workload import make_sources, make_subscriptions
-from timebound.sim.papers.brokers.forwarding import PaperForwarder
-from timebound.sim.papers.brokers.lifetime import AliveLifetime
+from timebound.sim.papers.brokers.reading import ReadBroker, read_broker
 from timebound.units import MINUTE, SECOND
 
 # After the last message everything limited in time is settled; what has no limit gets this long.
@@ -35,8 +29,6 @@ _DRAIN_NS: Final = 60 * MINUTE
 _STEPS: Final = 100
 # How often brokers report waiting times to their neighbours; every 10 s brings no more.
 REPORT_NS: Final = 30 * SECOND
-# No ε at all: only what has expired is dropped. See docs/reproduction.md.
-_EXPIRED_ONLY: Final = 1e-300
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +99,16 @@ def build(setting: MeshSetting, seed: int) -> Cluster:
     streams = Streams(seed)
     topology = make_topology(setting.topology, streams)
     account = MeshAccount(setting.is_tracing)
+    broker = read_broker(setting.reading, setting.strategy, setting.mix, setting.epsilon)
     cluster = Cluster(
-        _options(setting),
+        _options(setting, broker),
         account,
         setting.duration_ns,
         measures=setting.estimates == "measured",
-        make_forwarder=_make_forwarder(setting),
+        make_forwarder=broker.make_forwarder,
     )
-    for broker in topology.brokers:
-        cluster.add_broker(broker)
+    for name in topology.brokers:
+        cluster.add_broker(name)
     means = streams.stream("link means")
     for source, target in topology.links:
         cluster.add_link(_link(source, target, setting.links, streams, means))
@@ -133,7 +126,7 @@ def build(setting: MeshSetting, seed: int) -> Cluster:
 
 
 def make_topology(setting: TopologySetting, streams: Streams) -> Topology:
-    """The brokers and links that a setting describes."""
+    """Make the brokers and links that a setting describes."""
     random = streams.stream("topology")
     if setting.kind == "layered":
         return shapes.layered(list(setting.layers), setting.parents, random)
@@ -160,11 +153,11 @@ def _link(source: str, target: str, setting: LinkSetting, streams: Streams, mean
     )
 
 
-def _options(setting: MeshSetting) -> MeshOptions:
+def _options(setting: MeshSetting, broker: ReadBroker) -> MeshOptions:
     return MeshOptions(
-        Fixed() if _drops(setting) == "none" else make_strategy(setting),
-        routing=ROUTINGS[setting.reading.routing],
-        epsilon=_EXPIRED_ONLY if _drops(setting) == "expired" else setting.epsilon,
+        broker.strategy,
+        routing=broker.routing,
+        epsilon=broker.epsilon,
         preference=setting.preference,
         waiting_share=setting.waiting_share,
         send_cost=setting.send_cost,
@@ -172,30 +165,3 @@ def _options(setting: MeshSetting) -> MeshOptions:
         processing_ns=setting.processing_ns,
         message_bytes=setting.message_bytes,
     )
-
-
-def _make_forwarder(setting: MeshSetting) -> MakeForwarder:
-    """Return what makes the forwarders of a setting: the broker's own, unless the reading is another one."""
-    matches_again = setting.reading.routing in MATCHING
-    drops_nothing = _drops(setting) == "none"
-    if not matches_again and not drops_nothing:
-        return Forwarder
-    return partial(
-        PaperForwarder,
-        matches_again=matches_again,
-        forwards_duplicates=setting.reading.routing == "match-all",
-        order=make_strategy(setting) if drops_nothing else None,
-    )
-
-
-def _drops(setting: MeshSetting) -> str:
-    """Return the reading of early drop; the other ones are about strategies that know no probabilities."""
-    is_plain = not make_strategy(setting).weighs_worth
-    return setting.reading.drops if is_plain else "hopeless"
-
-
-def make_strategy(setting: MeshSetting) -> Strategy:
-    """The strategy of a setting, as the broker itself makes it."""
-    if setting.strategy == "remaining-lifetime" and setting.reading.lifetime == "alive":
-        return AliveLifetime()
-    return strategy_named(setting.strategy, mix=setting.mix)

@@ -1,7 +1,7 @@
 """Settings of a simulated mesh: plain values, made from scenario files and from the papers.
 
-Values are checked where they are read (`scenario/`). Where a paper leaves a question open, `Reading`
-has one field for it; its defaults are the literal reading (docs/reproduction.md).
+Values are checked where they are read (`scenario/`). Where a paper leaves a question open, `reading` decides
+(`papers/brokers/reading.py`).
 """
 
 from __future__ import annotations
@@ -9,14 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from timebound.core.mesh.options import LATE, TREE
+from timebound.core.link.strategy.registry import DEFAULT_STRATEGY
 from timebound.sim.kernel.draws import Draw
+from timebound.sim.papers.brokers.reading import Reading
 from timebound.units import HOUR, MILLISECOND
 
-# Brokers that match again at every hop follow their own path trees.
-MATCHING: Final = ("match", "match-all")
-ROUTINGS: Final = {"tree": TREE, "late": LATE, "match": TREE, "match-all": TREE}
-DROPS: Final = ("hopeless", "expired", "none")
 SAMPLINGS: Final = ("message", "kilobyte")
 TRUNCATIONS: Final = ("resample", "clip")
 ARRIVALS: Final = ("poisson", "periodic", "bursty")
@@ -114,15 +111,6 @@ class FaultSetting:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """Behaviour of the broker where the papers leave it open."""
-
-    routing: str = "tree"
-    drops: str = "hopeless"  # hopeless: ε-drop for all strategies; expired, none: for FIFO, RL and FIX only
-    lifetime: str = "all"  # RL averages over all subscriptions, or over those "alive"
-
-
-@dataclass(frozen=True, slots=True)
 class MeshSetting:
     """One deployment and its load; a run adds a seed."""
 
@@ -130,7 +118,7 @@ class MeshSetting:
     links: LinkSetting
     publishers: tuple[PublisherSetting, ...]
     subscriptions: tuple[SubscriptionSetting, ...]
-    strategy: str = "worth"
+    strategy: str = DEFAULT_STRATEGY
     mix: float = -1.0  # the strategy's own
     epsilon: float = 0.0005
     duration_ns: int = 2 * HOUR

@@ -147,4 +147,4 @@ def _extra(
 
 def _check(brokers: int) -> None:
     if not 1 <= brokers <= BROKERS_MAX:
-        raise ValueError(f"topology has {brokers} brokers; want 1 to {BROKERS_MAX}")
+        raise ValueError(f"topology has {brokers} brokers; expected 1 to {BROKERS_MAX}")

@@ -75,7 +75,7 @@ def _draw(axes: Any, members: list[PointSummary], measure: str) -> None:
         _draw_bars(axes, members, measure)
     else:
         _draw_lines(axes, members, measure, by_weight)
-        axes.set_xlabel("weight" if by_weight else "messages per minute and publisher")
+        axes.set_xlabel("mix" if by_weight else "messages per minute and publisher")
         axes.legend()
     axes.set_ylabel(_LABELS[measure])
     low, high = RANGES.get((members[0].figure, members[0].scenario, measure), (0.0, 0.0))

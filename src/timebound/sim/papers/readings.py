@@ -86,7 +86,7 @@ READINGS: Final[dict[str, tuple[str, Change]]] = {
 
 
 def read_as(setting: MeshSetting, names: str) -> MeshSetting:
-    """A setting under one or more readings, joined by `+`.
+    """Return a setting under one or more readings, joined by `+`.
 
     Raises:
         ValueError: there is no such reading.

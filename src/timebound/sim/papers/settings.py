@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from timebound.core.link.strategy.registry import DEFAULT_STRATEGY
 from timebound.core.mesh.options import MESH_EPSILON, PREFERENCE, WAITING_SHARE
 from timebound.sim.kernel.draws import choice, fixed, uniform
 from timebound.sim.mesh.setting import (
@@ -106,7 +107,7 @@ def product(setting: MeshSetting) -> MeshSetting:
     """Return the same deployment with the product's own routing, strategy and limits."""
     return replace(
         setting,
-        strategy="worth",
+        strategy=DEFAULT_STRATEGY,
         epsilon=MESH_EPSILON,
         preference=PREFERENCE,
         waiting_share=WAITING_SHARE,

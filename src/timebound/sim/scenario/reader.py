@@ -79,7 +79,7 @@ class ScenarioTable:
         if not isinstance(value, int) or isinstance(value, bool):
             self.fail(key, f"{value!r} is not a whole number")
         if value < least:
-            self.fail(key, f"{value} is too small; want at least {least}")
+            self.fail(key, f"{value} is too small; expected at least {least}")
         return value
 
     def number(
@@ -89,7 +89,9 @@ class ScenarioTable:
         if not isinstance(value, int | float) or isinstance(value, bool):
             self.fail(key, f"{value!r} is not a number")
         if not least <= value <= most:
-            limits = f"want {least:g} to {most:g}" if most < float("inf") else f"want at least {least:g}"
+            limits = (
+                f"expected {least:g} to {most:g}" if most < float("inf") else f"expected at least {least:g}"
+            )
             self.fail(key, f"{value:g} is out of range; {limits}")
         return float(value)
 
@@ -111,7 +113,7 @@ class ScenarioTable:
         if not isinstance(value, list) or not value or not all(type(item) is int for item in value):
             self.fail(key, f"{value!r} is not a list of whole numbers")
         if min(value) < 1:
-            self.fail(key, f"{min(value)} is too small; want at least 1")
+            self.fail(key, f"{min(value)} is too small; expected at least 1")
         return tuple(value)
 
     def text_list(self, key: str) -> tuple[str, ...]:
@@ -152,7 +154,7 @@ class ScenarioTable:
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             self.fail(key, f"{value!r} is not an array of tables; write [[{key}]]")
         if is_needed and not value:
-            self.fail("", f"[[{key}]] is missing; want at least one")
+            self.fail("", f"[[{key}]] is missing; expected at least one")
         return [
             ScenarioTable(item, self._path, self._lines, (*self._at, key, index))
             for index, item in enumerate(value)
@@ -190,7 +192,7 @@ def _draw(value: Any) -> Draw:
     rest = dict(value)
     least = rest.pop("min", -float("inf"))
     if len(rest) != 1:
-        raise ValueError(f"{value!r} names {len(rest)} distributions; want one of {', '.join(KINDS)}")
+        raise ValueError(f"{value!r} names {len(rest)} distributions; expected one of {', '.join(KINDS)}")
     kind, numbers = next(iter(rest.items()))
     listed = numbers if isinstance(numbers, list) else [numbers]
     if not all(isinstance(number, int | float) for number in [*listed, least]):

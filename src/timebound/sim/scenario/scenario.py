@@ -16,21 +16,19 @@ from timebound.sim.kernel.streams import Streams
 from timebound.sim.mesh.experiment import build, make_topology
 from timebound.sim.mesh.setting import (
     ARRIVALS,
-    DROPS,
     ESTIMATES,
-    ROUTINGS,
     SAMPLINGS,
     TRUNCATIONS,
     FaultSetting,
     LinkSetting,
     MeshSetting,
     PublisherSetting,
-    Reading,
     SubscriptionSetting,
     TermsSetting,
     TopologySetting,
 )
 from timebound.sim.mesh.topology import Topology
+from timebound.sim.papers.brokers.reading import DROPS, LIFETIMES, ROUTINGS, Reading
 from timebound.sim.papers.readings import read_as
 from timebound.sim.scenario.reader import ScenarioTable, read_document
 from timebound.toml.renames import Renamed
@@ -121,7 +119,7 @@ def _reading(table: ScenarioTable) -> Reading:
     return Reading(
         routing=table.text("routing", routing, tuple(ROUTINGS)),
         drops=table.text("drops", "hopeless", DROPS),
-        lifetime=table.text("lifetime", "all", ("all", "alive")),
+        lifetime=table.text("lifetime", "all", LIFETIMES),
     )
 
 
@@ -161,7 +159,7 @@ def _read_links(file: Path) -> tuple[tuple[str, str], ...]:
     for number, line in enumerate(lines, 1):
         names = line.split("#")[0].split()
         if names and (len(names) != 2 or names[0] == names[1]):
-            raise ValueError(f"line {number} of {file.name} is {line!r}; want two different broker names")
+            raise ValueError(f"line {number} of {file.name} is {line!r}; expected two different broker names")
         if names:
             links.append((names[0], names[1]))
     if not links:
@@ -179,7 +177,7 @@ def _links(table: ScenarioTable) -> LinkSetting:
         truncation=table.text("truncation", "resample", TRUNCATIONS),
     )
     if setting.mean_ms.lowest() <= 0.0:
-        table.fail("ms_per_kb", "a link would take no time; want more than 0 ms per KB")
+        table.fail("ms_per_kb", "a link would take no time; expected more than 0 ms per KB")
     table.finish()
     return setting
 

@@ -19,13 +19,12 @@ from timebound.sim.kernel.draws import Draw, fixed
 from timebound.sim.mesh.experiment import RunResult, run
 from timebound.sim.mesh.setting import (
     ARRIVALS,
-    DROPS,
     ESTIMATES,
-    ROUTINGS,
     MeshSetting,
     PublisherSetting,
     SubscriptionSetting,
 )
+from timebound.sim.papers.brokers.reading import DROPS, ROUTINGS
 from timebound.units import MILLISECOND, MINUTE, SECOND
 
 Value = int | float | str
@@ -158,7 +157,7 @@ def _numbers(name: str, key: Key, part: str) -> list[Value]:
     last = _number(name, last_text)
     step = _number(name, step_text) if step_text else 1.0
     if step <= 0:
-        raise ConfigError(f"{name}={part} has the step {step:g}; want more than 0")
+        raise ConfigError(f"{name}={part} has the step {step:g}; expected more than 0")
     # A step of 0.1 is not exact: the last value is included if only rounding misses it.
     count = int((last - first) / step + 1e-9) + 1 if last >= first else 0
     if count < 1:
@@ -181,9 +180,9 @@ def _number(name: str, text: str) -> float:
 def _checked(name: str, key: Key, number: float) -> Value:
     if not key.least <= number <= key.most:
         limits = f"{key.least:g} to {key.most:g}" if key.most < float("inf") else f"at least {key.least:g}"
-        raise ConfigError(f"{name} cannot be {number:g}; want {limits}")
+        raise ConfigError(f"{name} cannot be {number:g}; expected {limits}")
     if key.is_whole and number != int(number):
-        raise ConfigError(f"{name} cannot be {number:g}; want a whole number")
+        raise ConfigError(f"{name} cannot be {number:g}; expected a whole number")
     return int(number) if key.is_whole else float(number)
 
 

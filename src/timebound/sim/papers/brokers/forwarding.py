@@ -13,6 +13,8 @@ from typing import Final
 from timebound.core.link.strategy.audience import Audience, Term
 from timebound.core.link.strategy.base import STATIC, Strategy
 from timebound.core.link.strategy.entry import Entry
+from timebound.core.link.strategy.fifo import Fifo
+from timebound.core.link.strategy.remaining_lifetime import RemainingLifetime
 from timebound.core.mesh.account import MeshAccount
 from timebound.core.mesh.forwarding import Forwarder
 from timebound.core.mesh.link import MeshLink
@@ -30,7 +32,7 @@ _LATEST: Final = 1 << 60
 
 
 class MatchingRouter(Router):
-    """Every matching next hop as this broker sees it, whoever else sends there."""
+    """Every matching next hop as this broker sees it, regardless of what other brokers send."""
 
     __slots__ = ()
 
@@ -119,9 +121,9 @@ def endless_entry(
     """Return an entry without limits, whose priority keeps the order that a static strategy gives it."""
     assert strategy.kind == STATIC, "only an order that never changes can be kept"
     priority = message.priority
-    if strategy.name == "fifo":
+    if isinstance(strategy, Fifo):
         priority = 0
-    elif strategy.name == "remaining-lifetime":
+    elif isinstance(strategy, RemainingLifetime):
         total = 0.0
         for term in audience.terms:
             allowed = term.allowed
