@@ -111,7 +111,7 @@ def test_wishes_of_the_server_are_kept(pair: tuple[LoadConnection, socket.socket
     ("answer", "message"),
     [
         (encode(Publish("a", b""), 5), "p0 got Publish.* instead of a CONNACK"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "p0 got no MQTT"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "p0 received data that is not MQTT"),
     ],
 )
 def test_answer_that_is_no_connack_is_shown(

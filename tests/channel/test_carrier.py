@@ -250,7 +250,7 @@ def test_carrier_without_filtering_wants_everything() -> None:
     assert carrier.wants() == [ANYTHING]
 
 
-def test_listener_hears_of_every_change_until_it_is_removed(carrier: Carrier) -> None:
+def test_listener_hears_of_every_change(carrier: Carrier) -> None:
     wants: list[list[Key]] = []
 
     def listen() -> None:
@@ -259,8 +259,6 @@ def test_listener_hears_of_every_change_until_it_is_removed(carrier: Carrier) ->
     carrier.add_listener(listen)
     consumer = carrier.connect(print, "a")
     consumer.disconnect()
-    carrier.remove_listener(listen)
-    carrier.connect(print, "b")
 
     assert wants == [[("a", "")], []]
 

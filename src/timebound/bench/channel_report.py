@@ -17,7 +17,7 @@ from rich.table import Table
 from timebound.bench.channel_published import SPACING_NS, Cell
 from timebound.bench.channel_results import ChannelResults, LatencyRow, Speed, Spread, UtilisationRun
 
-# The project's own limits: see docs/channel.md.
+# The project's own limits: see docs/benchmarks.md.
 BARS: Final = (("reactive, 1 to 1", 2.0), ("reactive, 1 to 20", 10.0), ("lanes, hand-over median", 50.0))
 # A spacing is kept if at least this share of its rate was achieved.
 KEPT_UP: Final = 0.99

@@ -53,7 +53,7 @@ class LoadConnection:
                 raise ConnectError(f"{self.name} was closed by the server before it answered")
             self._received += self.decoder.feed(data)
             if self.decoder.error is not None and not self._received:
-                raise ConnectError(f"{self.name} got no MQTT ({self.decoder.error})")
+                raise ConnectError(f"{self.name} received data that is not MQTT ({self.decoder.error})")
         return self._received.pop(0)
 
 

@@ -431,9 +431,6 @@ class Carrier(Owner):
         """Call `listener` after each change of what is wanted; it runs in the changing thread."""
         self._listeners.append(listener)
 
-    def remove_listener(self, listener: Callable[[], None]) -> None:
-        self._listeners.remove(listener)
-
     def _changed(self) -> None:
         for listener in list(self._listeners):
             listener()

@@ -9,7 +9,7 @@ from timebound.channel.base.consumer import PLAIN, Consumer
 from timebound.channel.base.dependency import all_of
 from timebound.channel.base.errors import ChannelError
 from timebound.channel.base.event import Event
-from timebound.channel.base.filtering import Link
+from timebound.channel.base.filtering import RouteEntry
 from timebound.channel.base.reports import Kind, Report
 from timebound.channel.dispatch.dispatcher import Absent, Dispatcher, Reactive
 
@@ -53,7 +53,7 @@ def test_reactive_evaluates_before_it_calls() -> None:
     dispatcher.submit(consumer, EVENT, 0b01)
     assert got.events == []
 
-    dispatcher.dispatch([Link(consumer, 0b10)], Event("b", "s", 2, 0))
+    dispatcher.dispatch([RouteEntry(consumer, 0b10)], Event("b", "s", 2, 0))
 
     assert [part.payload for part in got.events[0].parts] == [1, 2]
 
@@ -62,7 +62,7 @@ def test_reactive_passes_on_what_comes_while_a_consumer_is_held_or_after_its_end
     got, passed_on = Recorder(), list[Delivery]()
     consumer = reactive().connect(got, "a")
     dispatcher = started(Reactive(), passed_on, [])
-    route = [Link(consumer, PLAIN)]
+    route = [RouteEntry(consumer, PLAIN)]
     consumer.hold()
     dispatcher.dispatch(route, EVENT)
     consumer.take_held()
@@ -82,7 +82,7 @@ def test_absent_dispatcher_refuses_pushes_and_forgets_deliveries() -> None:
 
     absent.submit(consumer, EVENT, PLAIN)
     with pytest.raises(ChannelError, match="channel 'c' is closed"):
-        absent.dispatch([Link(consumer, PLAIN)], EVENT)
+        absent.dispatch([RouteEntry(consumer, PLAIN)], EVENT)
     assert got.events == []
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timebound.channel.federation.link_state import CHANNELS_MAX, SEEN_WINDOW, Advert, Federation, Seen
+from timebound.channel.federation.link_state import CHANNELS_MAX, SEEN_WINDOW, Advert, Federation, SeenEvents
 
 NAMES = "abcdefg"
 
@@ -133,14 +133,14 @@ def test_every_wanting_channel_in_reach_gets_exactly_one_copy(
 
 
 def test_seen_lets_each_event_in_once_also_out_of_order() -> None:
-    seen = Seen()
+    seen = SeenEvents()
 
     assert [seen.is_new("a", n) for n in (5, 3, 5, 4, 3)] == [True, True, False, True, False]
     assert seen.is_new("b", 5)
 
 
 def test_seen_forgets_only_what_is_far_behind() -> None:
-    seen = Seen()
+    seen = SeenEvents()
     for number in range(3 * SEEN_WINDOW):
         assert seen.is_new("a", number)
 

@@ -17,7 +17,7 @@ from timebound.channel.base.dependency import fits, key_of
 from timebound.core.correlation.expression import SIGNALS_MAX
 
 
-class Link:
+class RouteEntry:
     """One consumer on a route; `mask` is PLAIN, or the leaves of its dependency that the event fits."""
 
     __slots__ = ("consumer", "mask")
@@ -27,7 +27,7 @@ class Link:
         self.mask: Final = mask
 
 
-Route = list[Link]
+Route = list[RouteEntry]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -44,12 +44,12 @@ class Filtering:
 
     def route(self, consumers: list[Consumer], event_type: str, source: str) -> Route:
         """Return the consumers of an event, in the order of `consumers`."""
-        links: Route = []
+        entries: Route = []
         for consumer in consumers:
             mask = self.mask(consumer, event_type, source)
             if mask != 0:
-                links.append(Link(consumer, mask))
-        return links
+                entries.append(RouteEntry(consumer, mask))
+        return entries
 
 
 class Subscriptions(Filtering):

@@ -23,12 +23,11 @@ _BUCKETS: Final = (_VALUE_BITS - _STEPS_BITS + 1) * _STEPS
 class Histogram:
     """Counts of durations in nanoseconds."""
 
-    __slots__ = ("_buckets", "count", "max_ns", "min_ns", "sum_ns")
+    __slots__ = ("_buckets", "count", "max_ns", "min_ns")
 
     def __init__(self) -> None:
         self._buckets: list[int] = [0] * _BUCKETS
         self.count = 0
-        self.sum_ns = 0
         self.max_ns = 0
         self.min_ns = 0
 
@@ -39,11 +38,7 @@ class Histogram:
         if value > self.max_ns:
             self.max_ns = value
         self.count += 1
-        self.sum_ns += value
         self._buckets[_bucket_of(value)] += 1
-
-    def mean_ns(self) -> float:
-        return self.sum_ns / self.count if self.count else 0.0
 
     def percentile_ns(self, percent: float) -> int:
         """Return the value that `percent` of all durations do not exceed; 0 when there are none."""

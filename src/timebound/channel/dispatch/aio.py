@@ -137,12 +137,12 @@ class AsyncioDispatch(Dispatcher):
             self._consumers.remove(consumer)
 
     def dispatch(self, route: Route, event: Event) -> None:
-        for link in route:
-            if link.consumer.is_held:
+        for entry in route:
+            if entry.consumer.is_held:
                 # Dispatching is being swapped: older deliveries wait at the consumer.
-                self.pass_on(link.consumer, event, link.mask)
+                self.pass_on(entry.consumer, event, entry.mask)
             else:
-                self.submit(link.consumer, event, link.mask)
+                self.submit(entry.consumer, event, entry.mask)
 
     def submit(self, consumer: Consumer, event: Event, mask: int) -> None:
         if self._queue.is_closed:

@@ -81,9 +81,9 @@ class Reactive(Dispatcher):
         self._is_closed = False
 
     def dispatch(self, route: Route, event: Event) -> None:
-        for link in route:
-            consumer = link.consumer
-            mask = link.mask
+        for entry in route:
+            consumer = entry.consumer
+            mask = entry.mask
             if self._is_closed or consumer.is_held:
                 # Rare: dispatching is being swapped, so the delivery waits at the consumer.
                 assert self._redispatch is not None

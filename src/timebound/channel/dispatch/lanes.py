@@ -150,20 +150,17 @@ class Lanes(Dispatcher):
         """Why the system refused real-time priorities; empty when it granted them or was not asked."""
         return self._context.permission_trouble
 
-    def lane_count(self) -> int:
-        return len(self._lanes)
-
     def dispatch(self, route: Route, event: Event) -> None:
         # All are queued before anybody is woken: one switch of threads serves a whole route.
         touched: list[Lane] = []
-        for link in route:
-            consumer = link.consumer
+        for entry in route:
+            consumer = entry.consumer
             if consumer.is_held:
                 # Dispatching is being swapped: older deliveries wait at the consumer.
                 assert self._redispatch is not None
-                self._redispatch(consumer, event, link.mask)
+                self._redispatch(consumer, event, entry.mask)
                 continue
-            lane = self._queue(consumer, event, link.mask)
+            lane = self._queue(consumer, event, entry.mask)
             # A route is ordered by urgency, so the consumers of one lane stand together.
             if lane is not None and (not touched or touched[-1] is not lane):
                 touched.append(lane)

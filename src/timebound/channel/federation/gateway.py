@@ -17,10 +17,17 @@ from timebound.channel.base.dependency import Key
 from timebound.channel.base.errors import ChannelError
 from timebound.channel.base.event import TIMEOUT, TOGETHER, Event
 from timebound.channel.carrier import Carrier
-from timebound.channel.federation.link_state import MEDIUM_PREFIX, Advert, Carried, Federation, Frame, Seen
+from timebound.channel.federation.link_state import (
+    MEDIUM_PREFIX,
+    Advert,
+    Carried,
+    Federation,
+    Frame,
+    SeenEvents,
+)
 
 
-class Link(Protocol):
+class FrameLink(Protocol):
     """Carries frames to one neighbour, in order, without ever blocking the caller for long."""
 
     def send(self, frame: Frame) -> None: ...
@@ -55,9 +62,9 @@ class Hub:
         # Guards the fields below; never held while calling the channel or a link, which have their own.
         self._lock = Lock()
         self._federation = Federation(channel.name)
-        self._links: dict[str, Link] = {}
+        self._links: dict[str, FrameLink] = {}
         self._consumers: dict[str, Consumer] = {}
-        self._seen = Seen()
+        self._seen = SeenEvents()
         # How many adverts were learnt, and how many of them the routes take into account.
         self._learnt = 0
         self._followed = 0
@@ -67,7 +74,7 @@ class Hub:
         self._follow = Coalesced(self._redirect)
         channel.add_listener(self.advertise)
 
-    def add_link(self, neighbour: str, link: Link) -> None:
+    def add_link(self, neighbour: str, link: FrameLink) -> None:
         """Join a neighbour; both learn what all others want.
 
         Raises:
@@ -93,7 +100,7 @@ class Hub:
         # Also if the advert is unchanged, because the neighbour was away only for a moment.
         self._follow()
 
-    def remove_link(self, neighbour: str, link: Link | None = None) -> None:
+    def remove_link(self, neighbour: str, link: FrameLink | None = None) -> None:
         """Disconnect a neighbour; with a link, only if it is still joined by that one."""
         with self._lock:
             current = self._links.get(neighbour)

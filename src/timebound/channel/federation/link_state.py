@@ -2,8 +2,8 @@
 
 Every channel advertises its neighbours and what its own consumers want to all others. From the same adverts
 each computes the same shortest-path tree for each origin, so an event takes one path to each channel that
-wants it, and returns to none. While adverts are still spreading a copy may take two paths; `Seen` accepts
-only the first.
+wants it, and returns to none. While adverts are still spreading a copy may take two paths; `SeenEvents`
+accepts only the first.
 
 A medium that many channels share, such as a broker, is a node that does not advertise: its neighbours are the
 channels that name it. Names of media begin with `$`.
@@ -49,7 +49,7 @@ class Carried(msgspec.Struct, frozen=True, tag_field="frame", tag="event", array
 Frame = Advert | Carried
 
 
-class Seen:
+class SeenEvents:
     """Recognises repeated events by origin and sequence, in bounded memory."""
 
     def __init__(self) -> None:
