@@ -26,9 +26,13 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(SPARK_TIMEOU
 
 WAIT_S = 200
 CONFIG = """
+node_name = "b1"
 [[journals]]
 name = "trace"
 trace = true
+[trace]
+enabled = true
+path = "trace"
 [flight]
 port = {port}
 """
@@ -82,7 +86,9 @@ def test_alarms_reach_whoever_listens(
 
         alarm = watch.expect(Publish)
 
-    assert alarm.topic == f"$timebound/alarm/{server}/small"
+    assert alarm.topic == "$timebound/alarm/b1/small"
+    # The name that batch tables take from the trace files of the same broker.
+    assert {folder.name for folder in broker.folder.glob("trace/date=*/*")} == {"node=b1"}
     told = json.loads(alarm.payload)
     assert (told["reason"], told["matched"], told["in_time"]) == ("in_time_share", 30, 0)
 

@@ -39,7 +39,7 @@ def busy(count: int, start: int, link: str = "s") -> list[dict[str, Any]]:
     ]
 
 
-# Two files: s is busy, and many of its messages fail in the second; u is quiet, with a broken promise.
+# Two files: s is busy, and many of its messages fail in the second; u is quiet, with a violated delay bound.
 FILES = [
     [*busy(200, 0), row(500, link="u", published_ns=START), row(501, outcome="lost")],
     busy(200, 400)

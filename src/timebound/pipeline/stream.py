@@ -45,7 +45,7 @@ def read_live(spark: SparkSession, options: dict[str, str]) -> DataFrame:
     read = spark.readStream.format("timebound").options(**options, kind="trace", gaps="row").load()
     whole = read.where(F.col("gap").isNull())
     date = F.date_format(F.timestamp_seconds((F.col("time_ns") / 1_000_000_000).cast("long")), "yyyy-MM-dd")
-    placed = whole.withColumns({"date": date, "node": F.col("server")})
+    placed = whole.withColumn("date", date)
     return normalise(placed.select(*COLUMNS))
 
 

@@ -10,7 +10,14 @@ import pytest
 from tests.pipeline.brokers import JournalBroker, free_port
 
 from timebound.errors import JournalError, JournalGap
-from timebound.pipeline.datasource.flight import FlightClient, Range, check_gaps, plain_text
+from timebound.pipeline.datasource.flight import (
+    FlightClient,
+    JournalState,
+    Range,
+    check_gaps,
+    journal_state,
+    plain_text,
+)
 from timebound.pipeline.datasource.options import Options
 
 COLUMNS = ["offset", "topic", "gap"]
@@ -23,9 +30,17 @@ def broker(tmp_path: Path) -> Iterator[JournalBroker]:
     process.kill()
 
 
+def test_a_broker_is_named_by_its_answer_or_else_by_its_address() -> None:
+    answer = {"journal": "all", "identity": "id", "first": 3, "next": 7}
+
+    assert journal_state("a:1", {**answer, "node": "b1"}) == JournalState("a:1", "all", "id", 3, 7, "b1")
+    # From a broker of an earlier version.
+    assert journal_state("a:1", answer) == JournalState("a:1", "all", "id", 3, 7, "a:1")
+
+
 def whole(client: FlightClient) -> Range:
     state = client.find()
-    return Range(state.server, state.journal, state.identity, state.first, state.next)
+    return Range(state.server, state.journal, state.identity, state.first, state.next, state.node)
 
 
 def test_a_range_goes_on_over_a_kill_of_the_broker(broker: JournalBroker) -> None:
@@ -84,7 +99,7 @@ def test_a_gap_is_refused_with_its_place() -> None:
     batch = pa.record_batch({"offset": [7, 8], "gap": pa.array([None, 5], pa.int64())})
 
     with pytest.raises(JournalGap, match="no longer holds 5 rows from offset 8 on") as caught:
-        check_gaps(batch, Range("s:1", "all", "id", 0, 20))
+        check_gaps(batch, Range("s:1", "all", "id", 0, 20, "b1"))
 
     assert (caught.value.offset, caught.value.count) == (8, 5)
 

@@ -55,7 +55,7 @@ def published(broker: JournalBroker, topic: str) -> list[str]:
     """Topics that the journal has, in order."""
     with FlightClient(broker.server, Options((broker.server,), topic=topic)) as client:
         state = client.find()
-        wanted = Range(state.server, state.journal, state.identity, state.first, state.next)
+        wanted = Range(state.server, state.journal, state.identity, state.first, state.next, state.node)
         return [
             name for batch in client.read(wanted, ["topic"]) for name in batch.column("topic").to_pylist()
         ]
@@ -87,7 +87,7 @@ def test_messages_cannot_be_overwritten() -> None:
 def test_tasks_of_no_streaming_query_are_refused() -> None:
     writer = StreamWriter(Options(("a:1",)), MESSAGE)
 
-    with pytest.raises(JournalError, match="do not say which streaming query"):
+    with pytest.raises(JournalError, match="carry no id of their streaming query"):
         writer.commit([Staged("0" * 32, "", 0)], 0)
 
 

@@ -119,18 +119,18 @@ def test_partitions_cover_the_range_evenly(broker: JournalBroker) -> None:
 
 
 def test_only_the_columns_of_the_schema_are_read(broker: JournalBroker) -> None:
-    reader = Reader(Options((broker.server,), topic="plant/3/+"), schema_of("server", "topic"))
+    reader = Reader(Options((broker.server,), topic="plant/3/+"), schema_of("server", "node", "topic"))
 
     rows = rows_of(reader, reader.partitions())
 
     assert len(rows) == ROWS // 4
-    assert rows[0] == {"server": broker.server, "topic": "plant/3/3"}
+    assert rows[0] == {"server": broker.server, "node": "timebound", "topic": "plant/3/3"}
 
 
 @pytest.mark.parametrize(
     ("names", "options", "expected"),
     [
-        ("colour", {}, "unknown column 'colour'; expected server, journal, offset, topic"),
+        ("colour", {}, "unknown column 'colour'; expected server, node, journal, offset, topic"),
         ("topic", {"gaps": "row"}, 'gaps as rows require the column "gap"'),
     ],
 )
@@ -156,6 +156,30 @@ def test_latest_means_the_same_both_times_it_is_asked(broker: JournalBroker) -> 
 
     assert reader.initialOffset() is first
     assert first[broker.server]["offset"] == ROWS
+
+
+def test_offsets_of_a_stream_keep_the_name_of_the_broker(broker: JournalBroker) -> None:
+    reader = StreamReader(Options((broker.server,)), schema_of("node"))
+    start = reader.initialOffset()
+    end = advance(start, reader.reportLatestOffset(), ReadMaxRows(2))
+
+    assert (start[broker.server]["node"], end[broker.server]["node"]) == ("timebound", "timebound")
+    assert rows_of(reader, reader.partitions(start, end)) == [{"node": "timebound"}] * 2
+
+
+def test_a_checkpoint_without_the_name_of_the_broker_is_continued(broker: JournalBroker) -> None:
+    reader = StreamReader(Options((broker.server,)), schema_of("node"))
+    latest = reader.reportLatestOffset()
+    identity = latest[broker.server]["identity"]
+    start = {broker.server: entry(0, identity)}
+
+    # A batch that was planned before is repeated as it was.
+    planned = reader.partitions(start, {broker.server: entry(2, identity)})
+    end = advance({broker.server: entry(2, identity)}, latest, ReadMaxRows(3))
+    following = reader.partitions({broker.server: entry(2, identity)}, end)
+
+    assert rows_of(reader, planned) == [{"node": broker.server}] * 2
+    assert rows_of(reader, following) == [{"node": "timebound"}] * 3
 
 
 def test_pushed_comparisons_narrow_what_is_read(broker: JournalBroker) -> None:

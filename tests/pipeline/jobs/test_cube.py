@@ -11,7 +11,6 @@ from tests.pipeline.traces import MS, SPARK_TIMEOUT_S, dropped, row
 
 from timebound.pipeline.jobs.cube import (
     DIMENSIONS,
-    MEASURES,
     cube,
     ended_ns,
     input_ns,
@@ -24,6 +23,22 @@ from timebound.pipeline.schema import trace_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+MEASURES = [
+    "pairs",
+    "bytes",
+    "latency_ns_sum",
+    "latency_ns_max",
+    "queued_ns_sum",
+    "queued_ns_max",
+    "earned_micro",
+    "paid_micro",
+    "size_bytes_max",
+    "promised_ns_min",
+    "promised_ns_max",
+    "input_ns_max",
+    "violations",
+]
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(SPARK_TIMEOUT_S)]
 

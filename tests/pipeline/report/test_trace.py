@@ -20,7 +20,7 @@ def test_a_trace_page_has_every_part_with_its_numbers(tmp_path: Path) -> None:
         "Deliveries of 2026-03-01",
         "Of 110 deliveries that subscribers asked for, 81.8 % arrived in time.",
         "They earned 165.50; penalties cost 10.00, which leaves 155.50.",
-        "In the busiest interval of n1 the strategy ebpc, weight 0.75 could have earned 25 % more.",
+        "In the busiest interval of n1 the strategy ebpc, mix 0.75 could have earned 25 % more.",
         "The least punctual is a/b with 80.0 % in time.",
         "20 deliveries were dropped",
         "<bert>",

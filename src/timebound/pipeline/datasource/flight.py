@@ -11,7 +11,7 @@ import base64
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -33,13 +33,14 @@ RETRY_S: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class JournalState:
-    """The current state of a journal: offsets [first, next)."""
+    """The current state of a journal: offsets [first, next), and the name of its broker."""
 
     server: str
     journal: str
     identity: str
     first: int
     next: int
+    node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Range:
     identity: str
     start: int
     end: int
+    node: str
 
 
 class FlightClient:
@@ -77,9 +79,7 @@ class FlightClient:
         """Find the journal that the options mean, and its offsets."""
         options = self._options
         answer = self._act("find", {"journal": options.journal, "topic": options.topic, "kind": options.kind})
-        return JournalState(
-            self._server, answer["journal"], answer["identity"], answer["first"], answer["next"]
-        )
+        return journal_state(self._server, answer)
 
     def read(
         self, wanted: Range, columns: list[str], comparisons: Iterable[tuple[str, str, Any]] = ()
@@ -166,6 +166,18 @@ class FlightClient:
             login = f"{self._options.user}:{self._options.password}".encode()
             headers.append((b"authorization", b"Basic " + base64.b64encode(login)))
         return fl.FlightCallOptions(timeout=timeout_s, headers=headers)
+
+
+def journal_state(server: str, answer: Mapping[str, Any]) -> JournalState:
+    """Return the state of a journal from a broker's answer."""
+    return JournalState(
+        server,
+        answer["journal"],
+        answer["identity"],
+        answer["first"],
+        answer["next"],
+        answer.get("node") or server,  # brokers of earlier versions do not send their name
+    )
 
 
 class _Patience:

@@ -77,7 +77,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         queries = {message.query for message in messages if isinstance(message, Staged)}
         if len(queries) > 1 or "" in queries:
-            raise JournalError("tasks do not say which streaming query they belong to")
+            raise JournalError("tasks carry no id of their streaming query")
         for query in queries:
             self._stage.publish(query, batchId, messages)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import (
@@ -59,7 +60,7 @@ _SPARK_TYPES: Final = {
     "list<struct<name: string, value: string>>": "array<struct<name:string,value:string>>",
 }
 # Columns that the source adds to those of a broker.
-_ADDED: Final = ("server", "journal", "published")
+_ADDED: Final = ("server", "node", "journal", "published")
 _COMPARISONS: Final = {
     EqualTo: "=",
     GreaterThan: ">",
@@ -76,7 +77,7 @@ StreamOffset = dict[str, dict[str, Any]]
 def source_schema(kind: str) -> str:
     """Return the columns of messages or trace records, in Spark's notation."""
     fields = TRACE_FIELDS if kind == "trace" else JOURNAL_FIELDS
-    columns = ["server string", "journal string", "offset bigint"]
+    columns = ["server string", "node string", "journal string", "offset bigint"]
     columns += [f"{name} {_SPARK_TYPES[arrow]}" for name, arrow in fields]
     return ", ".join([*columns, "published timestamp", "gap bigint"])
 
@@ -148,6 +149,7 @@ class _Ranges:
         count = batch.num_rows
         added = {
             "server": lambda: pa.repeat(wanted.server, count),
+            "node": lambda: pa.repeat(wanted.node, count),
             "journal": lambda: pa.repeat(wanted.journal, count),
             # Spark's timestamps are microseconds.
             "published": lambda: pc.divide(batch.column("published_ns"), 1000).cast(
@@ -166,7 +168,7 @@ class _Ranges:
             for number in range(count):
                 start = one.start + rows * number // count
                 end = one.start + rows * (number + 1) // count
-                found.append(RangePartition(Range(one.server, one.journal, one.identity, start, end)))
+                found.append(RangePartition(replace(one, start=start, end=end)))
         return found
 
 
@@ -187,7 +189,9 @@ class Reader(DataSourceReader):
                     f"endingOffsets name offset {end} of {state.server}, whose journal ends at {state.next}"
                 )
             start, end = self._narrow(start, end)
-            ranges.append(Range(state.server, state.journal, state.identity, start, max(start, end)))
+            ranges.append(
+                Range(state.server, state.journal, state.identity, start, max(start, end), state.node)
+            )
         return self._ranges.split(ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -267,6 +271,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 entry["identity"],
                 start[server]["offset"] if server in start else 0,
                 entry["offset"],
+                entry.get("node") or server,  # checkpoints of earlier versions lack the name
             )
             for server, entry in end.items()
         ]
@@ -338,4 +343,4 @@ def advance(start: StreamOffset, latest: StreamOffset, limit: ReadLimit) -> Stre
 
 
 def _entry(state: JournalState, offset: int) -> dict[str, Any]:
-    return {"journal": state.journal, "identity": state.identity, "offset": offset}
+    return {"journal": state.journal, "identity": state.identity, "offset": offset, "node": state.node}

@@ -29,21 +29,6 @@ DIMENSIONS: Final = (
     "latency_bucket",  # null = not sent
     "is_promised",
 )
-MEASURES: Final = (
-    "pairs",
-    "bytes",
-    "latency_ns_sum",
-    "latency_ns_max",
-    "queued_ns_sum",
-    "queued_ns_max",
-    "earned_micro",
-    "paid_micro",
-    "size_bytes_max",
-    "promised_ns_min",
-    "promised_ns_max",
-    "input_ns_max",
-    "violations",
-)
 
 
 def latency_ns() -> Column:

@@ -51,7 +51,7 @@ _PAIR: Final = (
 
 
 class Replay(NamedTuple):
-    """A function that replays a load: its path, its result columns, and every (strategy, weight) to try."""
+    """A function that replays a load: its path, its result columns, and every (strategy, mix) to try."""
 
     function: str
     results: tuple[tuple[str, str], ...]

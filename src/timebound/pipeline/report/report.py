@@ -45,6 +45,6 @@ def render_report(folder: Path) -> str:
     if (folder / _TRACE_TABLE).is_dir():
         return render(trace_page(folder))
     raise ConfigError(
-        "folder has no results; want the --out of `timebound sweep`, `sim paper` or `pipeline run`",
+        "folder has no results; expected the --out of `timebound sweep`, `sim paper` or `pipeline run`",
         path=str(folder),
     )

@@ -364,7 +364,7 @@ def _quality(rows: Rows) -> str:
 
 
 def _choice(row: dict[str, Any]) -> str:
-    return row["strategy"] if row["weight"] is None else f"{row['strategy']}, weight {row['weight']:g}"
+    return row["strategy"] if row["weight"] is None else f"{row['strategy']}, mix {row['weight']:g}"
 
 
 def _value(row: dict[str, Any]) -> str:
