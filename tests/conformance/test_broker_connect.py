@@ -6,7 +6,7 @@ Clauses are those of MQTT 5.0 unless a test is for version 4, where they are tho
 from __future__ import annotations
 
 import pytest
-from tests.conftest import BrokerProcess, StartBroker
+from tests.conftest import BrokerProcess, ShareOver
 from tests.peer import Peer, join, props
 
 from timebound.wire.codec import encode
@@ -177,11 +177,9 @@ def test_malformed_connect_of_version_4_is_closed_without_connack(
         assert peer.expect_closed() == []
 
 
-def test_server_keep_alive_and_session_expiry_are_capped_and_said(start_broker: StartBroker) -> None:
+def test_server_keep_alive_and_session_expiry_are_capped_and_said(share_over: ShareOver) -> None:
     """[MQTT-3.1.2-21] [MQTT-3.2.2-21]"""
-    broker = start_broker(
-        '[limits]\nkeep_alive_max = "30s"\nsession_expiry_max = "1h"\ntopic_alias_max = 0\n'
-    )
+    broker = share_over('[limits]\nkeep_alive_max = "30s"\nsession_expiry_max = "1h"\ntopic_alias_max = 0\n')
     with Peer(broker.port) as peer:
         long = peer.connect("long", keep_alive=60, properties=props(session_expiry_interval=7200)).properties
     with Peer(broker.port) as peer:
@@ -288,9 +286,9 @@ def _wait_for_end(peer: Peer, timeout_s: float) -> list[Packet] | None:
         return None
 
 
-def test_client_that_sends_no_connect_in_time_is_dropped(start_broker: StartBroker) -> None:
+def test_client_that_sends_no_connect_in_time_is_dropped(share_over: ShareOver) -> None:
     """Idle sockets must not collect, and a byte now and then buys no more time."""
-    broker = start_broker('[limits]\nconnect_timeout = "1s"\n')
+    broker = share_over('[limits]\nconnect_timeout = "1s"\n')
     with Peer(broker.port) as trickling, join(broker.port, "well") as well:
         packets: list[Packet] | None = None
         for byte in encode(Connect("trickling"), 5)[:-1]:

@@ -9,7 +9,7 @@ import contextlib
 import time
 
 import pytest
-from tests.conftest import BrokerProcess, StartBroker
+from tests.conftest import BrokerProcess, ShareOver, StartOver
 from tests.peer import Peer, join, props
 
 from timebound.wire.packets import (
@@ -200,9 +200,9 @@ def test_broker_keeps_the_clients_receive_maximum(broker: BrokerProcess) -> None
         peer.expect_silence()
 
 
-def test_client_that_exceeds_the_brokers_receive_maximum_is_told(start_broker: StartBroker) -> None:
+def test_client_that_exceeds_the_brokers_receive_maximum_is_told(share_over: ShareOver) -> None:
     """[MQTT-3.3.4-7]: 0x93"""
-    broker = start_broker("[limits]\ninflight_max = 3\n")
+    broker = share_over("[limits]\ninflight_max = 3\n")
     with Peer(broker.port) as peer:
         assert peer.connect().properties.receive_maximum == 3
         peer.send(*[Publish("a", b"", 2, packet_id=number) for number in range(1, 5)])
@@ -511,9 +511,9 @@ def test_shared_subscriptions_get_no_retained_messages(broker: BrokerProcess) ->
         assert retained(peer, SubscribeEntry("$share/g/kept/shared")) == []
 
 
-def test_retained_and_queued_messages_survive_a_restart(start_broker: StartBroker) -> None:
+def test_retained_and_queued_messages_survive_a_restart(start_over: StartOver) -> None:
     """4.1"""
-    first = start_broker()
+    first = start_over()
     expiry = props(session_expiry_interval=60)
     with join(first.port, "lasting", properties=expiry) as peer:
         peer.subscribe("lasting/#", qos=2)
@@ -523,7 +523,7 @@ def test_retained_and_queued_messages_survive_a_restart(start_broker: StartBroke
         ack(publisher, PUBACK)
         ack(publisher, PUBACK)
     first.kill()
-    second = start_broker(data=first.data)
+    second = start_over(data=first.data)
     with Peer(second.port) as peer:
         assert peer.connect("lasting", clean=False, properties=expiry).session_present
         peer.expect_publish("lasting/kept", b"1")

@@ -426,7 +426,7 @@ class Pair:
         return self.receiver
 
     def dropped(self, reason: Reason) -> int:
-        return self.node.broker.counters.dropped[reason.value]
+        return self.node.broker.account.dropped[reason.value]
 
 
 def _greet(session: Session) -> bool:

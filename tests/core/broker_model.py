@@ -89,7 +89,7 @@ class PendingWill:
 class BrokerModel:
     """All sessions, retained messages and wills; time moves only by `wake`."""
 
-    def __init__(self, queue_messages_max: int, choose: Choose) -> None:
+    def __init__(self, queue_messages_max: int, choose: Choose, clock: Callable[[], int]) -> None:
         self.queue_messages_max = queue_messages_max
         self.sessions: dict[str, ModelSession] = {}
         self.history: dict[tuple[str, int], ModelSession] = {}
@@ -99,6 +99,7 @@ class BrokerModel:
         self.wills: dict[str, PendingWill] = {}
         self.matched = 0
         self.choose = choose
+        self.clock = clock
         self.orphans: list[Copy] = []  # of members of groups that left
 
     # Sessions.
@@ -216,10 +217,14 @@ class BrokerModel:
     def next_due_ns(self) -> int | None:
         times = [session.expires_ns for session in self.sessions.values() if session.expires_ns]
         times += [pending.due_ns for pending in self.wills.values() if pending.due_ns]
+        for session in self.sessions.values():
+            times += [copy.expires_ns for copy in session.in_state(QUEUED) if copy.expires_ns]
         return min(times, default=None)
 
     def wake(self, now_ns: int) -> None:
-        """What is due happens in its order, then of client ids; then wills are published."""
+        """What has expired goes; what is due happens in its order, then of client ids; then wills."""
+        for session in self.sessions.values():
+            self.expire(session, now_ns)
         due: list[Will] = []
         events = [(session.expires_ns, name) for name, session in self.sessions.items()]
         events += [(pending.due_ns, name) for name, pending in self.wills.items()]
@@ -229,11 +234,21 @@ class BrokerModel:
             pending = self.wills.get(name)
             if pending is not None and 0 < pending.due_ns <= now_ns:
                 due.append(self.wills.pop(name).will)
-            session = self.sessions.get(name)
-            if session is not None and 0 < session.expires_ns <= now_ns:
-                due += self._end(session)
+            ending = self.sessions.get(name)
+            if ending is not None and 0 < ending.expires_ns <= now_ns:
+                due += self._end(ending)
         self.reassign_orphans()
         self.publish_wills(due, now_ns)
+
+    def expire(self, session: ModelSession, now_ns: int) -> None:
+        for copy in session.in_state(QUEUED):
+            if copy.is_expired(now_ns):
+                copy.state = GONE
+
+    def _make_room(self, session: ModelSession) -> None:
+        """A full queue lets go of what has expired since the last wake-up."""
+        if len(session.in_state(QUEUED)) + len(session.coming) >= self.queue_messages_max:
+            self.expire(session, self.clock())
 
     def publish_wills(self, wills: list[Will], now_ns: int) -> None:
         for will in wills:
@@ -324,6 +339,8 @@ class BrokerModel:
     ) -> None:
         self.matched += len(wanted)
         qos = min(message.qos, max(one.qos for one in wanted))
+        if qos or session.is_connected:
+            self._make_room(session)
         if self.refuses(session, qos):
             return
         ids = tuple(one.identifier for one in wanted if one.identifier)

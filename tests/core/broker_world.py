@@ -70,7 +70,7 @@ class Client:
 class World:
     def __init__(self, durable: bool) -> None:
         self.node = Node(BrokerLimits(queue_messages_per_client_max=QUEUE_MESSAGES_MAX), durable=durable)
-        self.model = BrokerModel(QUEUE_MESSAGES_MAX, self._chosen)
+        self.model = BrokerModel(QUEUE_MESSAGES_MAX, self._chosen, lambda: self.node.now_ns)
         self.clients = {name: Client(name) for name in ("a", "b", "c")}
         self.last_tag = 0
         self.connecting = ""

@@ -23,6 +23,7 @@ from timebound.core.values.delay import LinkDelay
 from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
+from timebound.records import Reason
 from timebound.units import SECOND
 
 from .broker_doubles import START_NS, make_will
@@ -93,7 +94,7 @@ def test_what_became_of_a_message_is_told() -> None:
     assert found == [TAKEN] * 3 + [DENIED] * 3
     codes = [(reply.packet_id, reply.reason_code) for reply in session.replies]
     assert codes == [(1, NO_MATCHING_SUBSCRIBERS), (2, NO_MATCHING_SUBSCRIBERS), (3, 0x87), (4, 0x87)]
-    assert broker.counters.publishes_refused == 3
+    assert broker.counters.refused[Reason.NOT_AUTHORIZED.value] == 3
 
 
 def test_a_limit_that_is_reached_is_named() -> None:

@@ -16,6 +16,7 @@ from timebound.wire.packets import Ack, Connack, Connect, Packet, Publish, Subac
 from timebound.wire.properties import Properties
 
 WAIT_S = 20.0
+NO_MATCHING_SUBSCRIBERS = 0x10
 
 
 class DurablePeer:
@@ -25,6 +26,7 @@ class DurablePeer:
         self.client_id = client_id
         self.received: Counter[bytes] = Counter()
         self.acknowledged: set[bytes] = set()
+        self.unwanted: set[bytes] = set()  # of these: without a matching subscription
         self.is_session_present = False
         self._unfinished: dict[int, tuple[str, bytes, int, bool]] = {}  # topic, payload, qos, released
         self._unreleased: set[int] = set()
@@ -137,6 +139,8 @@ class DurablePeer:
             self._send_ack(types.PUBREL, packet.packet_id)
         else:
             self.acknowledged.add(payload)
+            if packet.reason_code == NO_MATCHING_SUBSCRIBERS:
+                self.unwanted.add(payload)
             del self._unfinished[packet.packet_id]
 
     def _send_ack(self, kind: int, packet_id: int) -> None:

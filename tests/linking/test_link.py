@@ -6,12 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from timebound.core.broker import Broker
 from timebound.core.mesh.message import Copy, MeshMessage
+from timebound.core.sessions.session import Reply
+from timebound.core.values.access import AccessList
 from timebound.core.values.delay import LinkDelay
+from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import Message
 from timebound.errors import ProtocolError
 from timebound.linking import codec
-from timebound.linking.link import LATENCY_WINDOW_NS, PACKET_ID_MAX, PINGRESP_FRAME, PUBACK, NeighbourLink
+from timebound.linking.link import (
+    HELLO_NS,
+    LATENCY_WINDOW_NS,
+    PACKET_ID_MAX,
+    PINGRESP_FRAME,
+    PUBACK,
+    NeighbourLink,
+)
 from timebound.wire.codec import Decoder
 from timebound.wire.packets import Ack, Disconnect, Packet, Pingreq, Pingresp, Publish, Suback
 from timebound.wire.properties import Properties
@@ -30,6 +41,7 @@ class Ends:
         self.events: list[str] = []
         self.copies: list[Copy] = []
         self._decoder = Decoder(5, is_server=True)
+        self.is_storing = False  # copies are not confirmed yet
 
     def write(self, data: bytes) -> None:
         self.written += data
@@ -46,8 +58,10 @@ class Ends:
     def on_ready(self, link: NeighbourLink, now_ns: int) -> None:
         self.events.append("ready")
 
-    def on_copy(self, link: NeighbourLink, copy: Copy, now_ns: int) -> None:
+    def on_copy(self, link: NeighbourLink, copy: Copy, packet_id: int, now_ns: int) -> None:
         self.copies.append(copy)
+        if packet_id and not self.is_storing:
+            link.session.replies.append(Reply(PUBACK, packet_id))
 
     def on_advertisements(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
         self.events.append(f"advertisements {payload.decode()}")
@@ -95,8 +109,16 @@ class SetMeter:
 def link_of(
     ends: Ends, *, is_paced: bool = False, meter: SetMeter | None = None, receive_maximum: int = 1_024
 ) -> NeighbourLink:
+    session = Broker(BrokerLimits(), AccessList([])).open_link("b", 1)
     return NeighbourLink(
-        "b", ends, ends, KB_IN_100_MS, is_paced=is_paced, meter=meter, receive_maximum=receive_maximum
+        "b",
+        ends,
+        ends,
+        KB_IN_100_MS,
+        session,
+        is_paced=is_paced,
+        meter=meter,
+        receive_maximum=receive_maximum,
     )
 
 
@@ -256,9 +278,57 @@ def test_packets_of_a_neighbour_reach_the_mesh_and_are_confirmed() -> None:
 
     assert [copy.what.number for copy in ends.copies] == [7]
     assert ends.events == ["advertisements []", "delays {}", "levels {}"]
-    assert ends.written.endswith(PINGRESP_FRAME)
-    assert [packet.fields()["kind"] for packet in ends.packets()] == [PUBACK, PUBACK]
+    assert PINGRESP_FRAME in ends.written
+    kinds = [packet.fields().get("kind") for packet in Decoder(5, is_server=False).feed(bytes(ends.written))]
+    assert kinds == [PUBACK, None, PUBACK]
     link.receive([Pingresp()], SECOND)
+
+
+def test_a_copy_is_confirmed_when_its_session_says_so_and_a_hello_at_once() -> None:
+    far, ends = Ends(), Ends()
+    sender, link = link_of(far), link_of(ends)
+    ends.is_storing = True
+    sender.put(copy_of(7), 0)
+    sender.flush(0)
+    sender.send_hello(0)
+    [copy, hello] = sent(far)
+
+    link.receive([copy, hello], SECOND)
+    assert [packet.fields()["packet_id"] for packet in ends.packets()] == [hello.packet_id]
+
+    link.session.replies.append(Reply(PUBACK, copy.packet_id))
+    link.write_answers()
+    link.write_answers()
+    assert [packet.fields()["packet_id"] for packet in ends.packets()] == [copy.packet_id]
+
+
+def test_the_latency_is_measured_again_by_a_hello_at_a_time() -> None:
+    ends = Ends()
+    link = link_of(ends, receive_maximum=1)
+    link.send_hello(0)
+    [hello] = sent(ends)
+    link.patrol(HELLO_NS)
+    assert sent(ends) == []  # the first is not confirmed yet
+    link.receive([ack(hello.packet_id)], MILLISECOND)
+
+    link.patrol(HELLO_NS - 1)
+    assert sent(ends) == []
+    link.paused()
+    link.patrol(HELLO_NS)
+    link.resumed(HELLO_NS)
+    link.put(copy_of(1), HELLO_NS)
+    link.flush(HELLO_NS)
+    [copy] = sent(ends)
+    link.patrol(HELLO_NS)
+    assert sent(ends) == []  # the neighbour takes one packet at a time
+    link.receive([ack(copy.packet_id)], HELLO_NS + SECOND)
+    assert link.latency_ns == MILLISECOND // 2
+    link.patrol(HELLO_NS + SECOND)
+    [hello] = sent(ends)
+    link.receive([ack(hello.packet_id)], HELLO_NS + SECOND)
+
+    assert link.latency_ns == 0
+    assert ends.events.count("ready") == 1
 
 
 def test_an_answer_is_written_even_if_a_later_packet_is_wrong() -> None:
@@ -291,6 +361,17 @@ def test_packet_ids_start_over_and_leave_out_those_under_way() -> None:
     link.flush(0)
 
     assert [packet.packet_id for packet in sent(ends)] == [1, PACKET_ID_MAX, 2]
+
+
+def test_a_latency_of_zero_counts_in_the_next_window() -> None:
+    ends = Ends()
+    link = link_of(ends)
+    for now_ns, took_ns in ((0, 0), (LATENCY_WINDOW_NS, 10)):
+        link.send_hello(now_ns)
+        [hello] = sent(ends)
+        link.receive([ack(hello.packet_id)], now_ns + took_ns)
+
+    assert link.latency_ns == 0
 
 
 @given(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from timebound.config.input import InputConfig
 from timebound.config.limits import Limits
 from timebound.config.listeners import ListenerConfig
 from timebound.config.values import Config
@@ -24,7 +25,8 @@ from timebound.wire.packets import Packet
 class RecordingTransport:
     """Remembers what was written and asked of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self.host = host
         self.written = bytearray()
         self.is_reading = True
         self.is_closed = False
@@ -56,14 +58,20 @@ class RecordingTransport:
         self.is_reading = True
         self.settled.set()
 
-    def set_write_buffer_limits(self, high: int) -> None:
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def write_eof(self) -> None:
+        """The peer closes it."""
+
+    def set_write_buffer_limits(self, high: int, low: int | None = None) -> None:
         assert high >= 0
 
     def get_write_buffer_size(self) -> int:
         return 0
 
-    def get_extra_info(self, name: str) -> object:
-        return ("127.0.0.1", 5000) if name == "peername" else None
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return (self.host, 5000) if name == "peername" else default
 
 
 class HeldStorage:
@@ -86,11 +94,15 @@ class House:
     """A broker with its driver and one door, and connections through it."""
 
     def __init__(
-        self, limits: Limits, passwords: PasswordFile | None = None, is_durable: bool = False
+        self,
+        limits: Limits,
+        passwords: PasswordFile | None = None,
+        is_durable: bool = False,
+        input_config: InputConfig | None = None,
     ) -> None:
         self.storage = HeldStorage()
         self.broker = Broker(BrokerLimits(), AccessList([]), is_durable)
-        self.driver = Driver(self.broker, self.storage, limits, asyncio.get_running_loop())
+        self.driver = Driver(self.broker, self.storage, limits, asyncio.get_running_loop(), input_config)
         self.logins = Logins(asyncio.get_running_loop(), 1)
         config = Config(limits=limits)
         self.door = Door(ListenerConfig(), config, self.driver, AccessList([]), passwords, self.logins)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -9,8 +10,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.conftest import FOUR_LISTENERS, BrokerProcess, Certificates, StartBroker
-from tests.peer import SCHEMES, Endpoint, Peer, join, props
+from tests.conftest import BrokerProcess, ShareOver, StartOver
+from tests.peer import Endpoint, Peer, join, props
 
 from timebound.demo.relay import ShapingRelay
 from timebound.units import MILLISECOND, parse_duration
@@ -21,37 +22,30 @@ TIMEOUT_S = 20.0
 Terms = list[tuple[str, str]]
 
 
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[BrokerProcess]:
-    config = 'sys_interval = "0s"\n' + FOUR_LISTENERS.format(certificates=certificates)
-    process = BrokerProcess(tmp_path_factory.mktemp("delivery"), config)
-    yield process
-    process.check()
-    assert process.stop() == 0
-
-
-@pytest.fixture(params=SCHEMES)
-def slow_broker(
-    request: pytest.FixtureRequest, process: BrokerProcess, certificates: Certificates
-) -> Iterator[BrokerProcess]:
-    """The broker, over each of the four transports in turn."""
-    yield process.over(request.param, certificates)
-    process.check()
+@pytest.fixture
+def slow_broker(share_over: ShareOver) -> BrokerProcess:
+    return share_over('sys_interval = "0s"\n')
 
 
 @pytest.fixture
 def relay_port(slow_broker: BrokerProcess) -> Iterator[int]:
-    """Where the broker is behind a slow link."""
-    port = slow_broker.port
-    assert isinstance(port, Endpoint)
-    with ShapingRelay(int(port), RATE) as relay:
-        yield port.at(relay.port)
+    with slow_link(slow_broker) as port:
+        yield port
 
 
 @pytest.fixture
 def publisher(slow_broker: BrokerProcess) -> Iterator[Peer]:
     with join(slow_broker.port) as peer:
         yield peer
+
+
+@contextlib.contextmanager
+def slow_link(broker: BrokerProcess) -> Iterator[int]:
+    """Where the broker is behind a slow link."""
+    port = broker.port
+    assert isinstance(port, Endpoint)
+    with ShapingRelay(int(port), RATE) as relay:
+        yield port.at(relay.port)
 
 
 def stamped(size: int = 200) -> bytes:
@@ -305,14 +299,12 @@ def test_a_new_strategy_at_run_time_loses_no_message(relay_port: int, publisher:
     assert found == list(range(60))
 
 
-def test_traffic_without_a_deadline_keeps_its_share(start_broker: StartBroker) -> None:
-    process = start_broker(
-        'sys_interval = "0s"\n[[listeners]]\nhost = "127.0.0.1"\nport = 0\nuntimed_share_percent = 20\n'
-    )
+def test_traffic_without_a_deadline_keeps_its_share(start_over: StartOver) -> None:
+    process = start_over('sys_interval = "0s"\n', listener="untimed_share_percent = 20\n")
     with (
-        ShapingRelay(process.port, RATE) as relay,
+        slow_link(process) as port,
         join(process.port) as publisher,
-        join(relay.port) as reader,
+        join(port) as reader,
     ):
         reader.subscribe("timed", user_properties=[("deadline", "500ms"), ("price", "1000")])
         reader.subscribe("plain")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from tests.node.doubles import Build
 from tests.peer import props
 
 from timebound.node.driver import STORAGE_ORDERS_MAX
+from timebound.units import MILLISECOND
 from timebound.wire.packets import (
     Ack,
     Connack,
@@ -120,3 +122,49 @@ async def test_emptied_is_set_when_the_last_connection_has_gone(build: Build) ->
     assert not house.driver.emptied.is_set()
     connection.connection_lost(None)
     assert house.driver.emptied.is_set()
+
+
+async def test_the_timer_is_set_for_a_copy_that_a_slow_client_will_not_get_in_time(build: Build) -> None:
+    house = build()
+    deadline = props(user_properties=[("deadline", "40ms")])
+    reader, transport = house.open(Connect("slow"), Subscribe(1, [SubscribeEntry("a")], deadline))
+    house.driver.turn()
+    reader.pause_writing()
+    publisher, _ = house.open(Connect("says"), Publish("a", b"1"))
+    published_ns = house.driver.now_ns()
+    house.driver.turn()
+
+    assert house.driver._timer is not None
+    assert house.driver._timer_ns <= published_ns + 20 * MILLISECOND
+    house.driver._timer.cancel()
+    house.broker.wake(published_ns + 40 * MILLISECOND)
+
+    assert sum(house.broker.account.dropped.values()) == 1
+    assert Publish not in [type(packet) for packet in transport.packets()]
+    reader.connection_lost(None)
+    publisher.connection_lost(None)
+
+
+async def test_the_patrol_sees_a_flood_that_is_over_before_it_comes(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = build()
+    reader, _ = house.open(lasting("reads"), Subscribe(1, [SubscribeEntry("a", 1)]))
+    house.driver.turn()
+    reader.connection_lost(None)
+    publisher, _ = house.open(Connect("says"), Publish("a", b"1" * 1_000, 1, packet_id=1))
+    house.driver.turn()
+    house.open(Connect("reads", clean_start=True))  # discards what the session was owed
+    house.driver.turn()
+    assert house.broker.queued_bytes() == 0
+    seen: list[int] = []
+    monkeypatch.setattr(
+        house.driver.memory, "patrol", lambda queued_bytes, sessions, now_ns: seen.append(queued_bytes)
+    )
+
+    house.driver.patrol()
+    house.driver.patrol()
+
+    assert seen[0] > 1_000
+    assert seen[1] == 0
+    publisher.connection_lost(None)

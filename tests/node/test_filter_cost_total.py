@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.conftest import BrokerProcess, StartBroker
+from tests.conftest import BrokerProcess, ShareOver, StartOver
 from tests.peer import Peer, join, props
 
 from timebound.config.limits import Limits
@@ -25,8 +25,8 @@ def wait_cost(broker: BrokerProcess, cost: int) -> None:
             pass
 
 
-def test_clients_together_are_refused_and_told_which_limit(start_broker: StartBroker) -> None:
-    broker = start_broker(CONFIG)
+def test_clients_together_are_refused_and_told_which_limit(share_over: ShareOver) -> None:
+    broker = share_over(CONFIG)
     with join(broker.port, "first") as first:
         assert first.subscribe("a", "b", user_properties=WHERE).reason_codes == [0, 0]
         wait_cost(broker, 4)
@@ -39,16 +39,16 @@ def test_clients_together_are_refused_and_told_which_limit(start_broker: StartBr
         wait_cost(broker, 2)
 
 
-def test_stored_sessions_are_restored_with_what_they_cost(start_broker: StartBroker, tmp_path: Path) -> None:
+def test_stored_sessions_are_restored_with_what_they_cost(start_over: StartOver, tmp_path: Path) -> None:
     data = tmp_path / "kept"
     lasting = props(session_expiry_interval=3_600)
-    broker = start_broker(CONFIG, data=data)
+    broker = start_over(CONFIG, data=data)
     with Peer(broker.port) as peer:
         peer.connect("lasting", properties=lasting)
         assert peer.subscribe("a", "b", user_properties=WHERE).reason_codes == [0, 0]
     assert broker.stop() == 0
 
-    broker = start_broker(CONFIG.replace("= 5", "= 3"), data=data)
+    broker = start_over(CONFIG.replace("= 5", "= 3"), data=data)
     with join(broker.port, "other") as other, Peer(broker.port) as peer:
         wait_cost(broker, 4)
         assert other.subscribe("c", user_properties=WHERE).reason_codes == [0x97]

@@ -1,4 +1,4 @@
-"""A real broker under a real flood: an advertised flow keeps what it was promised."""
+"""A real broker under a real flood: an advertised flow keeps its delay bound."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def test_advertised_flow_keeps_its_bound_beside_a_flood() -> None:
     row = json.loads(done.stdout)[0]
     assert row["lost"] == 0
     assert row["p50_ms"] < row["bound_ms"]
-    # Other tests run beside this one: while the broker waits for a processor it can keep no promise.
+    # Other tests run beside this one: while the broker waits for a processor it can keep no delay bound.
     waited_ms = row["waited_percent"] / 100 * SECONDS * 1_000
     assert row["p999_ms"] < row["bound_ms"] + waited_ms + STOP_MS

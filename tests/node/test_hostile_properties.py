@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from tests.conftest import FOUR_LISTENERS, BrokerProcess, Certificates, StartBroker
-from tests.peer import SCHEMES, Peer, join, props
+from tests.conftest import ShareOver
+from tests.peer import Peer, join, props
 
 from timebound.wire.packets import Ack, Publish, Suback, Subscribe, SubscribeEntry, make_publish
 
@@ -81,17 +81,10 @@ def answered(peer: Peer, kind: type[Suback | Ack]) -> None:
         assert isinstance(packet, Publish), packet
 
 
-def test_every_packet_has_its_answer_over_every_transport(
-    start_broker: StartBroker, certificates: Certificates
-) -> None:
-    broker = start_broker('sys_interval = "0s"\n' + FOUR_LISTENERS.format(certificates=certificates))
-    for scheme in SCHEMES:
-        attack(broker, broker.over(scheme, certificates).port, random.Random(scheme))
-    broker.check()
-
-
-def attack(broker: BrokerProcess, port: int, chance: random.Random) -> None:
-    with join(port) as hostile, join(broker.port_of("mqtt:")) as bystander:
+def test_every_packet_has_its_answer(share_over: ShareOver, scheme: str) -> None:
+    broker = share_over('sys_interval = "0s"\n')
+    chance = random.Random(scheme)
+    with join(broker.port) as hostile, join(broker.port_of("mqtt:")) as bystander:
         bystander.subscribe("bystander", qos=1, user_properties=[("deadline", "1h")])
         for step in range(STEPS):
             entries = [SubscribeEntry(chance.choice(FILTERS), chance.randint(0, 2))]

@@ -7,7 +7,7 @@ import socket
 import struct
 
 import pytest
-from tests.conftest import BrokerProcess, StartBroker
+from tests.conftest import BrokerProcess, ShareOver, StartBroker
 from tests.peer import Peer, join
 
 from timebound.node.notices import INTERVAL_NS, REASONS_MAX, SUBJECTS_MAX, Notices
@@ -174,8 +174,12 @@ def test_a_near_miss_on_subscribe_is_granted_answered_and_logged(guarded: Broker
 
 
 @pytest.mark.parametrize("qos", [0, 1])
-def test_a_near_miss_on_publish_is_delivered_and_logged_once(guarded: BrokerProcess, qos: int) -> None:
-    with join(guarded.port, f"speller-{qos}") as peer:
+def test_a_near_miss_on_publish_is_delivered_and_logged_once(
+    share_over: ShareOver, scheme: str, qos: int
+) -> None:
+    guarded = share_over(RULES)
+    name = f"speller-{scheme}-{qos}"
+    with join(guarded.port, name) as peer:
         peer.subscribe("open/near")
         for _ in range(3):
             peer.publish("open/near", b"1", qos, user_properties=[("time-out", "1s"), ("colour", "red")])
@@ -184,4 +188,4 @@ def test_a_near_miss_on_publish_is_delivered_and_logged_once(guarded: BrokerProc
             assert message.user_properties == (("time-out", "1s"), ("colour", "red"))
 
         guarded.wait_logged("message to 'open/near': unknown property 'time-out'; did you mean 'timeout'?")
-    assert len(lines(guarded, f"'speller-{qos}'", "time-out")) == 1
+    assert len(lines(guarded, f"'{name}'", "time-out")) == 1

@@ -8,11 +8,10 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.conftest import BrokerProcess, Certificates, StartBroker
+from tests.conftest import BrokerProcess, Certificates, ShareOver, StartBroker, StartOver
 from tests.peer import Peer, join, props
 
 from timebound.node.login.passwords import PasswordFile
@@ -33,13 +32,6 @@ def puback(peer: Peer, topic: str) -> Ack:
     return peer.expect(Ack)
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10.0
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 # --- passwords ------------------------------------------------------------------------
 
 
@@ -47,6 +39,15 @@ def wait_until(holds: Callable[[], bool]) -> None:
 def users(tmp_path: Path) -> Path:
     path = tmp_path / "users"
     set_password(path, "ann", "secret")
+    return path
+
+
+@pytest.fixture(scope="module")
+def ann_and_bob(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two users for a broker that tests share."""
+    path = tmp_path_factory.mktemp("known") / "users"
+    set_password(path, "ann", "secret")
+    set_password(path, "bob", "other")
     return path
 
 
@@ -76,9 +77,9 @@ def test_only_the_right_password_opens(start_broker: StartBroker, users: Path) -
 
 
 def test_packets_sent_before_the_password_is_checked_wait_for_it(
-    start_broker: StartBroker, users: Path
+    share_over: ShareOver, ann_and_bob: Path
 ) -> None:
-    broker = start_broker(f'[security]\npassword_file = "{users}"\n')
+    broker = share_over(f'[security]\npassword_file = "{ann_and_bob}"\n')
     with join(broker.port) as watcher, Peer(broker.port) as right, Peer(broker.port) as wrong:
         watcher.subscribe("#")
         for peer, password in ((right, b"secret"), (wrong, b"guess")):
@@ -116,7 +117,7 @@ def test_broken_password_file_keeps_the_users_known_before(start_broker: StartBr
     broker = start_broker(f'[security]\npassword_file = "{users}"\n')
     users.write_text("this is no password file\n")
     broker.process.send_signal(signal.SIGHUP)
-    broker.wait_logged("the previous settings stay")
+    broker.wait_logged("the previous access rules and certificates stay")
     with Peer(broker.port) as peer:
         assert peer.connect("c", username="ann", password=b"secret").reason_code == 0
 
@@ -237,7 +238,7 @@ def test_reload_of_wrong_rules_keeps_the_old_ones(guarded: BrokerProcess, tmp_pa
     with join(guarded.port, "c2") as peer:
         (tmp_path / "rules.acl").write_text("allow everybody everything\n")
         guarded.process.send_signal(signal.SIGHUP)
-        guarded.wait_logged("the previous settings stay")
+        guarded.wait_logged("the previous access rules and certificates stay")
         assert puback(peer, "public/a").reason_code == NOT_AUTHORIZED
         assert peer.subscribe("public/#").reason_codes == [0]
 
@@ -254,12 +255,12 @@ OWN_TOPICS = [
 OWN_TOPICS += ["$timebound", "$SYS/broker/version"]
 
 
-def test_no_rule_lets_anybody_speak_for_the_broker(start_broker: StartBroker) -> None:
+def test_no_rule_lets_anybody_speak_for_the_broker(share_over: ShareOver) -> None:
     allow = "".join(
         f'[[acl]]\nuser = "*"\nfilter = "{topic_filter}"\n'
         for topic_filter in ("#", "$timebound/#", "$SYS/#")
     )
-    broker = start_broker(allow)
+    broker = share_over(allow)
     with join(broker.port) as watcher, join(broker.port) as forger:
         watcher.subscribe("$timebound/#")
         for topic in OWN_TOPICS:
@@ -278,15 +279,9 @@ def test_no_rule_lets_anybody_speak_for_the_broker(start_broker: StartBroker) ->
 # --- sessions belong to users ---------------------------------------------------------
 
 
-@pytest.fixture
-def ann_and_bob(users: Path) -> Path:
-    set_password(users, "bob", "other")
-    return users
-
-
-def connect_as_bob(port: int, version: int = 5, *, clean: bool) -> Connack:
+def connect_as_bob(port: int, client_id: str, version: int, *, clean: bool) -> Connack:
     with Peer(port, version) as bob:
-        connack = bob.connect("shared-id", clean=clean, username="bob", password=b"other")
+        connack = bob.connect(client_id, clean=clean, username="bob", password=b"other")
         if connack.reason_code:
             assert bob.receive() is None
         return connack
@@ -295,36 +290,38 @@ def connect_as_bob(port: int, version: int = 5, *, clean: bool) -> Connack:
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("version", [5, 4])
 def test_a_stranger_with_a_known_client_id_is_refused_and_changes_nothing(
-    start_broker: StartBroker, ann_and_bob: Path, clean: bool, version: int
+    share_over: ShareOver, ann_and_bob: Path, scheme: str, clean: bool, version: int
 ) -> None:
-    broker = start_broker(f'[security]\npassword_file = "{ann_and_bob}"\n')
+    broker = share_over(f'[security]\npassword_file = "{ann_and_bob}"\n')
+    client_id = f"{scheme}-{version}-{clean}"
+    topic = f"private/{client_id}"
     expiry = props(session_expiry_interval=60)
     ann_terms = {"username": "ann", "password": b"secret", "properties": expiry}
-    with join(broker.port, "shared-id", **ann_terms) as ann:
-        ann.subscribe("private/#", qos=1)
+    with join(broker.port, client_id, **ann_terms) as ann:
+        ann.subscribe(topic, qos=1)
 
-        connack = connect_as_bob(broker.port, version, clean=clean)
+        connack = connect_as_bob(broker.port, client_id, version, clean=clean)
 
         assert connack.reason_code == NOT_AUTHORIZED
         if version == 5:
             assert "belongs to another user" in (connack.properties.reason_string or "")
         ann.expect_silence()  # still connected
-    broker.wait_logged("belongs to another user")
+    broker.wait_logged(f"{client_id!r} belongs to another user")
     with join(broker.port) as publisher:
-        assert puback(publisher, "private/a").reason_code == 0
+        assert puback(publisher, topic).reason_code == 0
 
     # Also while the owner is away, and for clients without a name.
-    assert connect_as_bob(broker.port, version, clean=clean).reason_code == NOT_AUTHORIZED
+    assert connect_as_bob(broker.port, client_id, version, clean=clean).reason_code == NOT_AUTHORIZED
     with Peer(broker.port, version) as nobody:
-        assert nobody.connect("shared-id", clean=clean).reason_code == NOT_AUTHORIZED
+        assert nobody.connect(client_id, clean=clean).reason_code == NOT_AUTHORIZED
 
     with Peer(broker.port) as ann:
-        assert ann.connect("shared-id", clean=False, **ann_terms).session_present
-        ann.expect_publish("private/a", b"1")
+        assert ann.connect(client_id, clean=False, **ann_terms).session_present
+        ann.expect_publish(topic, b"1")
 
 
-def test_a_user_takes_over_its_own_client_id(start_broker: StartBroker, users: Path) -> None:
-    broker = start_broker(f'[security]\npassword_file = "{users}"\n')
+def test_a_user_takes_over_its_own_client_id(share_over: ShareOver, ann_and_bob: Path) -> None:
+    broker = share_over(f'[security]\npassword_file = "{ann_and_bob}"\n')
     with join(broker.port, "c", username="ann", password=b"secret") as first:
         join(broker.port, "c", username="ann", password=b"secret").close()
         first.expect_disconnect(0x8E)
@@ -334,38 +331,40 @@ def test_a_user_takes_over_its_own_client_id(start_broker: StartBroker, users: P
 
 
 def test_another_user_does_not_inherit_a_session_it_may_end(
-    start_broker: StartBroker, ann_and_bob: Path
+    share_over: ShareOver, ann_and_bob: Path, scheme: str
 ) -> None:
     security = f'[security]\npassword_file = "{ann_and_bob}"\ntake_over_from_others = true\n'
-    broker = start_broker(security)
+    broker = share_over(security)
+    topic = f"private/{scheme}"
     expiry = props(session_expiry_interval=60)
-    with join(broker.port, "shared-id", username="ann", password=b"secret", properties=expiry) as ann:
-        ann.subscribe("private/#", qos=1)
+    with join(broker.port, scheme, username="ann", password=b"secret", properties=expiry) as ann:
+        ann.subscribe(topic, qos=1)
     with join(broker.port) as publisher:
-        assert puback(publisher, "private/a").reason_code == 0
+        assert puback(publisher, topic).reason_code == 0
     with Peer(broker.port) as bob:
-        connack = bob.connect("shared-id", clean=False, username="bob", password=b"other", properties=expiry)
+        connack = bob.connect(scheme, clean=False, username="bob", password=b"other", properties=expiry)
         assert (connack.reason_code, connack.session_present) == (0, False)
         bob.expect_silence()
     with join(broker.port) as publisher:
-        assert puback(publisher, "private/a").reason_code == 0x10
+        assert puback(publisher, topic).reason_code == 0x10
 
 
 # --- wills ----------------------------------------------------------------------------
 
 
-def test_a_will_needs_its_right_when_it_is_published(guarded: BrokerProcess, tmp_path: Path) -> None:
+def test_a_will_needs_its_right_when_it_is_published(
+    start_over: StartOver, users: Path, tmp_path: Path
+) -> None:
     rules = tmp_path / "rules.acl"
     rules.write_text("allow user ann publish plant/#\nallow anonymous subscribe #\n")
-    guarded.process.send_signal(signal.SIGHUP)
-    guarded.wait_logged("reloaded access rules")
+    guarded = start_over(f'[security]\npassword_file = "{users}"\nacl_file = "{rules}"\n')
     terms = {"username": "ann", "password": b"secret"}
     with join(guarded.port) as watcher:
         watcher.subscribe("plant/#")
         lost = join(guarded.port, "lost", will=Will("plant/lost", b"gone", 1, True), **terms)
         rules.write_text("allow user ann publish plant/kept\nallow anonymous subscribe #\n")
         guarded.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: guarded.log().count("reloaded access rules") == 2)
+        guarded.wait_logged("reloaded access rules")
         kept = join(guarded.port, "kept", will=Will("plant/kept", b"gone"), **terms)
 
         lost.close()

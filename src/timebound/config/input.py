@@ -24,7 +24,7 @@ class WeightEntry:
 
 @dataclass(frozen=True, slots=True)
 class InputConfig:
-    """`[input]`: in which order messages are taken in, and what is promised to advertised flows."""
+    """`[input]`: order of input and guarantees of advertised flows."""
 
     default_weight: int = setting(
         "count", 1, "weight of topics without an entry in `[[weights]]`", minimum=1, maximum=WEIGHT_MAX
@@ -75,16 +75,25 @@ class InputConfig:
     flows_per_client_max: int = setting(
         "count", 50, "advertised flows of one client, so that none takes all", maximum=1_000
     )
+    flows_per_user_max: int = setting(
+        "count",
+        100,
+        "the same for all clients of a user, or of an address where they are anonymous: other client ids "
+        "do not get more",
+        maximum=1_000,
+    )
     advertisements_per_second_max: int = setting(
         "count",
         10,
-        "of one client, beyond `flows_per_client_max` at once; the broker checks every flow for each",
+        "of one user, or of one address where clients are anonymous, beyond `flows_per_user_max` at once; "
+        "the broker checks every flow for each",
         minimum=1,
     )
     advertising_percent_max: int = setting(
         "count",
         10,
-        "share of the processor for answers to advertisements and weights, of all clients",
+        "share of the processor for answers to advertisements and weights, of all clients, and for the "
+        "release of their flows",
         minimum=1,
         maximum=100,
     )

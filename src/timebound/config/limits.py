@@ -160,7 +160,7 @@ class Limits:
     will_delay_max_s: int = setting(
         "seconds",
         defaults.WILL_DELAY_MAX_S,
-        "a will that comes later no longer tells that its client went away",
+        "a later will is too late to report that its client left",
         maximum=NEVER_S,
     )
     user_properties_max: int = setting("count", 64, "per packet; each may be tested by every content filter")

@@ -1,6 +1,6 @@
 """`[[neighbours]]` and `[mesh]`: links to other brokers, and decisions about messages for them."""
 
-# ruff: noqa: RUF009 - `setting` makes a dataclass field, it is no call for a default value.
+# ruff: noqa: RUF009 - `setting` makes a dataclass field, not a call for a default value.
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class MeshConfig:
         choices=("late", "single-path"),
     )
     epsilon: float = epsilon_setting(
-        MESH_EPSILON, "it queues at later brokers too, so less than the default is hardly ever kept"
+        MESH_EPSILON, "messages with smaller chances rarely arrive: they also wait at later brokers"
     )
     preference: float = setting(
         "fraction",

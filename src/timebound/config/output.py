@@ -20,14 +20,14 @@ def mix_setting() -> Any:
     return setting(
         "count",
         None,
-        "of a strategy that mixes two aims: the part of the first, r of `ebpc` and w of `mtep`; "
-        "left out: the strategy's own",
+        "share of the first aim in a strategy that mixes two (r of `ebpc`, w of `mtep`); "
+        "default: the strategy's own",
         maximum=100,
     )
 
 
 def epsilon_setting(default: float, why: str) -> Any:
-    reason = f"ε: a message with no more than this chance to arrive in time is dropped; {why}"
+    reason = f"ε: messages whose chance of arriving in time is at or below this are dropped; {why}"
     return setting("fraction", default, reason, least=0.000_001, most=0.5)
 
 
@@ -35,8 +35,7 @@ def untimed_share_setting() -> Any:
     return setting(
         "count",
         5,
-        "of a link that has more to send than it can: what messages without a time limit keep, "
-        "so that they never starve",
+        "share of a full link kept for messages without a time limit, so that they never starve",
         maximum=90,
     )
 

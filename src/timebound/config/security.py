@@ -1,6 +1,6 @@
 """`[security]` and `[[acl]]`: who may connect, and what they may do."""
 
-# ruff: noqa: RUF009 - `setting` makes a dataclass field, it is no call for a default value.
+# ruff: noqa: RUF009 - `setting` makes a dataclass field, not a call for a default value.
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`[metrics]` and `[log]`: what the broker tells about itself."""
+"""`[metrics]` and `[log]`: metrics and log of the broker."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """How connections are encrypted: `[listeners.tls]`, `[flight.tls]` and `[neighbours.tls]`."""
 
-# ruff: noqa: RUF009 - `setting` makes a dataclass field, it is no call for a default value.
+# ruff: noqa: RUF009 - `setting` makes a dataclass field, not a call for a default value.
 
 from __future__ import annotations
 

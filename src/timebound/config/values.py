@@ -6,7 +6,7 @@ the reason for it. The reader (`reader.py`) takes the ranges from there, and a t
 `docs/configuration.md` with it row by row. Nothing here touches a file.
 """
 
-# ruff: noqa: RUF009 - `setting` makes a dataclass field, it is no call for a default value.
+# ruff: noqa: RUF009 - `setting` makes a dataclass field, not a call for a default value.
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 A call is an input: the shell calls a method for every event, with the time, and then asks what
 to do: `take_closes`, `take_ready` with `take_deliveries`, `take_batch`. Nothing here waits, reads
 a clock or knows a socket, so a simulator drives it in the same way as the network node.
+
+Long, since every input of the broker is a method here.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from timebound.core.matching.tap import Tap
 from timebound.core.mesh.member import Member
 from timebound.core.mesh.message import Copy
 from timebound.core.sessions.correlations import TIMERS_MAX, Correlations
-from timebound.core.sessions.durability import Batch, Durability
+from timebound.core.sessions.durability import ALL_SO_FAR, Batch, Durability
 from timebound.core.sessions.faults import Fault, Faults
 from timebound.core.sessions.lifecycle import Lifecycle
 from timebound.core.sessions.outbound import Outbound
@@ -34,7 +36,7 @@ from timebound.core.sessions.session import (
     Reply,
     Session,
 )
-from timebound.core.values.access import AccessList
+from timebound.core.values.access import AccessList, ClientAccess
 from timebound.core.values.delay import LinkDelay
 from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import Delivery, Message
@@ -134,7 +136,7 @@ class Broker:
             self.counters,
             self._faults,
         )
-        self._pressure = Pressure(self._ready, self._durability)
+        self._pressure = Pressure(self._ready, self._durability, self._faults)
         self._closes: list[Close] = []
 
     # --- sessions -------------------------------------------------------------------
@@ -231,10 +233,12 @@ class Broker:
         old = session.subscriptions.get(topic_filter)
         if self.limit_reached(session, subscription):
             return QUOTA_EXCEEDED, None
-        is_started = self._correlations.start(subscription, now_ns)
-        assert is_started, "no timers are left, although the limits were checked"
         try:
-            if old is not None:
+            if old is not None and not self._correlations.has_timers(subscription):
+                self._withdraw(session, old)  # its timers are needed
+            is_started = self._correlations.start(subscription, now_ns)
+            assert is_started, "no timers are left, although the limits were checked"
+            if old is not None and topic_filter in session.subscriptions:
                 self._withdraw(session, old)
             session.add_subscription(subscription)
             self._index.insert(subscription)
@@ -267,8 +271,8 @@ class Broker:
     def limit_reached(self, session: Session, subscription: Subscription) -> str:
         """Return the name of the limit that a subscription would exceed; empty if none."""
         limits = self._limits
-        is_new = subscription.topic_filter not in session.subscriptions
-        if is_new and len(session.subscriptions) >= limits.subscriptions_per_client_max:
+        old = session.subscriptions.get(subscription.topic_filter)
+        if old is None and len(session.subscriptions) >= limits.subscriptions_per_client_max:
             return "subscriptions_per_client_max"
         if subscription.predicate is not None or subscription.dependency is not None:
             cost, cost_total, ticks = session.sums_with(subscription)
@@ -279,7 +283,7 @@ class Broker:
                 return "filter_cost_total_max"
             if ticks > limits.ticks_per_second_max * SECONDS_PER_HOUR:
                 return "ticks_per_second_max"
-            if not self._correlations.has_timers(subscription):
+            if not self._correlations.has_timers(subscription, old):
                 return f"the broker's number of timers ({TIMERS_MAX})"
         return ""
 
@@ -319,7 +323,7 @@ class Broker:
         mesh = self._distribution.mesh
         if qos == 0:
             if not session.access.may_publish(message.topic):
-                self._refuse()
+                self.counters.refuse(Reason.NOT_AUTHORIZED)
                 return DENIED
             self._distribution.route(message, now_ns)
             if mesh is not None and mesh.pressed:
@@ -332,7 +336,7 @@ class Broker:
             return TAKEN
         kind = PUBACK if qos == 1 else PUBREC
         if not session.access.may_publish(message.topic):
-            self._refuse()
+            self.counters.refuse(Reason.NOT_AUTHORIZED)
             reason = f"{Reason.NOT_AUTHORIZED.value}: publishing to {message.topic!r} is not allowed"
             denied = Reply(kind, packet_id, NOT_AUTHORIZED, reason)
             self._pressure.acknowledge(session, denied, NO_HOMES, mark)
@@ -367,14 +371,36 @@ class Broker:
         """Forward messages to other brokers whose clients want them; `member` watches the index."""
         self._distribution.mesh = member
 
-    def receive_copy(self, copy: Copy, now_ns: int) -> None:
-        """Forward a message from a neighbour broker, and deliver it to this broker's clients."""
+    def open_link(self, name: str, connection: int) -> Session:
+        """Return a session that holds the confirmations for a neighbour broker, and nothing else."""
+        session = Session(name, "", ClientAccess([], "", name))
+        session.connection = connection
+        return session
+
+    def close_link(self, session: Session) -> None:
+        """Discard the confirmations that a link still holds: its connection has ended."""
+        session.connection = 0
+        session.replies.clear()
+
+    def receive_copy(self, copy: Copy, link: Session, packet_id: int, now_ns: int) -> None:
+        """Forward a message from a neighbour broker, and deliver it to this broker's clients.
+
+        Its confirmation goes to `link`, of `open_link`, once what must survive a crash is on disk. It does so
+        after an error too, or the neighbour would send the copy again for ever. Packet id 0: none is wanted.
+        """
         mesh = self._distribution.mesh
         assert mesh is not None, "only a member of a mesh has neighbours"
         message = copy.what.message
-        self._distribution.number(message)
-        if mesh.receive(copy, now_ns):
-            self._distribution.distribute(message, now_ns)
+        mark = self._durability.mark()
+        try:
+            self._distribution.number(message)
+            if mesh.receive(copy, now_ns):
+                self._distribution.distribute(message, now_ns)
+            elif mesh.is_home_of(copy):
+                mark = ALL_SO_FAR  # a second copy; the first may not be on disk yet
+        finally:
+            if packet_id:
+                self._durability.reply(link, Reply(PUBACK, packet_id), mark)
 
     def accept_request(self, session: Session, qos: int, packet_id: int, answer: str = "") -> None:
         """Acknowledge a QoS 1 or 2 request to the broker itself, with a text as answer.
@@ -409,10 +435,6 @@ class Broker:
         if mesh is not None and len(self._pressure):
             self._pressure.relieve(mesh.forwarder.levels())
 
-    def _refuse(self) -> None:
-        self.counters.publishes_refused += 1
-        self.counters.drop(Reason.NOT_AUTHORIZED)
-
     def _publish_due_wills(self, now_ns: int) -> None:
         while self._lifecycle.due_wills:
             will = self._lifecycle.due_wills.pop(0)
@@ -425,7 +447,7 @@ class Broker:
         if self._lifecycle.may_publish(will):
             self._distribution.route(_published_will(will.message, now_ns), now_ns)
             return
-        self._refuse()
+        self.counters.refuse(Reason.NOT_AUTHORIZED)
         self.counters.alert(
             f"will of client {will.client_id!r} is not published: "
             f"publishing to {will.message.topic!r} is not allowed"
@@ -511,10 +533,16 @@ class Broker:
 
     def wake(self, now_ns: int) -> None:
         """Handle what is due, at the time of `next_wakeup_ns`."""
+        # Before sessions end: what has expired must not go to another member of a group.
+        self._outbound.wake(now_ns)
         self._lifecycle.wake(now_ns)
         self._distribution.reassign_orphans(now_ns)
         self._distribution.wake(now_ns)
         self._publish_due_wills(now_ns)
+        mesh = self._distribution.mesh
+        if mesh is not None:
+            mesh.forwarder.wake(now_ns)
+        self._distribution.publish_notices(now_ns)
 
     def stop_notices(self) -> None:
         """Stop publishing notices about missed messages, because the broker is stopping."""
@@ -580,11 +608,15 @@ class Broker:
         return count
 
     def next_wakeup_ns(self) -> int | None:
-        first = self._lifecycle.next_wakeup_ns()
-        second = self._correlations.next_wakeup_ns()
-        if first is None or second is None:
-            return second if first is None else first
-        return min(first, second)
+        """Return when to call `wake` next, if nothing else happens; ask after what was ready is written."""
+        first = _earlier(self._lifecycle.next_wakeup_ns(), self._correlations.next_wakeup_ns())
+        first = _earlier(first, self._outbound.next_wakeup_ns())
+        mesh = self._distribution.mesh
+        return first if mesh is None else _earlier(first, mesh.forwarder.next_wakeup_ns())
+
+    def forget_matches(self) -> None:
+        """Forget the matches of topics, to free memory; they are computed anew when needed."""
+        self._index.clear_matches()
 
     def queued_bytes(self) -> int:
         """Return the memory cost of all copies that wait or are not acknowledged."""
@@ -598,7 +630,7 @@ class Broker:
 
     def statistics(self) -> Statistics:
         """Return the present values of all counters and sums."""
-        statistics = Statistics(self.counters)
+        statistics = Statistics(self.counters, self.account)
         statistics.sessions = len(self._sessions)
         statistics.connected = self._lifecycle.connected
         statistics.subscriptions = len(self._index)
@@ -622,6 +654,7 @@ class Broker:
             for subscription in session.subscriptions.values():
                 assert self._index.has(subscription), "a subscription is not in the index"
         assert total == self._outbound.queued_bytes, "queued bytes of sessions and broker differ"
+        self._outbound._check()
         assert not self._outbound.orphans, "an orphan was not reassigned"
         count = sum([len(session.subscriptions) for session in self._sessions.values()])
         assert count == len(self._index), "the index holds a subscription of no session"
@@ -632,6 +665,12 @@ class Broker:
             [1 for session in self._sessions.values() if session.connection]
         ), "the count of connected sessions is wrong"
         assert self.account.outstanding() == self._pairs_owed(), "the account and the queues differ"
+
+
+def _earlier(first: int | None, second: int | None) -> int | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return first if first < second else second
 
 
 def _published_will(will: Message, now_ns: int) -> Message:

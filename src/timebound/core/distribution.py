@@ -3,6 +3,8 @@
 The index returns a match. If that is simple, each of its subscriptions gets a copy. Otherwise content
 filters, shared groups, correlations and several subscriptions of one session are resolved here.
 Retained messages and notices about missed messages are sent from here, too.
+
+Long, since a call inside one compiled class is a jump, and every message passes here.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ DROPS_PREFIX: Final = "$timebound/drops/"
 # Missed pairs are collected until the turn is over, but no more than these: each keeps its message
 # in memory.
 MISSED_MAX: Final = 1_000
+NO_IDENTIFIERS: Final[tuple[int, ...]] = ()
 # A message with more copies counts as long: the shell then checks the length of the turn.
 LONG_COPIES: Final = 64
 
@@ -140,11 +143,8 @@ class Distribution:
         for subscription in match.plain:
             if subscription.no_local and subscription.client_id == message.publisher:
                 continue
-            qos = subscription.qos if subscription.qos < message.qos else message.qos
-            identifiers = (subscription.identifier,) if subscription.identifier else ()
             retain = message.retain and subscription.retain_as_published
-            session = self._sessions[subscription.client_id]
-            self._outbound.offer(session, message, qos, retain, identifiers, subscription, NO_OTHERS, now_ns)
+            self._deliver(subscription, NO_OTHERS, message, retain, now_ns)
             count += 1
         if count > LONG_COPIES:
             self._counters.long_messages += 1
@@ -158,27 +158,67 @@ class Distribution:
         for subscription in self._selected(match, attributes):
             if subscription.no_local and subscription.client_id == message.publisher:
                 continue
-            if subscription.correlator is not None:
-                self._arrive(subscription, message, now_ns)
+            if subscription.dependency is not None:
+                self._deliver(subscription, NO_OTHERS, message, False, now_ns)
                 waiting += 1
             else:
                 by_session.setdefault(subscription.client_id, []).append(subscription)
-        for client_id, subscriptions in by_session.items():
-            # MQTT 5, 3.3.4: one copy, at the highest QoS, with all identifiers.
-            qos = min(message.qos, max([subscription.qos for subscription in subscriptions]))
-            identifiers = tuple([one.identifier for one in subscriptions if one.identifier])
+        for subscriptions in by_session.values():
+            # MQTT 5, 3.3.4: one copy for all subscriptions of a session.
             retain = message.retain and any([one.retain_as_published for one in subscriptions])
-            first = subscriptions[0]
-            others = tuple(subscriptions[1:])
-            self._outbound.offer(
-                self._sessions[client_id], message, qos, retain, identifiers, first, others, now_ns
-            )
+            self._deliver(subscriptions[0], tuple(subscriptions[1:]), message, retain, now_ns)
         count = len(by_session) + waiting
         if attributes is not None or count > LONG_COPIES:
             self._counters.long_messages += 1
         for group in match.groups:
-            count += self._route_shared(self._candidates(group, attributes), message, now_ns)
+            candidates = self._candidates(group, attributes)
+            if candidates:
+                chosen = self._choose_member(candidates, message)
+                retain = message.retain and chosen.retain_as_published
+                self._deliver(chosen, NO_OTHERS, message, retain, now_ns)
+                count += 1
         return count
+
+    def _deliver(
+        self,
+        subscription: Subscription,
+        others: tuple[Subscription, ...],
+        message: Message,
+        retain: bool,
+        now_ns: int,
+    ) -> None:
+        """Pass a message to a subscription that selects it, and to `others` of the same session.
+
+        Every message takes this way: published, shared or retained. A subscription that correlates gets
+        it later, together with others. An error ends the connection of this subscriber only.
+        """
+        try:
+            if subscription.dependency is not None:
+                self._arrive(subscription, message, now_ns)
+            else:
+                self._offer(subscription, others, message, retain, "", now_ns)
+        except Exception as error:  # concerns one of several receivers
+            self._note(subscription, error)
+
+    def _offer(
+        self,
+        subscription: Subscription,
+        others: tuple[Subscription, ...],
+        message: Message,
+        retain: bool,
+        group: str,
+        now_ns: int,
+    ) -> None:
+        """Queue a copy, at the highest QoS of the subscriptions and with all identifiers (MQTT 5, 3.3.4)."""
+        qos = subscription.qos
+        identifiers = (subscription.identifier,) if subscription.identifier else NO_IDENTIFIERS
+        if others:
+            qos = max(qos, max([other.qos for other in others]))
+            identifiers += tuple([other.identifier for other in others if other.identifier])
+        if message.qos < qos:
+            qos = message.qos
+        session = self._sessions[subscription.client_id]
+        self._outbound.offer(session, message, qos, retain, identifiers, subscription, others, now_ns, group)
 
     def _selected(self, match: Match, attributes: Attributes | None) -> list[Subscription]:
         """Return the unshared subscriptions that select the message; a filter that raises selects nothing."""
@@ -210,21 +250,35 @@ class Distribution:
 
     def _arrive(self, subscription: Subscription, message: Message, now_ns: int) -> None:
         """Pass a message to a correlation, and deliver what it completes."""
+        keeper = self._correlations.keeper(subscription)
         try:
-            together = self._correlations.arrive(subscription, message, now_ns)
+            together = self._correlations.arrive(keeper, message, now_ns)
         except Exception as error:
-            self._note(subscription, error)
+            self._note(keeper, error)
             return
-        self.deliver_together(subscription, together, now_ns)
+        self.deliver_together(keeper, together, now_ns)
 
     def _note(self, subscription: Subscription, error: Exception) -> None:
         session = self._sessions.get(subscription.client_id)
         self._faults.note(subscription.client_id, session.connection if session is not None else 0, error)
 
     def deliver_together(self, subscription: Subscription, messages: list[Message], now_ns: int) -> None:
-        """Deliver the messages of a completed correlation, one after the other."""
+        """Deliver the messages of a completed correlation, all to one member if it is shared.
+
+        An error ends the connection of that member, which need not be the one of `subscription`.
+        """
         if not messages:
             return
+        takers = self._correlations.takers(subscription)
+        if len(takers) > 1:
+            subscription = self._choose_member(takers, messages[0])
+        try:
+            self._offer_together(subscription, messages, now_ns)
+        except Exception as error:  # concerns one of several members
+            self._note(subscription, error)
+
+    def _offer_together(self, subscription: Subscription, messages: list[Message], now_ns: int) -> None:
+        """Queue copies of messages that belong together."""
         first = messages[0]
         session = self._sessions[subscription.client_id]
         if session.connection == 0 and subscription.qos and is_own_topic(first.topic):
@@ -235,15 +289,12 @@ class Distribution:
         if is_group:
             # Only messages delivered together get a number: ticks, alarms and single parts leave no gap.
             self._groups += 1
-        identifiers = (subscription.identifier,) if subscription.identifier else ()
         for number, message in enumerate(messages):
             if not message.sequence:
-                self.sequence += 1
-                message.sequence = self.sequence
+                self.number(message)
             group = f"{self._groups}:{number + 1}/{len(messages)}" if is_group else ""
-            qos = min(message.qos, subscription.qos)
             terms = subscription.free() if is_own_topic(message.topic) else subscription
-            self._outbound.offer(session, message, qos, False, identifiers, terms, NO_OTHERS, now_ns, group)
+            self._offer(terms, NO_OTHERS, message, False, group, now_ns)
 
     def deliver_ticks(self, session: Session, now_ns: int) -> None:
         """Deliver the last ticks to a session that has reconnected."""
@@ -259,19 +310,10 @@ class Distribution:
         for due in self._correlations.wake(now_ns):
             if due.error is not None:
                 self._note(due.subscription, due.error)
-            self.deliver_together(due.subscription, due.messages, now_ns)
-
-    def _route_shared(self, candidates: list[Subscription], message: Message, now_ns: int) -> int:
-        """Queue the message for one member of the group; return the number of copies, 0 or 1."""
-        if not candidates:
-            return 0
-        chosen = self._choose_member(candidates, message)
-        identifiers = (chosen.identifier,) if chosen.identifier else ()
-        retain = message.retain and chosen.retain_as_published
-        session = self._sessions[chosen.client_id]
-        qos = min(message.qos, chosen.qos)
-        self._outbound.offer(session, message, qos, retain, identifiers, chosen, NO_OTHERS, now_ns)
-        return 1
+            try:
+                self.deliver_together(due.subscription, due.messages, now_ns)
+            except Exception as error:  # concerns one of several timers
+                self._note(due.subscription, error)
 
     def reassign_orphans(self, now_ns: int) -> None:
         """Reassign copies that members of shared groups have left; drop those without a taker."""
@@ -279,17 +321,43 @@ class Distribution:
         if not orphans:
             return
         self._outbound.orphans = []
+        takers: dict[str, Subscription] = {}  # by number of a correlation, whose messages stay together
         for orphan in orphans:
             try:
+                taker = self._taker(orphan.delivery, takers)
+                if taker is None:
+                    self._outbound.end_orphan(orphan, False, now_ns)
                 # The new copy first: storage then keeps the message that both refer to.
-                is_taken = self._reassign(orphan.delivery, now_ns)
-                self._outbound.end_orphan(orphan, is_taken, now_ns)
+                elif self._hand_on(taker, orphan.delivery, now_ns):
+                    self._outbound.end_orphan(orphan, True, now_ns)
+                else:
+                    self._outbound.forget_orphan(orphan)
             except Exception as error:  # the other orphans are still reassigned
                 self._faults.note(orphan.session.client_id, 0, error)
                 self._outbound.forget_orphan(orphan)
 
-    def _reassign(self, delivery: Delivery, now_ns: int) -> bool:
-        return self._route_shared(self._candidates_for(delivery), delivery.message, now_ns) > 0
+    def _taker(self, delivery: Delivery, takers: dict[str, Subscription]) -> Subscription | None:
+        """Return the member of its group that takes over a copy; None if there is no other."""
+        candidates = self._candidates_for(delivery)
+        if not candidates:
+            return None
+        correlation = delivery.group.partition(":")[0]
+        chosen = takers.get(correlation) if correlation else None
+        if chosen is None:
+            chosen = self._choose_member(candidates, delivery.message)
+            takers[correlation] = chosen
+        return chosen
+
+    def _hand_on(self, taker: Subscription, delivery: Delivery, now_ns: int) -> bool:
+        """Queue a copy for another member; False after an error, which ends that member's connection."""
+        message = delivery.message
+        retain = message.retain and taker.retain_as_published
+        try:
+            self._offer(taker, NO_OTHERS, message, retain, delivery.group, now_ns)
+        except Exception as error:  # concerns the new member, not the one that left
+            self._note(taker, error)
+            return False
+        return True
 
     def leave_group(self, session: Session, subscription: Subscription, now_ns: int) -> None:
         """Leave the unsent copies of a member that unsubscribed to the rest of the group.
@@ -310,12 +378,19 @@ class Distribution:
         return self._candidates(group, _attributes(delivery.message) if group.has_predicate() else None)
 
     def _choose_member(self, candidates: list[Subscription], message: Message) -> Subscription:
-        """Return the first member that is connected and has room; otherwise the first that can store it."""
+        """Return the first member that is connected and has room; otherwise the first that can store it.
+
+        An error ends the connection of the member it concerns, and another one is chosen.
+        """
         keeper: Subscription | None = None
         connected: Subscription | None = None
         for subscription in candidates:
-            session = self._sessions[subscription.client_id]
-            has_room = self._outbound.has_room_for(session, message)
+            try:
+                session = self._sessions[subscription.client_id]
+                has_room = self._outbound.has_room_for(session, message)
+            except Exception as error:  # concerns one of several members
+                self._note(subscription, error)
+                continue
             if session.connection:
                 if has_room:
                     return subscription
@@ -330,7 +405,7 @@ class Distribution:
         elif not self._retained.put(message):
             # [MQTT-3.3.1-5]: the old message is no longer the last of its topic, so it must go as well.
             self._forget_retained(message.topic)
-            self._counters.drop(Reason.QUOTA)
+            self._counters.retained_refused += 1
             self._counters.alert(
                 f"message on {message.topic!r} is not retained: the limit is reached "
                 f"({len(self._retained)} messages, {self._retained.size_bytes} bytes)"
@@ -395,9 +470,7 @@ class Distribution:
         if predicate is not None and not predicate.matches(_attributes(message)):
             return
         replay.given.add(message.topic)
-        identifiers = (subscription.identifier,) if subscription.identifier else ()
-        qos = min(message.qos, subscription.qos)
-        self._outbound.offer(replay.session, message, qos, True, identifiers, subscription, NO_OTHERS, now_ns)
+        self._deliver(subscription, NO_OTHERS, message, True, now_ns)
 
     def publish_notices(self, now_ns: int) -> None:
         """Publish the requested notices about pairs that were not delivered."""
@@ -414,14 +487,12 @@ class Distribution:
             if topic.startswith(NOTICE_PREFIX):
                 continue  # no notice about a lost notice
             subscription = miss.subscription
-            session = self._sessions.get(miss.client_id)
-            if subscription is not None and subscription.notify_missed and session is not None:
+            if subscription is not None and subscription.notify_missed and miss.client_id in self._sessions:
                 notice = _notice(MISSED_PREFIX, miss, now_ns)
-                self.sequence += 1
-                notice.sequence = self.sequence
+                self.number(notice)
                 # With terms of its own: no deadline that it could miss, and no price.
                 terms = Subscription(miss.client_id, MISSED_PREFIX + "#")
-                self._outbound.offer(session, notice, 0, False, (), terms, NO_OTHERS, now_ns)
+                self._deliver(terms, NO_OTHERS, notice, False, now_ns)
             if is_watched and self._index.match(DROPS_PREFIX + topic).has_any():
                 self.route(_notice(DROPS_PREFIX, miss, now_ns), now_ns)
 
@@ -439,7 +510,7 @@ def _notice(prefix: str, missed: Missed, now_ns: int) -> Message:
         "subscriber": missed.client_id,
         "topic_filter": subscription.topic_filter if subscription is not None else "",
         "reason": missed.reason.value,
-        "age_ms": (now_ns - message.published_ns) / 1_000_000,
+        "age_ms": (missed.time_ns - message.published_ns) / 1_000_000,
     }
     return Message(prefix + message.topic, json.dumps(fields).encode(), 0, False, now_ns)
 

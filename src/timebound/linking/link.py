@@ -2,7 +2,8 @@
 
 A link writes copies while its transport has room, keeps each until the neighbour has confirmed it (PUBACK),
 and knows its delay: from a configured rate, which it then keeps, or measured from what the kernel saw
-acknowledged. What it receives goes to the mesh.
+acknowledged. What it receives goes to the mesh. The broker confirms a copy through the link's session,
+perhaps after storage; a hello is answered at once, since it measures the way alone.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from timebound.core.mesh.message import Copy
+from timebound.core.sessions.session import Session
 from timebound.core.values.delay import LinkDelay
 from timebound.errors import ProtocolError
 from timebound.linking import codec as mesh_codec
@@ -24,12 +26,15 @@ PINGREQ_FRAME: Final = b"\xc0\x00"
 PINGRESP_FRAME: Final = b"\xd0\x00"
 # The latency is the shortest of this window and the one before: routes change.
 LATENCY_WINDOW_NS: Final = 5 * MINUTE
+# A hello is sent this often: some thirty in a window, so that one of them finds the way free.
+HELLO_NS: Final = 10 * SECOND
+NO_LATENCY_NS: Final = 1 << 62  # nothing was measured; 0 is a measured latency
 # What a link asks its meter to allow: more than it can write at once.
 FULL_BYTES: Final = 1 << 20
 _KILOBYTE: Final = 1_024.0
 
 
-class Carrier(Protocol):
+class LinkCarrier(Protocol):
     """The connection under a link."""
 
     def write(self, data: bytes) -> None: ...
@@ -37,7 +42,7 @@ class Carrier(Protocol):
     def close(self, reason_code: int, reason: str) -> None: ...
 
 
-class Meter(Protocol):
+class ConnectionMeter(Protocol):
     """What a link needs of the meter of its connection."""
 
     @property
@@ -57,7 +62,8 @@ class Receiver(Protocol):
 
     def on_ready(self, link: NeighbourLink, now_ns: int) -> None: ...
 
-    def on_copy(self, link: NeighbourLink, copy: Copy, now_ns: int) -> None: ...
+    def on_copy(self, link: NeighbourLink, copy: Copy, packet_id: int, now_ns: int) -> None:
+        """Take a copy, and confirm it in the link's session; packet id 0: no answer is wanted."""
 
     def on_advertisements(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None: ...
 
@@ -92,12 +98,13 @@ class NeighbourLink:
     def __init__(
         self,
         name: str,
-        carrier: Carrier,
+        carrier: LinkCarrier,
         receiver: Receiver,
         delay: LinkDelay,
+        session: Session,
         *,
         is_paced: bool,
-        meter: Meter | None = None,
+        meter: ConnectionMeter | None = None,
         receive_maximum: int = 1_024,
         packet_size_max: int = 0,
         is_dialled: bool = False,
@@ -105,6 +112,7 @@ class NeighbourLink:
         self.name = name
         self.is_dialled = is_dialled  # this broker opened the connection
         self.delay = delay
+        self.session = session  # of `Broker.open_link`
         self.is_paced = is_paced
         self.is_ready = False  # the neighbour has answered
         self.busy_until_ns = 0  # no copy is sent before; 0 = now
@@ -117,6 +125,9 @@ class NeighbourLink:
         self._unconfirmed: dict[int, Unconfirmed] = {}
         self._last_packet_id = 0
         self._is_paused = False
+        self._answers: list[bytes] = []  # to what does not wait for storage
+        self._greeted_ns = 0  # when the last hello was sent
+        self._is_greeting = False  # it is not confirmed yet
         self._frames: list[bytes] = []
         self._frame_bytes = 0
         self._allowed = 0  # bytes that may be written, as the meter last said
@@ -124,15 +135,24 @@ class NeighbourLink:
         self._ahead_ns = 0  # time of what the transport held before these frames
         self._base_ns = 0  # when a paced link is due to send the next copy; 0 = now
         self._meter = None if is_paced else meter
-        self._windows_ns = (0, 0)  # shortest latency of the last window, and of this one
+        self._windows_ns = (NO_LATENCY_NS, NO_LATENCY_NS)  # the shortest of the last window, and of this one
         self._window_end_ns = 0
 
     # --- sending ------------------------------------------------------------------------
 
     def send_hello(self, now_ns: int) -> None:
         """Send a hello; the link is ready when the neighbour has confirmed it."""
+        self._greeted_ns = now_ns
+        self._is_greeting = True
         packet_id = self._register(None, now_ns)
         self._carrier.write(encode_publish(mesh_codec.HELLO_TOPIC, b"", 1, False, False, packet_id, b"", 5))
+
+    def patrol(self, now_ns: int) -> None:
+        """Measure the latency from time to time, if the link can send now; called about once a second."""
+        is_due = self.is_ready and now_ns - self._greeted_ns >= HELLO_NS
+        has_room = not self._is_paused and len(self._unconfirmed) < self._receive_maximum
+        if is_due and has_room and not self._is_greeting:
+            self.send_hello(now_ns)
 
     def put(self, copy: Copy, now_ns: int) -> bool:
         """Send a copy; return False if it is larger than the neighbour accepts.
@@ -181,7 +201,7 @@ class NeighbourLink:
         elif self.busy_until_ns > now_ns:
             self._receiver.on_later(self)
 
-    def _ask_meter(self, meter: Meter, now_ns: int) -> None:
+    def _ask_meter(self, meter: ConnectionMeter, now_ns: int) -> None:
         """Ask the meter how much may be written, unless it is too early."""
         if self.busy_until_ns > now_ns:
             return
@@ -256,21 +276,20 @@ class NeighbourLink:
     # --- receiving ----------------------------------------------------------------------
 
     def receive(self, packets: list[Packet], now_ns: int) -> None:
-        """Handle packets of the neighbour, and confirm them.
+        """Handle packets of the neighbour, and confirm those that need not wait for storage.
 
         Raises:
             ProtocolError: a packet is not allowed between brokers.
         """
-        answers: list[bytes] = []
         had_room = self.has_room(now_ns)
         try:
             for packet in packets:
                 if isinstance(packet, Publish):
-                    self._on_publish(packet, now_ns, answers)
+                    self._on_publish(packet, now_ns)
                 elif isinstance(packet, Ack):
                     self._on_confirmed(packet, now_ns)
                 elif isinstance(packet, Pingreq):
-                    answers.append(PINGRESP_FRAME)
+                    self._answers.append(PINGRESP_FRAME)
                 elif isinstance(packet, Disconnect):
                     self._carrier.close(ReasonCode.SUCCESS, f"broker {self.name!r} ended the link")
                     return
@@ -278,43 +297,53 @@ class NeighbourLink:
                     name = type(packet).__name__.upper()
                     raise ProtocolError(ReasonCode.PROTOCOL_ERROR, f"unexpected {name} between brokers")
         finally:
-            if answers:
-                self._carrier.write(b"".join(answers))
+            self.write_answers()
         if not had_room:
             self._report_room(now_ns)
 
-    def _on_publish(self, packet: Publish, now_ns: int, answers: list[bytes]) -> None:
-        wants_answer = packet.qos == 1  # before decoding sets the QoS of the message
+    def write_answers(self) -> None:
+        """Write the confirmations that are ready; call it again when storage has released more."""
+        replies = self.session.replies
+        if replies:
+            self._answers += [encode_ack(reply.kind, reply.packet_id, 0, 5) for reply in replies]
+            replies.clear()
+        if self._answers:
+            answers = self._answers
+            self._answers = []
+            self._carrier.write(b"".join(answers))
+
+    def _on_publish(self, packet: Publish, now_ns: int) -> None:
         if not packet.topic.startswith(mesh_codec.PREFIX):
-            self._receiver.on_copy(self, mesh_codec.decode_copy(packet, now_ns), now_ns)
-        elif packet.topic == mesh_codec.ADVERTISEMENTS_TOPIC:
+            packet_id = packet.packet_id if packet.qos else 0  # decoding sets the QoS of the message
+            self._receiver.on_copy(self, mesh_codec.decode_copy(packet, now_ns), packet_id, now_ns)
+            return
+        if packet.topic == mesh_codec.ADVERTISEMENTS_TOPIC:
             self._receiver.on_advertisements(self, packet.payload, now_ns)
         elif packet.topic == mesh_codec.DELAY_REPORT_TOPIC:
             self._receiver.on_delay_report(self, packet.payload, now_ns)
         elif packet.topic == mesh_codec.LEVELS_TOPIC:
             self._receiver.on_levels(self, packet.payload, now_ns)
-        if wants_answer:
-            answers.append(encode_ack(PUBACK, packet.packet_id, 0, 5))
+        if packet.qos:
+            self._answers.append(encode_ack(PUBACK, packet.packet_id, 0, 5))
 
     def _on_confirmed(self, packet: Ack, now_ns: int) -> None:
         known = self._unconfirmed.pop(packet.packet_id, None)
         if known is None:
             return
-        took_ns = now_ns - known.sent_ns
-        if known.copy is None:
-            self._note_latency(took_ns // 2, now_ns)
+        if known.copy is not None:
+            return  # it may have waited for the neighbour's storage, so it does not show the latency
+        self._is_greeting = False
+        self._note_latency((now_ns - known.sent_ns) // 2, now_ns)
+        if not self.is_ready:
             self.is_ready = True
             self._receiver.on_ready(self, now_ns)
-            return
-        size_kb = known.copy.what.size_bytes / _KILOBYTE
-        self._note_latency((took_ns - int(size_kb * self.delay.mean_s_per_kb * SECOND)) // 2, now_ns)
 
     def _note_latency(self, latency_ns: int, now_ns: int) -> None:
         """Keep the shortest latency of the last minutes: longer ones include waiting."""
         latency_ns = max(latency_ns, 0)
         before_ns, current_ns = self._windows_ns
         if now_ns >= self._window_end_ns:
-            before_ns, current_ns = current_ns or latency_ns, latency_ns
+            before_ns, current_ns = current_ns, latency_ns
             self._window_end_ns = now_ns + LATENCY_WINDOW_NS
         current_ns = min(current_ns, latency_ns)
         self._windows_ns = (before_ns, current_ns)

@@ -131,10 +131,11 @@ class Driver:
         # Monotonic inside the process, close to the wall clock across restarts: expiries are stored.
         self._clock_offset_ns = time.time_ns() - time.monotonic_ns()
         self.input = Input(input_config or InputConfig(), self._clock_offset_ns, quantum_ns)
-        self.memory = MemoryKeeper()
+        self.memory = MemoryKeeper(broker.forget_matches)
         self._window_ns = 0  # start of the window of immediate turns
         self._immediate_ns = 0  # their total time
         self._faults_logged = 0  # since the last patrol
+        self._queued_bytes_peak = 0  # since the last patrol: a flood may be over before the next
         self.is_stopped = False  # further events are ignored: storage is being closed
 
     def now_ns(self) -> int:
@@ -204,6 +205,9 @@ class Driver:
     def _write_out(self) -> None:
         """Close connections as decided, and write what is ready."""
         broker = self.broker
+        queued_bytes = broker.queued_bytes()
+        if queued_bytes > self._queued_bytes_peak:
+            self._queued_bytes_peak = queued_bytes
         for close in broker.take_closes():
             connection = self.connections.get(close.connection)
             if connection is not None:
@@ -272,7 +276,7 @@ class Driver:
     # --- internal errors ------------------------------------------------------------
 
     def failed(self, client: DrivenConnection, error: Exception) -> None:
-        """An error struck while one client was served: it is logged, counted, and ends this client only."""
+        """Log and count an internal error, and end only the client being served."""
         self.fault(client.name(), error)
         self._end(client)
 
@@ -292,7 +296,7 @@ class Driver:
         self.schedule()
 
     def is_storage_behind(self) -> bool:
-        """Whether so much waits for the disk that publishers have to wait."""
+        """Whether the disk backlog requires publishers to wait."""
         if self.journals is not None and self.journals.is_behind():
             return True
         return self._storage.pending_orders > STORAGE_ORDERS_MAX
@@ -424,7 +428,8 @@ class Driver:
             logger.warning("%s", alert)
         self.broker.counters.alerts.clear()
         self.notices.patrol(now_ns)
-        self.memory.patrol(self.broker.queued_bytes(), self.broker.session_count(), now_ns)
+        self.memory.patrol(self._queued_bytes_peak, self.broker.session_count(), now_ns)
+        self._queued_bytes_peak = self.broker.queued_bytes()
         if self.mesh is not None:
             self.mesh.patrol(now_ns)
         self.input.patrol()

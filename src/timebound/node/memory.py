@@ -30,6 +30,8 @@ NEVER: Final = 1_000_000_000
 # Memory is returned when the queues are this much below their last peak for this many seconds.
 RELEASE_BYTES_MIN: Final = 4 * 1024 * 1024
 RELEASE_AFTER: Final = 5
+# It is repeated this often: what is rebuilt goes to the fullest arenas, so each time a few more get empty.
+RELEASE_TIMES: Final = 8
 
 
 class Renewable(Protocol):
@@ -43,16 +45,19 @@ class Renewable(Protocol):
 class MemoryKeeper:
     """Watches the size of the queues, and returns memory after they were emptied."""
 
-    def __init__(self) -> None:
+    def __init__(self, forget: Callable[[], None] | None = None) -> None:
+        """`forget` empties caches, whose entries would otherwise prevent arenas from being returned."""
+        self._forget = forget
         self._trim = _find_trim()
         self._peak_bytes = 0
         self._seconds_below = 0
+        self._releases_left = 0
         self._seconds_since = 0  # since the last full collection
         self._is_small = True
         self.figures: Renewable | None = None
 
     def patrol(self, queued_bytes: int, sessions: int, now_ns: int) -> None:
-        """Check the queues of all sessions; called about once a second with their size."""
+        """Check the queues; called about once a second with the most they held since the last call."""
         is_small = sessions <= COLLECT_SESSIONS_MAX and queued_bytes <= COLLECT_QUEUED_BYTES_MAX
         if is_small != self._is_small:
             self._is_small = is_small
@@ -61,18 +66,26 @@ class MemoryKeeper:
         is_due = self._seconds_since >= (COLLECT_EVERY if is_small else COLLECT_EVERY_LARGE)
         if is_due:
             self._collect()
-        if self._peak_bytes - queued_bytes < RELEASE_BYTES_MIN:
+        has_emptied = self._peak_bytes - queued_bytes >= RELEASE_BYTES_MIN
+        if not has_emptied:
             self._peak_bytes = max(self._peak_bytes, queued_bytes)
+        if not has_emptied and not self._releases_left:
             self._seconds_below = 0
             return
         self._seconds_below += 1
-        if self._seconds_below < RELEASE_AFTER:
-            return
-        self._seconds_below = 0
-        self._peak_bytes = queued_bytes
+        if self._seconds_below >= RELEASE_AFTER:
+            self._seconds_below = 0
+            self._releases_left = RELEASE_TIMES - 1 if has_emptied else self._releases_left - 1
+            self._peak_bytes = queued_bytes
+            self._release(is_small and not is_due, now_ns)
+
+    def _release(self, collects: bool, now_ns: int) -> None:
+        """Return memory to the system; what lives on and can be rebuilt is rebuilt, to move it."""
         if self.figures is not None:
             self.figures.withdraw()
-        if is_small and not is_due:
+        if self._forget is not None:
+            self._forget()
+        if collects:
             self._collect()
         if self._trim is not None:
             self._trim(0)

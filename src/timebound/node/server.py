@@ -16,7 +16,7 @@ import logging
 import resource
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from timebound.config.limits import Limits
@@ -40,6 +40,7 @@ from timebound.node.login.passwords import PasswordFile
 from timebound.node.mesh.dial import Dialler
 from timebound.node.mesh.mesh import join_mesh
 from timebound.node.storage.storage import NoStorage, Storage
+from timebound.node.telemetry.figures import Sources
 from timebound.node.telemetry.metrics import MetricsServer
 from timebound.node.telemetry.sys_topics import SysTopics
 from timebound.node.trace.writer import TraceLimits, TraceWriter
@@ -99,7 +100,7 @@ class Server:
         access = load_access_list(security)
         if security.password_file is not None:
             self._passwords = PasswordFile.load(security.password_file)
-        self._contexts = [_tls_context(listener.tls) for listener in self.config.listeners]
+        self._contexts = _tls_contexts(self.config.listeners)
         loop = asyncio.get_running_loop()
         self._logins = logins = Logins(loop)
         if self._is_persistent:
@@ -126,12 +127,12 @@ class Server:
                 self._journals.expect_repeats(snapshot.offsets, snapshot.publishers())
                 self.driver.note_offsets()
             broker.restore(snapshot, now_ns)
-            for listener, context in zip(self.config.listeners, self._contexts, strict=True):
+            for number, listener in enumerate(self.config.listeners):
                 door = Door(listener, self.config, self.driver, access, self._passwords, logins)
                 self._doors.append(door)
                 self.driver.doors.append(door)
-                await self._listen(listener, context, door)
-            await self._open_account(broker)
+                await self._listen(number, door)
+            await self._open_account(broker, now_ns)
             self._open_flight(self.driver, access, logins)
         except BaseException:
             await self.stop()
@@ -141,8 +142,7 @@ class Server:
         for dialler in diallers:
             self._tasks.append(asyncio.create_task(dialler.run(), name="timebound-neighbour"))
         if self.config.sys_interval_s:
-            figures = SysTopics(broker, self.config.node_name, now_ns, self.driver.input)
-            figures.mesh = self.driver.mesh
+            figures = SysTopics(self._sources(now_ns), self.config.node_name)
             self._tasks.append(asyncio.create_task(self._publish_figures(figures), name="timebound-sys"))
         self.driver.turn()
 
@@ -153,7 +153,13 @@ class Server:
         driver.mesh = mesh = join_mesh(self.config, broker, index, driver)
         return [Dialler(mesh, neighbour, driver) for neighbour in self.config.neighbours if neighbour.host]
 
-    async def _open_account(self, broker: Broker) -> None:
+    def _sources(self, started_ns: int) -> Sources:
+        """Return the parts that figures are read from."""
+        driver = self.driver
+        assert driver is not None
+        return Sources(driver.broker, driver.input, driver.mesh, self._trace, started_ns)
+
+    async def _open_account(self, broker: Broker, started_ns: int) -> None:
         """Start trace files and metrics."""
         trace = self.config.trace
         if trace.enabled:
@@ -165,7 +171,7 @@ class Server:
         metrics = self.config.metrics
         if metrics.port:
             assert self.driver is not None
-            self._metrics = MetricsServer(broker, self._trace, self.driver.input)
+            self._metrics = MetricsServer(self._sources(started_ns), self.driver.now_ns)
             try:
                 await self._metrics.start(metrics.host, metrics.port)
             except OSError as error:
@@ -265,7 +271,8 @@ class Server:
             self._publishing.close()
 
     async def _close_connections(self, driver: Driver) -> None:
-        # Every message that waits for a session which ends now would be a notice to whoever watches.
+        # Every message that waits for a session which ends now would be a notice to every subscriber of drop
+        # notices.
         driver.broker.stop_notices()
         until_ns = driver.now_ns() + STOP_CLOSING_NS_MAX
         for connection in list(driver.connections.values()):
@@ -284,10 +291,11 @@ class Server:
         for connection in list(driver.connections.values()):
             connection.abort()
 
-    async def _listen(self, listener: ListenerConfig, context: ssl.SSLContext | None, door: Door) -> None:
+    async def _listen(self, index: int, door: Door) -> None:
+        listener = self.config.listeners[index]
         try:
             server = await asyncio.get_running_loop().create_server(
-                self._factory(listener, context, door),
+                self._factory(index, door),
                 listener.host,
                 listener.port,
                 backlog=BACKLOG,
@@ -295,16 +303,13 @@ class Server:
                 family=socket.AF_UNSPEC,
             )
         except OSError as error:
-            index = len(self._listeners)
             change = f"{'--port, or ' if index == 0 else ''}listeners[{index}].port"
             raise cannot_listen(error, listener.host, listener.port, change) from error
         self._listeners.append((listener, server))
 
-    def _factory(
-        self, listener: ListenerConfig, context: ssl.SSLContext | None, door: Door
-    ) -> Callable[[], Any]:
+    def _factory(self, index: int, door: Door) -> Callable[[], Any]:
         """Return the factory of protocols: TLS around WebSocket around MQTT, as configured."""
-        driver = self.driver
+        listener, driver = self.config.listeners[index], self.driver
         assert driver is not None
 
         def connect() -> Connection:
@@ -323,28 +328,38 @@ class Server:
                 return WebSocketAdapter(listener, self.config.limits.packet_size_max, unframing, connect)
 
             inner = upgrade
-        if context is None:
+        if listener.tls is None:
             return inner
-        return lambda: TlsAdapter(context, driver, listener.label, inner)
+
+        def encrypt() -> TlsAdapter:
+            context = self._contexts[index]  # a reload replaces it
+            assert context is not None
+            return TlsAdapter(context, driver, listener.label, inner)
+
+        return encrypt
 
     def reload(self) -> None:
-        """Reload access rules, passwords and certificates; mistakes are logged and not applied."""
+        """Reload access rules, passwords and certificates; with a mistake in any of them, apply nothing.
+
+        A changed password file is applied on its own soon after, by the patrol or the next login.
+        """
         assert self.driver is not None
         try:
             access = load_access_list(self.config.security)
-            if self._passwords is not None:
-                self._passwords.reload_if_changed()
-            for (listener, _), context in zip(self._listeners, self._contexts, strict=True):
-                if listener.tls is not None and context is not None:
-                    context.load_cert_chain(listener.tls.certificate, listener.tls.key)
-        except (ConfigError, OSError, ssl.SSLError) as error:
-            logger.error("reload failed, the previous settings stay: %s", error)
+            users = self._passwords.read_if_changed() if self._passwords is not None else None
+            contexts = _tls_contexts(self.config.listeners)
+        except (ConfigError, OSError) as error:
+            logger.error("reload failed, the previous access rules and certificates stay: %s", error)
             return
-        self.driver.broker.set_access(access)
+        # All files were read, so nothing below can be refused.
+        self._contexts = contexts
+        if self._passwords is not None and users is not None:
+            self._passwords.apply(users)
         for door in self._doors:
             door.access = access
         if self._flight is not None:
             self._flight.access = access
+        self.driver.broker.set_access(access)
         self._log_notices()
         logger.info("reloaded access rules, passwords and certificates")
 
@@ -399,9 +414,19 @@ def _core_limits(limits: Limits) -> BrokerLimits:
     )
 
 
-def _tls_context(tls: TlsConfig | None) -> ssl.SSLContext | None:
-    if tls is None:
-        return None
+def _tls_contexts(listeners: Sequence[ListenerConfig]) -> list[ssl.SSLContext | None]:
+    """Make the TLS context of every listener; None without TLS.
+
+    Raises:
+        ConfigError: a certificate or key cannot be used; names the listener.
+    """
+    return [
+        None if listener.tls is None else _tls_context(listener.tls, f"listeners[{index}].tls")
+        for index, listener in enumerate(listeners)
+    ]
+
+
+def _tls_context(tls: TlsConfig, key: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -410,7 +435,7 @@ def _tls_context(tls: TlsConfig | None) -> ssl.SSLContext | None:
             context.load_verify_locations(tls.ca)
             context.verify_mode = ssl.CERT_REQUIRED if tls.require_client_certificate else ssl.CERT_OPTIONAL
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"certificate or key cannot be used: {error}", key="tls") from error
+        raise ConfigError(f"certificate or key cannot be used: {error}", key=key) from error
     return context
 
 

@@ -22,7 +22,7 @@ from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import RELEASED, Delivery, Message
 from timebound.core.values.subscription import MICRO, Subscription
 from timebound.records import Outcome, Reason
-from timebound.units import MILLISECOND, SECOND
+from timebound.units import MILLISECOND
 
 PRICES = (0.0, 0.1, 1.0, 2.5)
 TOPICS = ("a", "b", "c/d")
@@ -314,7 +314,7 @@ class World:
                 priority=choose((0, 0, 9)),
             )
             if self.random.random() < 0.1:
-                message.expires_ns = self.node.now_ns + SECOND
+                message.expires_ns = self.node.now_ns + choose((0, 10, 1_000)) * MILLISECOND
             self.node.broker.route(message, self.node.now_ns)
 
     def flush(self) -> None:

@@ -12,7 +12,7 @@ from timebound.records import Reason
 
 
 def test_counters_start_with_every_reason_at_zero() -> None:
-    assert Counters().dropped == {reason.value: 0 for reason in Reason}
+    assert Counters().refused == {reason.value: 0 for reason in Reason}
 
 
 def test_alerts_are_bounded() -> None:
@@ -37,7 +37,7 @@ def test_a_full_queue_is_told_once_until_it_was_served() -> None:
         broker.route(Message("t", b"x", 0, False, 0), 0)
 
     assert len(broker.counters.alerts) == 2
-    assert broker.counters.dropped["queue_full"] == 6
+    assert broker.statistics().dropped["queue_full"] == 6
 
 
 def test_a_message_that_cannot_be_retained_is_told_by_its_topic() -> None:

@@ -246,8 +246,8 @@ def test_last_bits_of_a_full_mask_work() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: AnyOf([]), "name at least one part"),
-        (lambda: AllOf([]), "name at least one part"),
+        (lambda: AnyOf([]), "needs at least one part"),
+        (lambda: AllOf([]), "needs at least one part"),
         (lambda: AllOf([A], -1), "is negative"),
         (lambda: Every(0), "not positive"),
         (lambda: Watchdog(A, 0), "not positive"),

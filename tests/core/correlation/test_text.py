@@ -44,7 +44,7 @@ def test_text_is_read_as_written(text: str, expected: object) -> None:
         ("all()", "expected a topic filter", 4),
         ("all(a", "lacks a closing parenthesis", 5),
         ("all(a,)", "expected a topic filter", 6),
-        ("any(a) b", "goes on after its end", 7),
+        ("any(a) b", "unexpected text after its end: 'b'", 7),
         ("all(a(b)", "expected , or \\)", 5),
         ('any("a, b)', "lacks its closing quote", 10),
         ('any("")', "is empty", 6),

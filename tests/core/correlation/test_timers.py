@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timebound.core.correlation.timers import CAPACITY_MAX, Timer, TimerHeap
+from timebound.core.correlation.timers import CAPACITY_MAX, MADE_AT_ONCE, Timer, TimerHeap
 
 
 def acquired(heap: TimerHeap, owner: object = None) -> Timer:
@@ -87,6 +87,33 @@ def test_acquire_answers_none_when_all_timers_are_taken() -> None:
     assert heap.acquire("second") is timer
 
 
+@pytest.mark.parametrize("made", [0, 1, MADE_AT_ONCE, 1_000])
+def test_timers_are_made_some_at_a_time_up_to_the_capacity(made: int) -> None:
+    capacity = 2 * MADE_AT_ONCE + 10
+    heap = TimerHeap(capacity, made)
+    assert (len(heap._timers), heap.available()) == (min(made, capacity), capacity)
+
+    for taken in range(capacity):
+        before = len(heap._timers)
+        heap.set(acquired(heap, taken), capacity - taken)
+        assert len(heap._timers) - before <= MADE_AT_ONCE
+        assert heap.available() == capacity - taken - 1
+        heap._check()
+
+    assert heap.acquire("one more") is None
+    owners = []
+    while (timer := heap.pop_expired(capacity)) is not None:
+        owners.append(timer.owner)
+        heap.release(timer)
+        heap._check()
+    assert owners == list(reversed(range(capacity)))
+    assert heap.available() == capacity
+
+
+def test_all_timers_are_made_with_the_heap_unless_asked_otherwise() -> None:
+    assert len(TimerHeap(1_000)._timers) == 1_000
+
+
 def test_release_cancels_and_a_second_release_is_refused() -> None:
     heap = TimerHeap(2)
     timer = acquired(heap)
@@ -117,9 +144,9 @@ steps = st.lists(
 )
 
 
-@given(steps)
-def test_heap_agrees_with_a_sorted_list(program: list[tuple[str, int, int]]) -> None:
-    heap = TimerHeap(8)
+@given(steps, st.integers(0, 8))
+def test_heap_agrees_with_a_sorted_list(program: list[tuple[str, int, int]], made: int) -> None:
+    heap = TimerHeap(8, made)
     timers = [acquired(heap, index) for index in range(8)]
     model: dict[int, tuple[int, int]] = {}
     for sequence, (verb, index, value) in enumerate(program):

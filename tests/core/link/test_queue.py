@@ -238,7 +238,7 @@ class TestLimits:
 
     @pytest.mark.parametrize("options", [{"messages_max": 0}, {"bytes_max": 0}, {"message_bytes": -1}])
     def test_limits_out_of_range_are_refused(self, options: dict[str, int]) -> None:
-        with pytest.raises(ValueError, match="want at least 1, 1 and 0"):
+        with pytest.raises(ValueError, match="expected at least 1, 1 and 0"):
             queue_of(**options)
 
 

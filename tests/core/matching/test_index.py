@@ -145,6 +145,16 @@ def test_topics_that_nobody_subscribes_to_do_not_fill_the_cache() -> None:
     assert plain_clients(index, "a") == ["c1"]
 
 
+def test_matches_that_were_forgotten_are_computed_anew() -> None:
+    index = inserted(subscription("c1", "a"))
+    before = index.match("a")
+
+    index.clear_matches()
+
+    assert index.match("a") is not before
+    assert plain_clients(index, "a") == ["c1"]
+
+
 class IndexMachine(RuleBasedStateMachine):
     """Subscriptions come and go; what the index finds is what asking each of them finds."""
 

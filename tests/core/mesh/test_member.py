@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from timebound.core.account.account import Account
+from timebound.core.broker import Broker
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
 from timebound.core.mesh.account import MeshAccount
 from timebound.core.mesh.interest import WatchedIndex
 from timebound.core.mesh.member import ADVERTISE_NS, Member
 from timebound.core.mesh.message import Copy
 from timebound.core.mesh.options import MeshOptions
+from timebound.core.values.access import AccessList
 from timebound.core.values.delay import LinkDelay
+from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
 
@@ -224,3 +227,25 @@ def test_a_slow_link_is_gone_round() -> None:
     mesh.settle()
 
     assert mesh.hops() == [("a", "b"), ("b", "c")]
+
+
+def test_a_broker_is_woken_when_a_copy_for_another_broker_is_late() -> None:
+    mesh = Mesh(("a", "b"))
+    mesh.indexes["b"].insert(Subscription("s", "t", deadline_ns=10**9, price=2.0))
+    mesh.settle()
+    member = mesh.members["a"]
+    broker = Broker(BrokerLimits(), AccessList([]), False, mesh.indexes["a"])
+    broker.join_mesh(member)
+    assert broker.next_wakeup_ns() is None
+    for number in (1, 2):
+        broker.route(message(number), 0)
+    assert len(member.take_sends()) == 1  # and the link is never free again
+
+    wakeup_ns = broker.next_wakeup_ns()
+    assert wakeup_ns is not None
+    assert 0.9e9 < wakeup_ns <= 10**9
+    broker.wake(wakeup_ns)
+
+    assert member.forwarder.waiting_messages() == 0
+    assert sum(pairs_of(member).dropped.values()) == 1
+    assert broker.next_wakeup_ns() is None

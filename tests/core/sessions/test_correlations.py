@@ -8,15 +8,18 @@ import pytest
 
 from timebound.core.broker import NOT_AUTHORIZED, QUOTA_EXCEEDED, Broker
 from timebound.core.correlation.expression import DEPTH_MAX, SIGNALS_MAX
+from timebound.core.correlation.timers import MADE_AT_ONCE
 from timebound.core.sessions.correlations import EVERY_TOPIC, TICKS_MAX, TIMERS_MAX, WATCHDOG_TOPIC
+from timebound.core.sessions.outbound import Outbound
 from timebound.core.sessions.session import Session
 from timebound.core.values.access import AccessList, AccessRule
 from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import Delivery, Message
-from timebound.core.values.subscription import MICRO, UserProperties
+from timebound.core.values.subscription import MICRO, Subscription, UserProperties
 from timebound.errors import ProtocolError
 from timebound.translate import to_subscription
 from timebound.units import MILLISECOND, SECOND
+from timebound.version import is_compiled
 
 ANY_BYTES = 1 << 20
 # As many parts, and as deep, as a correlation may be that has no timers of its own.
@@ -222,6 +225,87 @@ def test_too_many_timers_are_refused_and_nothing_changes(period: str) -> None:
     scene.broker._check()
 
 
+def wanted(client_id: str, topic_filter: str, *terms: tuple[str, str]) -> Subscription:
+    return to_subscription(client_id, topic_filter, 1, False, False, 0, 0, terms)
+
+
+def out_of_timers(*, but: int = 0) -> Scene:
+    """A scene in which a third client has taken all timers except some."""
+    scene = Scene()
+    session = scene._connect("hoarder", 3)
+    for number in range(TIMERS_MAX - but):
+        one = wanted("hoarder", f"h/{number}", ("every", "2h"))
+        assert scene.broker.subscribe(session, one, scene.now_ns) == 1
+    return scene
+
+
+def test_a_refusal_without_timers_names_the_timers() -> None:
+    scene = out_of_timers()
+
+    named = scene.broker.limit_reached(scene.subscriber, wanted("subscriber", "one/more", ("every", "2h")))
+
+    assert named == "the broker's number of timers (16384)"
+    assert scene.broker.limit_reached(scene.subscriber, wanted("subscriber", "one/more")) == ""
+
+
+def test_with_no_timers_left_a_subscription_is_replaced_with_its_own() -> None:
+    scene = out_of_timers(but=2)
+    assert scene.subscribe("a", ("every", "1s"), ("watchdog", "2h")) == 1
+
+    assert scene.subscribe("a", ("every", "2s"), ("watchdog", "2h")) == 1
+    assert topics(scene.wait(2)) == [EVERY_TOPIC]
+    assert scene.subscribe("a", ("every", "1s")) == 1
+    assert scene.subscribe("b", ("every", "1s")) == 1
+    assert scene.subscribe("a", ("every", "1s"), ("watchdog", "2h")) == QUOTA_EXCEEDED
+
+    assert topics(scene.wait(1)) == [EVERY_TOPIC] * 2
+    assert topics(scene.publish("a")) == ["a"]
+    scene.broker._check()
+
+
+def test_timers_that_other_members_keep_are_not_free_for_a_replacement() -> None:
+    scene = out_of_timers(but=1)
+    other = scene._connect("other", 4)
+    terms = ("every", "1s")
+    assert scene.subscribe("$share/g/#", terms) == 1
+    assert scene.broker.subscribe(other, wanted("other", "$share/g/#", terms), scene.now_ns) == 1
+
+    assert scene.subscribe("$share/g/#", ("every", "2s")) == QUOTA_EXCEEDED
+    scene.broker.unsubscribe(other, "$share/g/#", scene.now_ns)
+    assert scene.subscribe("$share/g/#", ("every", "2s")) == 1
+
+    assert topics(scene.wait(2)) == [EVERY_TOPIC]
+    scene.broker._check()
+
+
+@pytest.mark.skipif(is_compiled(), reason="functions of compiled classes cannot be replaced")
+def test_a_replacement_that_fails_without_timers_leaves_no_subscription(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = out_of_timers(but=1)
+    assert scene.subscribe("a", ("every", "1s")) == 1
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Outbound, "prepare", None)
+        with pytest.raises(TypeError):
+            scene.subscribe("a", ("every", "2s"))
+
+    assert scene.subscriber.subscriptions == {}
+    assert topics(scene.publish("a")) == []
+    assert scene.subscribe("b", ("every", "1s")) == 1  # with the timer of both
+    scene.broker._check()
+
+
+def test_the_first_correlation_makes_only_some_timers() -> None:
+    scene = Scene()
+
+    assert scene.subscribe("a", ("every", "1s")) == 1
+
+    heap = scene.broker._correlations._heap
+    assert heap is not None
+    assert (len(heap._timers), heap.available()) == (MADE_AT_ONCE, TIMERS_MAX - 1)
+
+
 @pytest.mark.parametrize("term", ["every", "watchdog"])
 def test_a_timer_of_more_than_an_hour_counts_as_one_tick_an_hour(term: str) -> None:
     scene = Scene(limits=BrokerLimits(ticks_per_second_max=1, subscriptions_per_client_max=100_000))
@@ -322,3 +406,147 @@ def test_a_timer_in_line_is_nobodys_once_its_subscription_has_ended() -> None:
 
     assert scene.wait(0.99) == []
     assert topics(scene.wait(0.02)) == [EVERY_TOPIC]
+
+
+class Group:
+    """A broker with members of one shared group, and a publisher."""
+
+    def __init__(self, *names: str, terms: UserProperties) -> None:
+        self.scene = Scene()
+        self.terms = terms
+        self.sessions: dict[str, Session] = {}
+        for number, name in enumerate(names):
+            self.join(name, 10 + number)
+
+    def join(self, name: str, connection: int) -> None:
+        session = self.scene._connect(name, connection)
+        self.sessions[name] = session
+        subscription = to_subscription(name, "$share/g/#", 1, False, False, 0, 0, self.terms)
+        assert self.scene.broker.subscribe(session, subscription, self.scene.now_ns) == 1
+
+    def publish(self, topic: str) -> None:
+        self.scene.publish(topic)
+
+    def wait(self, seconds: float) -> None:
+        self.scene.wait(seconds)
+
+    def taken(self) -> list[list[str]]:
+        """Return the topics of what each member got since the last call."""
+        broker, now_ns = self.scene.broker, self.scene.now_ns
+        return [
+            topics(broker.take_deliveries(one, ANY_BYTES, now_ns))
+            for one in self.sessions.values()
+            if one.connection
+        ]
+
+
+def test_members_of_a_shared_group_correlate_together() -> None:
+    group = Group("a", "b", terms=(("correlate", "all(x, y)"),))
+
+    for topic in ("x", "y", "x", "y"):
+        group.publish(topic)
+
+    assert group.taken() == [["x", "y"], ["x", "y"]]
+    group.scene.broker._check()
+
+
+def test_members_that_wait_for_something_else_correlate_alone() -> None:
+    group = Group("a", terms=(("correlate", "all(x, y)"),))
+    group.terms = (("correlate", "all(x, z)"),)
+    group.join("b", 20)
+
+    for topic in ("x", "y", "z", "x", "y", "z"):  # to the members in turn
+        group.publish(topic)
+
+    assert group.taken() == [["x", "y"], ["x", "z"]]
+
+
+@pytest.mark.parametrize("leaves", ["unsubscribes", "disconnects"])
+def test_a_correlation_outlives_the_member_that_kept_it(leaves: str) -> None:
+    group = Group("a", "b", terms=(("correlate", "all(x, y)"), ("watchdog", "5s")))
+    group.publish("x")
+
+    broker, now_ns, first = group.scene.broker, group.scene.now_ns, group.sessions["a"]
+    if leaves == "unsubscribes":
+        broker.unsubscribe(first, "$share/g/#", now_ns)
+    else:
+        broker.disconnect(first, first.connection, False, now_ns)
+    group.publish("y")
+
+    assert group.taken()[-1] == ["x", "y"]
+    group.wait(5.1)
+    assert group.taken()[-1] == [WATCHDOG_TOPIC]
+    broker._check()
+
+
+def test_the_watchdog_of_a_shared_group_is_quiet_while_any_member_gets_messages() -> None:
+    group = Group("a", "b", terms=(("watchdog", "1s"),))
+
+    for _ in range(6):
+        group.publish("x")
+        group.wait(0.6)
+
+    assert group.taken() == [["x"] * 3, ["x"] * 3]
+    group.wait(0.5)
+    assert sorted(group.taken()) == [[], [WATCHDOG_TOPIC]]
+
+
+def test_timers_of_a_shared_group_are_those_of_one_member() -> None:
+    group = Group("a", "b", "c", terms=(("every", "1s"),))
+
+    group.wait(3.5)
+
+    assert group.taken() == [[EVERY_TOPIC]] * 3
+    for name in ("a", "b", "c"):
+        session = group.sessions[name]
+        group.scene.broker.disconnect(session, session.connection, False, group.scene.now_ns)
+    assert group.scene.broker.next_wakeup_ns() is None
+
+
+def test_a_timer_that_stands_in_line_goes_on_with_the_next_member() -> None:
+    group = Group("a", "b", terms=(("every", "1s"),))
+    scene = group.scene
+    for number in range(2 * TICKS_MAX):
+        scene.subscribe(f"t/{number}", ("every", "1s"))
+    scene.now_ns += SECOND
+    scene.broker._correlations._line_up(scene.now_ns)  # due, but not served yet
+
+    scene.broker.unsubscribe(group.sessions["a"], "$share/g/#", scene.now_ns)
+    group.wait(2.5)
+
+    assert group.taken() == [[], [EVERY_TOPIC] * 3]
+
+
+def test_retained_messages_are_parts_of_a_correlation() -> None:
+    scene = Scene()
+    for topic in ("x", "z"):
+        scene.broker.route(Message(topic, b"old", 0, True, scene.now_ns, "publisher"), scene.now_ns)
+
+    scene.subscribe("#", ("correlate", "all(x, y)"))
+
+    assert scene.taken() == []
+    assert topics(scene.publish("y")) == ["x", "y"]
+
+
+def test_a_correlation_completed_by_retained_messages_is_delivered_at_once() -> None:
+    scene = Scene()
+    for topic in ("x", "y"):
+        scene.broker.route(Message(topic, b"old", 0, True, scene.now_ns, "publisher"), scene.now_ns)
+
+    scene.subscribe("#", ("correlate", "all(x, y)"))
+
+    assert topics(scene.taken()) == ["x", "y"]
+    scene.broker._check()
+
+
+def test_parts_that_a_member_leaves_go_to_one_other_member_together() -> None:
+    group = Group("a", terms=(("correlate", "all(x, y)"),))
+    group.publish("x")
+    group.publish("y")
+    for number, name in enumerate(("b", "c", "d")):
+        group.join(name, 20 + number)
+
+    leaving = group.sessions["a"]
+    group.scene.broker.disconnect(leaving, leaving.connection, False, group.scene.now_ns)
+
+    assert sorted(group.taken()) == [[], [], ["x", "y"]]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from timebound.core.sessions.durability import Batch, Durability
+from timebound.core.sessions.durability import ALL_SO_FAR, Batch, Durability
 from timebound.core.sessions.session import PUBACK, ReadyList, Reply, Session
 from timebound.core.values.access import AccessList
 from timebound.core.values.message import SENT, Delivery, Message
@@ -45,6 +45,17 @@ def test_an_answer_that_promises_nothing_leaves_at_once() -> None:
     assert fixture.answered() == [1]
     assert fixture.ready.take() == [fixture.session]
     assert fixture.durability.take() is None
+
+
+def test_an_answer_to_everything_so_far_waits_for_what_goes_to_a_journal_alone() -> None:
+    fixture = Fixture()
+    fixture.durability.expect_journal()
+
+    fixture.durability.reply(fixture.session, Reply(PUBACK, 1), ALL_SO_FAR)
+
+    assert fixture.answered() == []
+    fixture.durability.committed(fixture.take())
+    assert fixture.answered() == [1]
 
 
 def test_an_answer_waits_until_its_orders_are_on_disk() -> None:

@@ -387,8 +387,7 @@ def test_after_a_restart_the_user_of_a_will_still_needs_the_right() -> None:
     node.settle()
 
     assert [packet.topic for packet in watcher.publishes()] == ["will/ann"]
-    assert node.broker.counters.publishes_refused == 1
-    assert node.broker.counters.dropped[Reason.NOT_AUTHORIZED.value] == 1
+    assert node.broker.counters.refused[Reason.NOT_AUTHORIZED.value] == 1
     assert "will of client 'bob'" in node.broker.counters.alerts[0]
     assert not node.storage.wills
 

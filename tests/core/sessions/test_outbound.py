@@ -542,7 +542,7 @@ def test_what_does_not_fit_is_dropped_and_told_once_until_the_session_is_served(
 def test_an_error_while_queueing_is_noted_and_the_session_put_right() -> None:
     alone = Alone(queue_messages_per_client_max=1)
     alone.offer(b"1", deadline_ns=SECOND)
-    del alone.counters.dropped[Reason.HOPELESS.value]  # so that what has to leave cannot be counted
+    del alone.account.dropped[Reason.HOPELESS.value]  # so that what has to leave cannot be counted
     alone.outbound.set_delay(alone.session, LinkDelay(0.1, 0.0), NOW_NS)
 
     later_ns = NOW_NS + SECOND - 1

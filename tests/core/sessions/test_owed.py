@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 from tests.core.broker_doubles import START_NS, Node, Pair
 
-from timebound.core.sessions.owed import SMALL_QUEUE_BYTES, SPARE_PART, Owed
+from timebound.core.sessions.owed import SMALL_QUEUE_BYTES, SPARE_PART, STALE_MIN, Owed
 from timebound.core.sessions.session import PUBACK
 from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import ENTRY_COST, SENT, Delivery, Message, copy_cost
@@ -188,7 +188,7 @@ def test_an_error_between_a_drop_and_its_account_leaves_nothing_in_storage(way: 
     broker.subscribe(session, Subscription("receiver", "t", 1, keep_last=True), node.now_ns)
     pair.publish(b"1", b"2", b"3", qos=1)
     # Only the last is wanted. The two before it are dropped at once, and cannot be accounted for.
-    del broker.counters.dropped[Reason.REPLACED.value]
+    del broker.account.dropped[Reason.REPLACED.value]
 
     if way == "take":
         with pytest.raises(KeyError):
@@ -200,7 +200,7 @@ def test_an_error_between_a_drop_and_its_account_leaves_nothing_in_storage(way: 
         else:
             pair.publish(b"4", qos=1)  # there is room only for three
         assert [fault.client_id for fault in broker.take_faults()] == ["receiver"]
-    broker.counters.dropped[Reason.REPLACED.value] = 0
+    broker.account.dropped[Reason.REPLACED.value] = 0
     node.take_batch()
     while node.pending:
         node.commit()  # which checks that every message in storage is owed to somebody
@@ -217,6 +217,139 @@ def test_an_error_between_a_drop_and_its_account_leaves_nothing_in_storage(way: 
     assert session.cost_bytes == broker.queued_bytes() == 0
     account = broker.account
     assert (account.in_time, account.outstanding()) == (1, 0)
+
+
+# --- expired copies -----------------------------------------------------------------------
+
+
+def expiring_pair(**limits: int) -> Pair:
+    pair = Pair(1, durable=True, queue_messages_per_client_max=3, **limits)
+    pair.node.disconnect(pair.receiver)
+    pair.node.settle()
+    return pair
+
+
+def test_expired_copies_make_room_for_fresh_ones() -> None:
+    pair = expiring_pair()
+    pair.publish(b"1", b"2", b"3", qos=1, expiry_s=10)
+    pair.node.settle()
+    assert len(pair.node.storage.deliveries) == 3
+
+    pair.node.advance(10)
+    pair.node.check()
+    assert pair.receiver.session.queued_messages() == 0
+    pair.publish(b"4", qos=1)
+    pair.node.settle()
+
+    assert (pair.dropped(Reason.EXPIRED), pair.dropped(Reason.QUEUE_FULL)) == (3, 0)
+    assert len(pair.node.storage.deliveries) == 1
+    pair.reconnect()
+    assert pair.payloads() == [b"4"]
+
+
+def test_a_full_queue_lets_go_of_what_expired_since_the_last_wake_up() -> None:
+    pair = expiring_pair()
+    pair.publish(b"1", b"2", b"3", qos=1, expiry_s=10)
+
+    pair.node.now_ns += 10 * SECOND
+    pair.publish(b"4", qos=1)
+
+    pair.node.check()
+    assert (pair.dropped(Reason.EXPIRED), pair.dropped(Reason.QUEUE_FULL)) == (3, 0)
+
+
+def test_copies_expire_in_the_middle_of_a_queue_at_their_own_times() -> None:
+    pair = Pair(1, durable=True)
+    pair.node.disconnect(pair.receiver)
+    expiries = [0, 9, 3, 0, 1, 5, 5, 2, 0, 4]
+    for number in range(200):  # long enough for places to stay
+        pair.publish(b"%d" % number, qos=1, expiry_s=expiries[number % 10] or None)
+    session = pair.receiver.session
+
+    for seconds in range(1, 10):
+        pair.node.advance(1)
+        pair.node.check()
+        left = [one for one in expiries if not one or one > seconds]
+        assert session.queued_messages() == 20 * len(left)
+
+    pair.reconnect()
+    assert pair.payloads() == [b"%d" % number for number in range(200) if not expiries[number % 10]]
+    pair.node.check()
+    assert (session.gone, session.limits) == (0, [])
+
+
+def test_copies_expire_that_wait_for_acknowledgements() -> None:
+    pair = Pair(1, receive_maximum=1, queue_messages_per_client_max=3)
+    pair.publish(b"0", qos=1)
+    assert pair.payloads() == [b"0"]
+    pair.publish(b"1", b"2", qos=1, expiry_s=2)
+    pair.publish(b"3", qos=1)
+    assert pair.payloads() == []
+    assert len(pair.receiver.session.blocked) == 3
+
+    pair.node.advance(2)
+    pair.node.check()
+    pair.publish(b"4", qos=1)
+
+    assert (pair.dropped(Reason.EXPIRED), pair.dropped(Reason.QUEUE_FULL)) == (2, 0)
+    pair.node.acknowledge(pair.receiver, PUBACK, 1)
+    assert pair.payloads() == [b"3"]
+
+
+def test_copies_expire_after_a_restart() -> None:
+    pair = expiring_pair()
+    pair.publish(b"1", b"2", qos=1, expiry_s=10)
+    pair.publish(b"3", qos=1)
+    pair.node.settle()
+
+    pair.node.crash(5)
+    pair.node.check()
+    pair.node.advance(5)
+    pair.node.check()
+    pair.node.settle()
+
+    assert pair.dropped(Reason.EXPIRED) == 2
+    assert len(pair.node.storage.deliveries) == 1
+
+
+def test_a_copy_with_a_deadline_ends_on_time_after_its_reader_has_gone() -> None:
+    pair = Pair(1)
+    timed = Subscription("receiver", "t", 1, deadline_ns=5 * SECOND)
+    pair.node.broker.subscribe(pair.receiver.session, timed, pair.node.now_ns)
+    pair.publish(b"1", qos=1)
+    pair.node.disconnect(pair.receiver)
+
+    pair.node.advance(5)
+
+    pair.node.check()
+    assert pair.dropped(Reason.TIMED_OUT) == 1
+
+
+def test_what_was_sent_is_not_watched_for_long() -> None:
+    alone = Alone()
+    alone.offer(b"stays" * 100, qos=1, expires_ns=NOW_NS + 9 * SECOND)
+    for _ in range(1_000):
+        alone.offer(b"1", expires_ns=NOW_NS + 9 * SECOND)
+        alone.session.queue.rotate(1)
+        alone.take(bytes_max=1)
+
+    assert len(alone.session.limits) <= 2 + STALE_MIN
+    alone.check()
+
+
+def test_an_expired_copy_keeps_no_message_alive() -> None:
+    alone = Alone()
+    alone.offer(*[b"1"] * 200, qos=1)
+    alone.offer(b"large" * 1_000, qos=1, expires_ns=NOW_NS + SECOND)
+    alone.outbound.next_wakeup_ns()
+
+    alone.outbound.wake(NOW_NS + SECOND)
+
+    alone.check()
+    assert alone.session.gone == 1
+    assert len(alone.session.queue[-1].message.payload) == 0
+    assert len(alone.take()) == 200
+    assert alone.session.gone == 0
 
 
 # --- the class by itself -----------------------------------------------------------------
@@ -288,7 +421,7 @@ def test_a_lost_connection_drops_qos_zero_and_puts_what_was_blocked_first() -> N
     alone.outbound.suspend(alone.session, NOW_NS)
 
     assert [delivery.message.payload for delivery in alone.session.queue] == [b"1", b"2", b"3"]
-    assert alone.counters.dropped[Reason.DISCONNECTED.value] == 1
+    assert alone.account.dropped[Reason.DISCONNECTED.value] == 1
     assert alone.account.paid_micro == 500_000
     alone.session.connection = 0
     alone.check()
@@ -311,7 +444,7 @@ def test_the_end_of_a_session_leaves_shared_copies_to_others_but_not_qos_two_tha
         (b"waits", 2),
     ]
     assert {one.reason for one in orphans} == {Reason.SESSION_EXPIRED}
-    assert alone.counters.dropped[Reason.SESSION_EXPIRED.value] == 2
+    assert alone.account.dropped[Reason.SESSION_EXPIRED.value] == 2
     assert (len(alone.session.inflight), alone.outbound.queued_bytes) == (0, 0)
     alone.check()
 
@@ -379,7 +512,7 @@ def test_a_session_that_is_away_may_not() -> None:
     alone.session.connection = 0
 
     assert alone.offer(b"1", qos=1) == [False]
-    assert alone.counters.dropped[Reason.QUEUE_FULL.value] == 1
+    assert alone.account.dropped[Reason.QUEUE_FULL.value] == 1
 
 
 def test_qos_zero_has_spare_room_beside_what_waits_for_answers() -> None:

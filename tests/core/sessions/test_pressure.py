@@ -17,6 +17,7 @@ from timebound.core.mesh.options import MeshOptions
 from timebound.core.mesh.table import MeshSubscription
 from timebound.core.predicate.predicate import parse
 from timebound.core.sessions.durability import Durability
+from timebound.core.sessions.faults import Faults
 from timebound.core.sessions.pressure import Pressure
 from timebound.core.sessions.session import PUBACK, ReadyList, Reply, Session
 from timebound.core.values.access import AccessList
@@ -36,7 +37,7 @@ class World:
     def __init__(self, is_durable: bool = False) -> None:
         self.ready = ReadyList()
         self.durability = Durability(self.ready, is_durable)
-        self.pressure = Pressure(self.ready, self.durability)
+        self.pressure = Pressure(self.ready, self.durability, Faults())
         self.session = Session("p", "", AccessList([]).for_client("", "p"))
         self.session.connection = 1
 
@@ -196,7 +197,7 @@ def test_notices_of_drops_do_not_change_what_a_publisher_waits_for() -> None:
     link.disconnect(absent)
     for _ in range(MISSED_MAX + 1):
         link.broker.account.missed.append(
-            Missed("absent", Message("u", b"", 0, False, 0), None, Reason.QUOTA)
+            Missed("absent", Message("u", b"", 0, False, 0), None, Reason.QUOTA, 0)
         )
     publisher = link.connect("p")
 

@@ -149,6 +149,8 @@ async def test_client_that_does_not_read_its_answers_is_no_longer_read(build: Bu
     house.driver.turn()
     connection.pause_writing()
     house.send(connection, *[Pingreq()] * (UNREAD_REPLIES_MAX + 1))
+    while connection.has_packets():  # a turn is short, and the machine may be slow
+        house.driver.turn()
     house.driver.turn()
 
     assert not transport.is_reading
@@ -230,7 +232,7 @@ async def test_refused_message_is_counted_under_its_reason(
 
     dropped = house.broker.statistics().dropped
     assert {reason: count for reason, count in dropped.items() if count} == {counted: 1}
-    assert house.broker.statistics().publishes_refused == 1
+    assert house.broker.statistics().refused == 1
     connection.connection_lost(None)
 
 

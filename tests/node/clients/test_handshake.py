@@ -11,7 +11,7 @@ from timebound.config.limits import Limits
 from timebound.config.listeners import ListenerConfig
 from timebound.config.tls import TlsConfig
 from timebound.config.values import Config
-from timebound.node.clients.handshake import Accepted, Door, Refused, _certificate_user
+from timebound.node.clients.handshake import Accepted, Door, Refused, _certificate_user, source_of_client
 from timebound.wire.codec import Decoder
 from timebound.wire.packets import Connack, Connect
 from timebound.wire.reasons import CONNACK_CODES
@@ -97,17 +97,43 @@ def test_refusal_carries_only_codes_that_connack_knows(code: int) -> None:
 def test_door_counts_the_connections_of_an_address() -> None:
     entrance = door(Limits(connections_per_address_max=2))
 
-    assert [entrance.enter(f"10.0.0.1:{port}") for port in range(3)] == [True, True, False]
-    assert entrance.enter("10.0.0.2:1")
-    assert entrance.enter("fe80::1:1")
-    entrance.leave("10.0.0.1:0")
-    entrance.leave("10.0.0.1:2")  # the refused one leaves as well
-    assert entrance.enter("10.0.0.1:3")
+    assert [entrance.enter(port, f"10.0.0.1:{port}") for port in range(3)] == [True, True, False]
+    assert entrance.enter(3, "10.0.0.2:1")
+    assert entrance.enter(4, "fe80::1:1")
+    entrance.leave(0)
+    entrance.leave(2)  # the refused one leaves as well
+    assert entrance.enter(5, "10.0.0.1:3")
+
+
+def test_connection_leaves_a_door_once() -> None:
+    entrance = door(Limits(connections_per_address_max=2))
+    for number in range(2):
+        entrance.enter(number, "10.0.0.1:1")
+
+    entrance.leave(0)
+    entrance.leave(0)
+
+    assert [entrance.enter(number, "10.0.0.1:1") for number in (2, 3)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("user", "peer", "source"),
+    [
+        ("ann", "10.0.0.1:1", "user ann"),
+        ("", "10.0.0.1:1", "10.0.0.1"),
+        ("", "::ffff:10.0.0.1:7", "10.0.0.1"),
+        ("", "2001:db8::1:7", "2001:db8::/64"),
+    ],
+)
+def test_requests_count_for_a_user_or_for_the_address_of_an_anonymous_client(
+    user: str, peer: str, source: str
+) -> None:
+    assert source_of_client(door(Limits()), user, peer) == source
 
 
 def test_full_broker_still_hears_out_as_many_again() -> None:
-    assert door(Limits(connections_max=5), 9).enter("10.0.0.1:1")
-    assert not door(Limits(connections_max=5), 10).enter("10.0.0.1:1")
+    assert door(Limits(connections_max=5), 9).enter(1, "10.0.0.1:1")
+    assert not door(Limits(connections_max=5), 10).enter(1, "10.0.0.1:1")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import uvloop
-from tests.conftest import FOUR_LISTENERS, Certificates
+from tests.conftest import Certificates, four_listeners
 from tests.peer import SCHEMES, Endpoint, Peer, join
 
 from timebound.node.clients.output import ConnectionOutput
@@ -69,7 +69,6 @@ async def lined_up(config: Path, scheme: str, certificates: Certificates) -> Asy
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-@pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_connection_whose_last_time_limit_has_gone_writes_as_before_the_first(
     tmp_path: Path,
     certificates: Certificates,
@@ -77,7 +76,7 @@ def test_a_connection_whose_last_time_limit_has_gone_writes_as_before_the_first(
     run: Callable[[Coroutine[Any, Any, None]], None],
 ) -> None:
     config = tmp_path / "timebound.toml"
-    config.write_text('sys_interval = "0s"\n' + FOUR_LISTENERS.format(certificates=certificates))
+    config.write_text('sys_interval = "0s"\n' + four_listeners(certificates))
 
     async def scene() -> None:
         async with lined_up(config, scheme, certificates) as line:

@@ -8,10 +8,14 @@ from tests.node.doubles import Build, House, RecordingTransport
 from tests.peer import join
 
 from timebound.config.limits import Limits
+from timebound.core.correlation.expression import AnyOf, Every
+from timebound.core.sessions.correlations import TIMERS_MAX
 from timebound.core.values.message import Message
+from timebound.core.values.subscription import Subscription
 from timebound.node.clients.connection import Connection
 from timebound.node.clients.output import CLOSED
 from timebound.node.clients.requests import REASON_STRING_LENGTH_MAX, RETAINED_STEPS, Request, handle
+from timebound.units import SECOND
 from timebound.wire.packets import (
     Auth,
     Connect,
@@ -28,8 +32,8 @@ from timebound.wire.properties import Properties
 LATER_NS = 1 << 62
 
 
-def test_refused_filter_leaves_the_others_of_its_packet_in_force(broker: BrokerProcess) -> None:
-    with join(broker.port) as peer:
+def test_refused_filter_leaves_the_others_of_its_packet_in_force(broker_over: BrokerProcess) -> None:
+    with join(broker_over.port) as peer:
         assert peer.subscribe("mixed/a", "mixed/#/b", "mixed/c").reason_codes == [0, 0x8F, 0]
         peer.publish("mixed/a", b"1")
         peer.publish("mixed/c", b"2")
@@ -37,8 +41,8 @@ def test_refused_filter_leaves_the_others_of_its_packet_in_force(broker: BrokerP
         assert [peer.expect(Publish).payload for _ in range(2)] == [b"1", b"2"]
 
 
-def test_refused_replacement_leaves_the_old_subscription(broker: BrokerProcess) -> None:
-    with join(broker.port) as peer:
+def test_refused_replacement_leaves_the_old_subscription(broker_over: BrokerProcess) -> None:
+    with join(broker_over.port) as peer:
         assert peer.subscribe("old", qos=1).reason_codes == [1]
         assert peer.subscribe("old", user_properties=[("where", "value >")]).reason_codes == [0x83]
         peer.publish("old", b"1")
@@ -46,8 +50,8 @@ def test_refused_replacement_leaves_the_old_subscription(broker: BrokerProcess) 
         peer.expect_publish("old", b"1")
 
 
-def test_reasons_of_many_filters_are_joined_and_bounded(broker: BrokerProcess) -> None:
-    with join(broker.port) as peer:
+def test_reasons_of_many_filters_are_joined_and_bounded(broker_over: BrokerProcess) -> None:
+    with join(broker_over.port) as peer:
         entries = [SubscribeEntry(f"{number}/#/x" + "y" * 50) for number in range(100)]
         suback = peer.subscribe(*entries)
 
@@ -59,10 +63,10 @@ def test_reasons_of_many_filters_are_joined_and_bounded(broker: BrokerProcess) -
 
 @pytest.mark.parametrize("timer", ["watchdog", "every"])
 def test_a_correlation_with_no_room_for_its_timer_is_refused_and_not_an_error(
-    broker: BrokerProcess, timer: str
+    broker_over: BrokerProcess, timer: str
 ) -> None:
     parts = ", ".join([f"t/{number}" for number in range(62)])
-    with join(broker.port) as peer:
+    with join(broker_over.port) as peer:
         suback = peer.subscribe("#", user_properties=[("correlate", f"all({parts})"), (timer, "1h")])
         assert suback.reason_codes == [0x83]
         assert "property 'correlate': " in (suback.properties.reason_string or "")
@@ -175,6 +179,30 @@ async def test_a_filter_longer_than_allowed_is_refused_with_the_limit(build: Bui
     assert suback.reason_codes == [0x97]
     assert "filter_length_max is 10" in (suback.properties.reason_string or "")
     connection.connection_lost(None)
+
+
+async def test_a_subscription_without_timers_left_is_refused_with_their_number(build: Build) -> None:
+    house = build()
+    hoarder, _ = house.open(Connect("hoarder"))
+    assert hoarder.session is not None
+    many = AnyOf([Every(3_600 * SECOND)] * 32)
+    for number in range(TIMERS_MAX // 32):
+        one = Subscription("hoarder", f"h/{number}", dependency=many)
+        assert house.broker.subscribe(hoarder.session, one, house.driver.now_ns()) == 0
+    every = Properties()
+    every.user_properties.append(("every", "1h"))
+    request, connection, transport = begin(house, Subscribe(7, [SubscribeEntry("a")], every))
+
+    assert request.continue_request(LATER_NS)
+    house.driver.turn()
+
+    suback = transport.packets()[-1]
+    assert isinstance(suback, Suback)
+    assert suback.reason_codes == [0x97]
+    reason = suback.properties.reason_string
+    assert reason == "quota: the broker's number of timers (16384) is reached at 'a'"
+    for one_of_them in (connection, hoarder):
+        one_of_them.connection_lost(None)
 
 
 @pytest.mark.parametrize(("connect_s", "wanted_s", "kept_s"), [(60, 30, 30), (60, 10**9, 3_600), (0, 30, -1)])

@@ -6,14 +6,17 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from tests.conftest import BrokerProcess, StartBroker
-from tests.node.doubles import Build
+from tests.node.clients_in_memory import PlainClient
+from tests.node.doubles import Build, House
 from tests.peer import Peer, join
 
 from timebound import Client
 from timebound.client.refusals import PublishRefused
+from timebound.config.input import InputConfig
 from timebound.errors import ProtocolError
 from timebound.node.control.input import read_contract
 from timebound.units import SECOND
@@ -21,7 +24,7 @@ from timebound.wire.packets import Ack, Connect, Publish, make_publish
 from timebound.wire.properties import Properties
 
 ADVERTISE = "$timebound/advertise/"
-# A fixed quantum: what is promised must not depend on how busy the machine is.
+# A fixed quantum: what is guaranteed must not depend on how busy the machine is.
 CONFIG = """
 sys_interval = "100ms"
 [input]
@@ -249,23 +252,99 @@ def test_no_term_of_a_flow_takes_an_odd_number(name: str, number: str) -> None:
     assert f"property {name!r} is {value!r}; it must be a " in str(caught.value)
 
 
-def test_one_client_cannot_take_all_flows_nor_ask_all_the_time(start_broker: StartBroker) -> None:
-    config = '[input]\nquantum_time = "10us"\nflows_per_client_max = 3\nadvertisements_per_second_max = 1\n'
-    broker = start_broker(config)
-    with join(broker.port) as greedy, join(broker.port) as other:
-        for number in range(3):
-            code, _ = ask(greedy, f"$timebound/advertise/g/{number}", period="1s")
-            assert code == 0
-        code, reason = ask(greedy, "$timebound/advertise/g/3", period="1s")
-        assert code == 0x97
-        assert reason.endswith("exceeds the limit of flows (flows_per_client_max=3)")
+GREEDY = InputConfig(
+    flows_per_client_max=2, flows_per_user_max=3, advertisements_per_second_max=1, quantum_time_s=0.00001
+)
+HELD_BACK = (0x97, "quota: advertisements_per_second_max is reached; try again later")
 
-        # Four were allowed at once; a second brings another one, so of ten more one or a few at most.
-        answers = [ask(greedy, "$timebound/advertise/g/0", period="1s") for _ in range(10)]
-        assert answers[-1] == (0x97, "quota: advertisements_per_second_max is reached; try again later")
 
-        assert ask(greedy, "$timebound/advertise/g/0")[0] == 0  # giving back is always allowed
-        assert ask(other, "$timebound/advertise/o", period="1s")[0] == 0
+class Asker(PlainClient):
+    """A client that advertises flows and reads the answers."""
+
+    def ask(self, topic: str, *pairs: tuple[str, str]) -> tuple[int, str]:
+        terms = Properties()
+        terms.user_properties = list(pairs)
+        self.send(make_publish(ADVERTISE + topic, b"", 1, packet_id=1, properties=terms))
+        self.house.driver.turn()
+        [answer] = [packet for packet in self.packets() if isinstance(packet, Ack)]
+        return answer.reason_code, answer.reason_string
+
+
+def join_as(house: House, client_id: str, host: str) -> Asker:
+    asker = Asker(house, host)
+    asker.send(Connect(client_id))
+    return asker
+
+
+PERIOD = ("period", "1s")
+
+
+async def test_one_client_cannot_take_all_flows_nor_ask_all_the_time(build: Build) -> None:
+    house = build(input_config=GREEDY)
+    greedy = join_as(house, "greedy", "10.0.0.1")
+
+    answers = [greedy.ask(topic, PERIOD) for topic in ("a", "b", "c", *"a" * 8)]
+
+    # Four are allowed at once, and one more with each second; so of the last eight, one or a few.
+    assert [code for code, _ in answers[:4]] == [0, 0, 0x97, 0]
+    assert answers[2][1].endswith("exceeds the limit of flows (flows_per_client_max=2)")
+    assert answers[-1] == HELD_BACK
+    assert greedy.ask("a")[0] == 0, "ending one is always allowed"
+    assert join_as(house, "other", "10.0.0.2").ask("o", PERIOD)[0] == 0
+
+
+async def test_reconnecting_renews_nothing(build: Build) -> None:
+    house = build(input_config=GREEDY)
+    answers = []
+    for _ in range(10):
+        greedy = join_as(house, "greedy", "10.0.0.1")
+        answers.append(greedy.ask("a", PERIOD))
+        greedy.lose()
+        house.driver.turn()
+
+    assert [code for code, _ in answers[:4]] == [0] * 4
+    assert answers[-1] == HELD_BACK
+    assert house.driver.input.flows.admission.flow_count() == 0
+
+
+async def test_clients_of_one_address_share_their_flows(build: Build) -> None:
+    house = build(input_config=GREEDY)
+
+    answers = [join_as(house, f"c{number}", "10.0.0.1").ask(f"t{number}", PERIOD) for number in range(4)]
+
+    assert [code for code, _ in answers] == [0, 0, 0, 0x97]
+    assert answers[3][1].endswith("exceeds the limit of flows (flows_per_user_max=3)")
+    assert house.driver.input.flows.admission.flow_count() == 3
+    assert join_as(house, "other", "10.0.0.2").ask("o", PERIOD)[0] == 0
+
+
+async def test_flow_that_ends_makes_room_for_another_of_its_address(build: Build) -> None:
+    house = build(input_config=replace(GREEDY, advertisements_per_second_max=10))
+    askers = [join_as(house, f"c{number}", "10.0.0.1") for number in range(4)]
+    for number in range(3):
+        askers[number].ask(f"t{number}", PERIOD)
+    assert askers[3].ask("t3", PERIOD)[0] == 0x97
+
+    askers[0].lose()
+    house.driver.turn()
+
+    assert askers[3].ask("t3", PERIOD)[0] == 0
+    assert house.driver.input.flows.admission.flow_count() == 3
+
+
+async def test_release_of_flows_counts_as_time_of_requests(build: Build) -> None:
+    house = build()
+    asker = join_as(house, "c", "10.0.0.1")
+    for number in range(20):
+        assert asker.ask(f"t{number}", PERIOD)[0] == 0
+    flows = house.driver.input.flows
+    flows.allowance._left = 1.0  # not refilled: nothing asks for it
+
+    asker.lose()
+    house.driver.turn()
+
+    assert flows.admission.flow_count() == 0
+    assert flows.allowance._left < 0
 
 
 async def test_requests_of_all_clients_have_a_share_of_the_time(build: Build) -> None:

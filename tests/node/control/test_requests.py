@@ -114,7 +114,8 @@ def test_a_request_with_qos_two_is_completed(peer: Peer) -> None:
             "$timebound/control/colour",
             b"red",
             0x90,
-            "unknown control topic '$timebound/control/colour'; expected one of $timebound/control/strategy",
+            "unknown control topic '$timebound/control/colour'; expected $timebound/control/strategy, "
+            "strategies, weight or bounds, $timebound/advertise/<topic> or $timebound/link/<client>",
         ),
     ],
 )

@@ -390,14 +390,16 @@ def test_without_a_journal_the_broker_imports_no_arrow() -> None:
 
 
 @contextlib.contextmanager
-def in_process(build: Build, folder: Path, flight: FlightConfig) -> Iterator[tuple[FlightService, Journals]]:
+def in_process(
+    build: Build, folder: Path, flight: FlightConfig, node_name: str = "timebound"
+) -> Iterator[tuple[FlightService, Journals]]:
     """A service of its own over one journal, without a broker process."""
     loop = asyncio.get_running_loop()
     journals = Journals.open([JournalConfig("all")], folder / "journals", fsync=False)
     publishing = RowPublisher(folder / "flight", build().driver, loop, Limits(), 1 << 20)
     logins = Logins(loop, 1)
     try:
-        config = Config(flight=flight)
+        config = Config(node_name=node_name, flight=flight)
         service = FlightService(config, AccessList([]), None, logins, journals, publishing, lambda *_: None)
         try:
             yield service, journals
@@ -451,6 +453,28 @@ async def test_a_service_serves_from_construction_to_stop(build: Build, tmp_path
     assert actions == list(ACTIONS)
     with fl.connect(f"grpc://127.0.0.1:{port}") as client, pytest.raises(fl.FlightUnavailableError):
         client.do_get(ticket, fl.FlightCallOptions(timeout=5.0))
+
+
+@pytest.mark.parametrize("kind", ["find", "journals"])
+async def test_journals_are_described_with_the_name_of_their_broker(
+    build: Build, tmp_path: Path, kind: str
+) -> None:
+    with in_process(build, tmp_path, FlightConfig(port=0), node_name="b1") as (service, journals):
+        [journal] = journals.journals
+        with fl.connect(f"grpc://127.0.0.1:{service.port}") as client:
+            [answer] = await asyncio.to_thread(lambda: list(client.do_action(fl.Action(kind, b"{}"))))
+
+    described = json.loads(answer.body.to_pybytes())
+    expected = {
+        "journal": "all",
+        "kind": "messages",
+        "filter": "#",
+        "identity": journal.log.identity,
+        "first": 0,
+        "next": 0,
+        "node": "b1",
+    }
+    assert described == (expected if kind == "find" else [expected])
 
 
 def test_a_request_may_be_as_long_as_its_limit_and_no_longer(service: Client) -> None:

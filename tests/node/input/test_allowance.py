@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from timebound.node.input.allowance import Allowance
+from timebound.node.input.allowance import REQUESTERS_MAX, Allowance, Requesters
 from timebound.units import SECOND
 
 
@@ -46,3 +46,36 @@ def test_time_that_goes_backwards_takes_nothing_away() -> None:
     assert allowance.has_any(5 * SECOND)
 
     assert allowance.has_any(4 * SECOND)
+
+
+def test_requester_is_remembered_while_it_owes_or_has_flows() -> None:
+    requesters = Requesters(3, 1)
+    spent = requesters.get("10.0.0.1", SECOND)
+    assert spent.allowance.has_any(SECOND)
+    spent.allowance.take(3)
+    holder = requesters.get("user a", SECOND)
+    holder.flows.add(("c", "t"))
+
+    for number in range(50):
+        requesters.get(f"10.1.0.{number}", 2 * SECOND)
+
+    assert requesters.known("10.0.0.1") is spent
+    assert requesters.known("user a") is holder
+    assert len(requesters) <= 5, "those that are idle are forgotten"
+    for number in range(50):
+        requesters.get(f"10.2.0.{number}", 9 * SECOND)
+    assert requesters.known("10.0.0.1") is None, "it owes nothing any more"
+
+
+def test_requesters_have_a_limit_and_those_with_flows_stay() -> None:
+    requesters = Requesters(3, 1)
+    holder = requesters.get("user a", SECOND)
+    holder.flows.add(("c", "t"))
+
+    for number in range(REQUESTERS_MAX + 100):
+        one = requesters.get(f"user {number}", SECOND)
+        assert one.allowance.has_any(SECOND)
+        one.allowance.take(1)
+
+    assert len(requesters) == REQUESTERS_MAX
+    assert requesters.known("user a") is holder

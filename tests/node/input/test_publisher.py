@@ -19,7 +19,7 @@ def test_a_new_publisher_has_nothing_waiting_and_nothing_advertised() -> None:
     assert [publisher.is_arrived, publisher.is_slow, publisher.is_deferred] == [False] * 3
     assert (publisher.queues, publisher.flow_queues, publisher.policers) == ({}, {}, {})
     assert publisher.predecessor is None
-    assert publisher.advertisements is None
+    assert publisher.source == ""
 
 
 def test_publishers_share_nothing() -> None:

@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from timebound.client import Client
+from timebound.client import Client, Subscription
 from timebound.core.broker import Broker
 from timebound.core.mesh.message import Copy
+from timebound.core.sessions.session import Session
+from timebound.core.values.access import AccessList
 from timebound.core.values.delay import LinkDelay, link_of_rate
+from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import Message
 from timebound.demo.relay import ShapingRelay
 from timebound.linking.link import NeighbourLink
@@ -35,9 +38,11 @@ MESSAGE_BYTES = 500
 class Feed:
     """A broker, a reader behind a slow link, and messages at a multiple of what it carries."""
 
-    def __init__(self, server: Server, relay: ShapingRelay) -> None:
+    def __init__(self, server: Server, relay: ShapingRelay, subscription: Subscription) -> None:
         self.server = server
         self.relay = relay
+        self.subscription = subscription
+        self.bytes_before = self.broker.counters.bytes_sent
         self.excess = 2.0
         self.beyond_reach_max = 0
         self.published = 0
@@ -71,7 +76,8 @@ class Feed:
                 self.published += 1
             driver.schedule()
             await asyncio.sleep(STEP_S)
-            beyond = self.broker.counters.bytes_sent - self.relay.bytes_carried
+            arrived = self.subscription.waiting * MESSAGE_BYTES
+            beyond = self.broker.counters.bytes_sent - self.bytes_before - arrived
             self.beyond_reach_max = max(self.beyond_reach_max, beyond)
         return passed_s
 
@@ -86,8 +92,7 @@ async def feeding(tmp_path: Path, rate_bytes_per_s: float) -> AsyncIterator[Feed
         port = server.addresses()[0][2]
         with ShapingRelay(port, rate_bytes_per_s) as relay:
             async with Client(port=relay.port, client_id="reader", topic_alias_maximum=0) as reader:
-                await reader.subscribe("t", deadline="500ms", queue_size=1_000_000)
-                yield Feed(server, relay)
+                yield Feed(server, relay, await reader.subscribe("t", deadline="500ms", queue_size=1_000_000))
     finally:
         await server.stop()
 
@@ -339,6 +344,10 @@ def test_nothing_is_written_to_a_link_that_stands_still_and_it_is_seldom_asked()
     assert looks <= 30
 
 
+def link_session() -> Session:
+    return Broker(BrokerLimits(), AccessList([])).open_link("b", 1)
+
+
 class Neighbourhood:
     """The two sides of a link between brokers: remembers what was written, and who was told what."""
 
@@ -355,7 +364,7 @@ class Neighbourhood:
     def on_ready(self, link: NeighbourLink, now_ns: int) -> None:
         self.told.append("ready")
 
-    def on_copy(self, link: NeighbourLink, copy: Copy, now_ns: int) -> None:
+    def on_copy(self, link: NeighbourLink, copy: Copy, packet_id: int, now_ns: int) -> None:
         self.told.append("copy")
 
     def on_advertisements(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
@@ -378,7 +387,9 @@ def test_a_neighbour_that_reads_again_while_enough_is_on_the_way_is_asked_later(
     around = Neighbourhood()
     transport = FakeTransport()
     delay = link_of_rate(125_000.0)
-    link = NeighbourLink("b", around, around, delay, is_paced=False, meter=LinkMeter(transport, delay))
+    link = NeighbourLink(
+        "b", around, around, delay, link_session(), is_paced=False, meter=LinkMeter(transport, delay)
+    )
     now_ns = SECOND
 
     assert link.has_room(now_ns)

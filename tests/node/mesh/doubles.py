@@ -11,6 +11,7 @@ from timebound.core.mesh.interest import WatchedIndex
 from timebound.core.mesh.member import Member
 from timebound.core.mesh.message import Copy
 from timebound.core.mesh.options import MeshOptions
+from timebound.core.sessions.durability import Batch
 from timebound.core.values.access import AccessList
 from timebound.core.values.limits import BrokerLimits
 from timebound.linking import codec as mesh_codec
@@ -22,6 +23,8 @@ from timebound.wire.packets import Packet, Publish
 
 SECOND = 1_000_000_000
 BYTES_MAX = 1 << 30
+# Numbers of connections, as a driver would count them; clients of the tests have other ones.
+NEAR, FAR = 1_000_001, 1_000_002
 
 
 class Call(Event):
@@ -106,24 +109,46 @@ class VirtualNode:
     """One broker with its mesh, as `server.py` puts them together."""
 
     def __init__(
-        self, kernel: Kernel, name: str, neighbours: tuple[NeighbourConfig, ...], options: MeshOptions
+        self,
+        kernel: Kernel,
+        name: str,
+        neighbours: tuple[NeighbourConfig, ...],
+        options: MeshOptions,
+        *,
+        is_durable: bool = False,
     ) -> None:
         index = WatchedIndex()
         self.clock = VirtualClock(kernel)
-        self.broker = Broker(BrokerLimits(), AccessList([]), False, index)
+        self.broker = Broker(BrokerLimits(), AccessList([]), is_durable, index)
         self.account = MeshAccount(is_tracing=True, pairs=self.broker.account)
         self.member = Member(name, options, index, self.account, 1)
         self.mesh = Mesh(self.member, self.broker, neighbours, self.clock)
         self.clock.turn = self.turn
         self.arrived: list[tuple[int, str, int]] = []  # when, to which client, published when
+        self.unstored: list[Batch] = []  # handed to storage, which commits when the test says so
 
     def turn(self) -> None:
         """A turn as the driver takes it."""
         now_ns = self.clock.now_ns()
         self.mesh.turn()
+        links = {id(link.session): link for link in self.mesh.links.values()}
         for session in self.broker.take_ready():
+            link = links.get(id(session))
+            if link is not None:
+                link.write_answers()
+                continue
             for delivery in self.broker.take_deliveries(session, BYTES_MAX, now_ns):
                 self.arrived.append((now_ns, session.client_id, delivery.message.published_ns))
+        batch = self.broker.take_batch()
+        if batch is not None:
+            self.unstored.append(batch)
+
+    def commit(self) -> None:
+        """Storage has written everything it was handed."""
+        batches, self.unstored = self.unstored, []
+        for batch in batches:
+            self.broker.committed(batch)
+        self.turn()
 
 
 class SentCopy:
@@ -140,7 +165,13 @@ class SentCopy:
 class VirtualNodes:
     """Nodes that are linked both ways; `rates` gives bytes a second of each direction."""
 
-    def __init__(self, rates: dict[tuple[str, str], int], options: MeshOptions, latency_ns: int) -> None:
+    def __init__(
+        self,
+        rates: dict[tuple[str, str], int],
+        options: MeshOptions,
+        latency_ns: int,
+        durable: tuple[str, ...] = (),
+    ) -> None:
         self.kernel = Kernel()
         self.latency_ns = latency_ns
         self.rates = rates
@@ -153,7 +184,7 @@ class VirtualNodes:
                 for (source, target), rate in rates.items()
                 if source == name
             )
-            self.nodes[name] = VirtualNode(self.kernel, name, neighbours, options)
+            self.nodes[name] = VirtualNode(self.kernel, name, neighbours, options, is_durable=name in durable)
         for source, target in rates:
             if source < target:
                 self.join(source, target)
@@ -162,8 +193,8 @@ class VirtualNodes:
         """Open a link; the source is the side that dialled."""
         out = MemoryWire(self, source, target, self.rates[(source, target)], to_server=True)
         back = MemoryWire(self, target, source, self.rates[(target, source)], to_server=False)
-        near = self.nodes[source].mesh.make_link(target, out, is_dialled=True)
-        far = self.nodes[target].mesh.make_link(source, back)
+        near = self.nodes[source].mesh.make_link(target, out, NEAR, is_dialled=True)
+        far = self.nodes[target].mesh.make_link(source, back, FAR)
         out.peer, back.peer = far, near
         self.wires[(source, target)], self.wires[(target, source)] = out, back
         self.nodes[source].mesh.open(near)

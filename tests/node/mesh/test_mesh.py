@@ -2,25 +2,51 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.node.mesh.doubles import SECOND, VirtualNodes
+import dataclasses
+from pathlib import Path
 
+import pytest
+from tests.node.mesh.doubles import SECOND, VirtualClock, VirtualNodes
+
+from timebound.config.mesh import MeshConfig
 from timebound.config.values import NeighbourConfig
+from timebound.core.broker import Broker
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
-from timebound.core.mesh.options import MeshOptions
+from timebound.core.mesh.interest import WatchedIndex
+from timebound.core.mesh.message import Copy, MeshMessage
+from timebound.core.mesh.options import LATE, TREE, MeshOptions
+from timebound.core.values.access import AccessList
+from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
 from timebound.linking import codec as mesh_codec
-from timebound.node.mesh.mesh import REPORT_NS, Mesh
+from timebound.linking.link import LATENCY_WINDOW_NS
+from timebound.node.config import parse_config
+from timebound.node.mesh.mesh import REPORT_NS, Mesh, join_mesh
+from timebound.sim.kernel.kernel import Kernel
 
 MILLISECOND = 1_000_000
+MESH_KEYS = """\
+[mesh]
+routing = "{routing}"
+epsilon = 0.01
+preference = 0.25
+waiting_share = 0.75
+thrift = 0.5
+queue_messages_max = 123
+queue_bytes_max = "456KiB"
+grace = "1500ms"
+"""
 LATENCY_NS = 5 * MILLISECOND
 TRIANGLE = {("a", "b"): 10_000, ("b", "c"): 10_000, ("a", "c"): 2_000}
 
 
-def start(rates: dict[tuple[str, str], int]) -> VirtualNodes:
+def start(rates: dict[tuple[str, str], int], durable: tuple[str, ...] = ()) -> VirtualNodes:
     both_ways = {**rates, **{(target, source): rate for (source, target), rate in rates.items()}}
-    nodes = VirtualNodes(both_ways, MeshOptions(strategy_named(DEFAULT_STRATEGY)), LATENCY_NS)
+    options = MeshOptions(
+        strategy_named(DEFAULT_STRATEGY), is_lossless=bool(durable), grace_ns=30 * SECOND if durable else 0
+    )
+    nodes = VirtualNodes(both_ways, options, LATENCY_NS, durable)
     run(nodes, SECOND)
     return nodes
 
@@ -131,6 +157,86 @@ def test_a_copy_that_arrived_before_its_link_failed_is_not_given_out_again() -> 
 
     assert len(nodes.nodes["c"].arrived) == 1
     assert nodes.nodes["c"].mesh.figures()["duplicates"] == 1
+
+
+def start_with_durable_subscriber() -> VirtualNodes:
+    """Brokers a and b; a durable session at b wants everything, and has been stored."""
+    nodes = start({("a", "b"): 10_000}, durable=("b",))
+    node = nodes.nodes["b"]
+    session, _ = node.broker.connect("s", "", False, 3_600, 65_535, None, 1, nodes.kernel.now_ns)
+    node.broker.subscribe(session, Subscription("s", "t", qos=1), nodes.kernel.now_ns)
+    node.clock.schedule()
+    run(nodes, SECOND)
+    node.commit()
+    return nodes
+
+
+def publish_once(nodes: VirtualNodes) -> None:
+    """Publish a QoS 1 message at a, and let it reach b."""
+    now_ns = nodes.kernel.now_ns
+    nodes.nodes["a"].broker.route(Message("t", b"x", 1, False, now_ns, "p"), now_ns)
+    nodes.nodes["a"].clock.schedule()
+    run(nodes, SECOND)
+
+
+def test_a_copy_is_confirmed_once_the_copy_of_a_durable_session_is_stored() -> None:
+    nodes = start_with_durable_subscriber()
+    link = nodes.nodes["a"].mesh.links["b"]
+
+    publish_once(nodes)
+    assert len(nodes.nodes["b"].arrived) == 1
+    assert len(link.unconfirmed()) == 1
+
+    nodes.nodes["b"].commit()
+    run(nodes, SECOND)
+    assert link.unconfirmed() == []
+
+
+def test_a_second_copy_is_not_confirmed_before_the_first_is_stored() -> None:
+    nodes = start_with_durable_subscriber()
+    publish_once(nodes)
+
+    nodes.cut("a", "b")
+    nodes.join("a", "b")
+    run(nodes, SECOND)
+    link = nodes.nodes["a"].mesh.links["b"]
+    assert nodes.nodes["b"].mesh.figures()["duplicates"] == 1
+    assert len(link.unconfirmed()) == 1
+
+    nodes.nodes["b"].commit()
+    run(nodes, SECOND)
+    assert link.unconfirmed() == []
+    assert len(nodes.nodes["b"].arrived) == 1
+
+
+def test_a_copy_that_causes_an_error_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = start({("a", "b"): 10_000})
+    node = nodes.nodes["b"]
+    link = node.mesh.links["a"]
+    faults: list[str] = []
+    monkeypatch.setattr(node.clock, "fault", lambda name, error: faults.append(name))
+    what = MeshMessage(Message("t", b"x", 1, False, 0, "p"), "a", 100, 1, 1)
+
+    node.mesh.on_copy(link, Copy(what, ("a",), 1, None), 5, nodes.kernel.now_ns)
+
+    assert faults == ["a copy from broker 'a'"]
+    assert [reply.packet_id for reply in link.session.replies] == [5]
+
+
+def test_waiting_for_storage_does_not_make_a_link_seem_slower() -> None:
+    nodes = start_with_durable_subscriber()
+    publish_once(nodes)
+    link = nodes.nodes["a"].mesh.links["b"]
+    run(nodes, 2 * LATENCY_WINDOW_NS)
+
+    nodes.nodes["a"].mesh.patrol(nodes.kernel.now_ns)
+    run(nodes, SECOND)
+    assert len(link.unconfirmed()) == 1  # the hello has overtaken it
+    nodes.nodes["b"].commit()
+    run(nodes, SECOND)
+
+    assert link.unconfirmed() == []
+    assert link.latency_ns == LATENCY_NS
 
 
 def test_a_link_that_comes_back_is_used_again() -> None:
@@ -324,3 +430,43 @@ def test_the_strategy_of_a_link_can_be_changed() -> None:
     assert mesh.member.forwarder.links["b"].queue.strategy.name == "fifo"
     with pytest.raises(ValueError, match="'best'"):
         mesh.set_strategy("b", "best", -1.0, 0)
+
+
+# --- configuration ------------------------------------------------------------------------
+
+
+def joined(text: str) -> Mesh:
+    """Join the mesh of a configuration, as the server does."""
+    index = WatchedIndex()
+    broker = Broker(BrokerLimits(), AccessList([]), False, index)
+    return join_mesh(parse_config(text, Path("t.toml")), broker, index, VirtualClock(Kernel()))
+
+
+@pytest.mark.parametrize(("routing", "expected"), [("late", LATE), ("single-path", TREE)])
+def test_every_key_of_the_mesh_reaches_the_forwarder(routing: str, expected: int) -> None:
+    options = joined(MESH_KEYS.format(routing=routing)).member.forwarder.options
+
+    names = [name for name in dir(options) if not name.startswith("_") and name != "strategy"]
+    assert {name: getattr(options, name) for name in names} == {
+        "routing": expected,
+        "epsilon": 0.01,
+        "preference": 0.25,
+        "waiting_share": 0.75,
+        "thrift": 0.5,
+        "is_thrifty": True,
+        "messages_max": 123,
+        "bytes_max": 456 * 1024,
+        "grace_ns": 1_500 * MILLISECOND,
+        # These have no key.
+        "is_lossless": True,
+        "send_cost": 0.0,
+        "processing_ns": 0,
+        "message_bytes": 0,
+    }
+    assert options.strategy.name == DEFAULT_STRATEGY
+
+
+def test_no_key_of_the_mesh_is_left_out_above() -> None:
+    keys = {line.split()[0] for line in MESH_KEYS.splitlines()[1:]}
+
+    assert keys == {field.name.removesuffix("_s") for field in dataclasses.fields(MeshConfig)}

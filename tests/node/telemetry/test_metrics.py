@@ -14,6 +14,7 @@ from tests.peer import join
 from timebound.core.broker import Broker
 from timebound.core.values.access import AccessList
 from timebound.core.values.limits import BrokerLimits
+from timebound.node.telemetry.figures import Sources
 from timebound.node.telemetry.metrics import exposition
 from timebound.records import Reason
 
@@ -63,7 +64,7 @@ def empty_broker() -> Broker:
 
 
 def test_every_line_is_in_the_format_and_every_figure_has_help_and_type() -> None:
-    text = exposition(empty_broker(), None)
+    text = exposition(Sources(empty_broker()), 0)
 
     assert text.endswith("\n")
     names: set[str] = set()
@@ -80,7 +81,7 @@ def test_every_line_is_in_the_format_and_every_figure_has_help_and_type() -> Non
 
 
 def test_every_reason_has_a_figure() -> None:
-    text = exposition(empty_broker(), None)
+    text = exposition(Sources(empty_broker()), 0)
 
     for reason in Reason:
         assert f'timebound_dropped_total{{reason="{reason.value}"}} 0' in text

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tests.conftest import BrokerProcess, StartBroker
+from tests.conftest import BrokerProcess, StartOver
 from tests.peer import join
 
 from timebound.core.broker import Broker
 from timebound.core.values.access import AccessList
 from timebound.core.values.limits import BrokerLimits
+from timebound.node.telemetry.figures import Sources
 from timebound.node.telemetry.sys_topics import SysTopics
 from timebound.records import Reason
 from timebound.translate import to_subscription
@@ -18,11 +19,11 @@ from timebound.wire.packets import Publish
 
 def test_figures_follow_the_broker() -> None:
     broker = Broker(BrokerLimits(), AccessList([]))
-    figures = SysTopics(broker, "plant-7", 0)
+    figures = SysTopics(Sources(broker), "plant-7")
     broker.connect("a", "", True, 0, 10, None, 1, 0)
     session, _ = broker.connect("b", "", True, 60, 10, None, 2, 0)
     broker.disconnect(session, 2, False, 0)
-    broker.counters.drop(Reason.QUEUE_FULL, 3)
+    broker.account.dropped["queue_full"] += 3
 
     found = figures.figures(90 * SECOND)
 
@@ -47,7 +48,7 @@ def test_the_account_is_told_to_the_millionth() -> None:
     broker.account.earned_micro = 12_345_678_901_234_567_890
     broker.account.paid_micro = 50
 
-    found = SysTopics(broker, "plant-7", 0).figures(0)
+    found = SysTopics(Sources(broker), "plant-7").figures(0)
 
     names = ("matched", "in_time", "late", "dropped", "earned", "paid")
     assert [found[f"$SYS/broker/account/{name}"] for name in names] == [
@@ -62,7 +63,7 @@ def test_the_account_is_told_to_the_millionth() -> None:
 
 def test_only_changed_figures_are_published_again() -> None:
     broker = Broker(BrokerLimits(), AccessList([]))
-    figures = SysTopics(broker, "plant-7", 0)
+    figures = SysTopics(Sources(broker), "plant-7")
     session, _ = broker.connect("watcher", "", True, 0, 10, None, 1, 0)
     broker.subscribe(session, to_subscription("watcher", "$SYS/#", 0, False, False, 2, 0, ()), 0)
     figures.publish(0)
@@ -79,8 +80,8 @@ def test_only_changed_figures_are_published_again() -> None:
     assert "$SYS/broker/clients/connected" not in changed
 
 
-def test_subscriber_gets_all_figures_at_once_and_then_the_changes(broker: BrokerProcess) -> None:
-    with join(broker.port) as peer:
+def test_subscriber_gets_all_figures_at_once_and_then_the_changes(broker_over: BrokerProcess) -> None:
+    with join(broker_over.port) as peer:
         peer.subscribe("$SYS/#")
         seen: dict[str, bytes] = {}
         while len(seen) < 25 or "$SYS/broker/uptime" not in seen:
@@ -95,8 +96,8 @@ def test_subscriber_gets_all_figures_at_once_and_then_the_changes(broker: Broker
     assert int(packet.payload) > before
 
 
-def test_watching_the_broker_earns_nothing(start_broker: StartBroker) -> None:
-    broker = start_broker('sys_interval = "100ms"\n[limits]\nretained_messages_max = 1\n')
+def test_watching_the_broker_earns_nothing(start_over: StartOver) -> None:
+    broker = start_over('sys_interval = "100ms"\n[limits]\nretained_messages_max = 1\n')
     with join(broker.port, "watcher") as watcher, join(broker.port, "reader") as reader:
         terms = [("price", "5"), ("penalty", "3"), ("deadline", "1s")]
         watcher.subscribe("$SYS/#", user_properties=terms)
@@ -116,7 +117,7 @@ def test_watching_the_broker_earns_nothing(start_broker: StartBroker) -> None:
 
 def test_figures_that_were_withdrawn_are_all_published_again() -> None:
     broker = Broker(BrokerLimits(), AccessList([]))
-    figures = SysTopics(broker, "plant-7", 0)
+    figures = SysTopics(Sources(broker), "plant-7")
     figures.publish(0)
     before = broker.retained_payload("$SYS/broker/node")
 

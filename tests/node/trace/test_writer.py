@@ -229,7 +229,7 @@ def test_a_broker_traces_what_it_counts(start_broker: StartBroker) -> None:
 
 
 def test_messages_within_a_contract_carry_what_was_promised(start_broker: StartBroker) -> None:
-    # With a stop of a second allowed for, nothing that is measured here changes a promise by a tenth.
+    # With a stop of a second allowed for, nothing that is measured here changes a delay bound by a tenth.
     process = start_broker(CONFIG + '[input]\nquantum_time = "100us"\nturn = "2ms"\nstall_allowance = "1s"\n')
     with join(process.port, "press") as press, join(process.port, "reader") as reader:
         reader.subscribe("#")

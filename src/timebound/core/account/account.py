@@ -25,15 +25,21 @@ DROPPED: Final = Outcome.DROPPED.value
 class Missed:
     """A pair that was not delivered, for notices."""
 
-    __slots__ = ("client_id", "message", "reason", "subscription")
+    __slots__ = ("client_id", "message", "reason", "subscription", "time_ns")
 
     def __init__(
-        self, client_id: str, message: Message, subscription: Subscription | None, reason: Reason
+        self,
+        client_id: str,
+        message: Message,
+        subscription: Subscription | None,
+        reason: Reason,
+        time_ns: int,
     ) -> None:
         self.client_id = client_id
         self.message = message
         self.subscription = subscription
         self.reason = reason
+        self.time_ns = time_ns
 
 
 class Account:
@@ -126,7 +132,7 @@ class Account:
             self.dropped[reason.value] += 1
             if one is not None:
                 self.paid_micro += one.penalty_micro
-            self.missed.append(Missed(client_id, delivery.message, one, reason))
+            self.missed.append(Missed(client_id, delivery.message, one, reason, now_ns))
             if self.is_tracing:
                 self.trace.add(client_id, delivery, one, DROPPED, reason.value, now_ns)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from timebound.core.account.account import Account
 from timebound.records import Reason
 
 ALERTS_MAX: Final = 100
@@ -18,12 +19,12 @@ class Counters:
         "bytes_sent",
         "connections_refused",
         "connections_total",
-        "dropped",
         "faults",
         "long_messages",
         "messages_received",
         "messages_sent",
-        "publishes_refused",
+        "refused",
+        "retained_refused",
         "tls_failures",
     )
 
@@ -31,14 +32,14 @@ class Counters:
         self.long_messages = 0  # with content filters, many copies, or copies to rank
         self.messages_received = 0
         self.messages_sent = 0
-        self.publishes_refused = 0
         self.bytes_received = 0
         self.bytes_sent = 0
         self.connections_total = 0
         self.connections_refused = 0
         self.tls_failures = 0  # handshakes that failed, and connections ended by broken encryption
         self.faults = 0  # internal errors, each of which ended one connection or request
-        self.dropped: dict[str, int] = {reason.value: 0 for reason in Reason}
+        self.refused: dict[str, int] = {reason.value: 0 for reason in Reason}  # messages, before matching
+        self.retained_refused = 0  # messages delivered, but not retained because of a limit
         self.alerts: list[str] = []
 
     def alert(self, text: str) -> None:
@@ -46,8 +47,9 @@ class Counters:
         if len(self.alerts) < ALERTS_MAX:
             self.alerts.append(text)
 
-    def drop(self, reason: Reason, count: int = 1) -> None:
-        self.dropped[reason.value] += count
+    def refuse(self, reason: Reason) -> None:
+        """Count a message refused before it matched a subscription; drops are in the account."""
+        self.refused[reason.value] += 1
 
 
 class Statistics:
@@ -65,27 +67,30 @@ class Statistics:
         "inflight",
         "messages_received",
         "messages_sent",
-        "publishes_refused",
         "queued_bytes",
         "queued_messages",
+        "refused",
         "retained_bytes",
         "retained_messages",
+        "retained_refused",
         "sessions",
         "subscriptions",
         "tls_failures",
     )
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: Counters, account: Account) -> None:
         self.messages_received = counters.messages_received
         self.messages_sent = counters.messages_sent
-        self.publishes_refused = counters.publishes_refused
         self.bytes_received = counters.bytes_received
         self.bytes_sent = counters.bytes_sent
         self.connections_total = counters.connections_total
         self.connections_refused = counters.connections_refused
         self.tls_failures = counters.tls_failures
         self.faults = counters.faults
-        self.dropped = dict(counters.dropped)
+        self.refused = sum(counters.refused.values())
+        # Pairs not delivered and messages refused. No reason is used for both, so each is exact.
+        self.dropped = {reason: count + account.dropped[reason] for reason, count in counters.refused.items()}
+        self.retained_refused = counters.retained_refused
         self.sessions = 0
         self.connected = 0
         self.subscriptions = 0

@@ -69,7 +69,7 @@ class AnyOf(Dependency):
 
     def __init__(self, parts: list[Dependency]) -> None:
         if not parts:
-            raise ValueError("any of nothing can never be satisfied; name at least one part")
+            raise ValueError("any_of needs at least one part")
         self.parts: Final = parts
 
 
@@ -80,7 +80,7 @@ class AllOf(Dependency):
 
     def __init__(self, parts: list[Dependency], within_ns: int = 0) -> None:
         if not parts:
-            raise ValueError("all of nothing is always satisfied; name at least one part")
+            raise ValueError("all_of needs at least one part")
         if within_ns < 0:
             raise ValueError(f"window of {within_ns} ns is negative; it must be positive, or 0 for none")
         self.parts: Final = parts
@@ -242,7 +242,7 @@ class _WatchdogNode(_TimedNode):
 
 
 def _union(left: _Part, right: _Part) -> _Part:
-    """Both parts as one; an occurrence that serves both is delivered once."""
+    """Merge two parts; an occurrence that serves both is delivered once."""
     occurrences = list(left.occurrences)
     for candidate in right.occurrences:
         for known in occurrences:
@@ -291,8 +291,14 @@ class Correlator:
             heap.set(node.timer, node.due_ns)
         return True
 
+    def set_owner(self, owner: object) -> None:
+        """Pass the timers on to another owner; they stay set."""
+        for node in self._timed:
+            if node.timer is not None:
+                node.timer.owner = owner
+
     def stop(self) -> None:
-        """Give the timers back and forget what has been collected."""
+        """Release the timers and discard what has been collected."""
         for node in self._timed:
             if node.timer is not None and self._timers is not None:
                 self._timers.release(node.timer)
@@ -364,8 +370,23 @@ class _Cursor:
         return taken
 
 
+def signature(dependency: Dependency) -> str:
+    """Return a text that is the same for dependencies that wait for the same."""
+    if isinstance(dependency, Leaf):
+        return repr(dependency.key)
+    if isinstance(dependency, Every):
+        return f"every({dependency.period_ns})"
+    if isinstance(dependency, Watchdog):
+        return f"watchdog({signature(dependency.part)},{dependency.timeout_ns})"
+    if isinstance(dependency, AllOf):
+        parts = ",".join([signature(part) for part in dependency.parts])
+        return f"all({parts};{dependency.within_ns})"
+    assert isinstance(dependency, AnyOf), "there are no other dependencies"
+    return f"any({','.join([signature(part) for part in dependency.parts])})"
+
+
 def ticks_per_hour(dependency: Dependency) -> int:
-    """How often the timers of a dependency come due, if nothing keeps the watchdogs quiet."""
+    """Return how often the timers of a dependency fire per hour if no event resets a watchdog."""
     if isinstance(dependency, Every):
         return -(-HOUR // dependency.period_ns)
     if isinstance(dependency, Watchdog):

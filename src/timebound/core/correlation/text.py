@@ -29,7 +29,7 @@ def parse_correlation(text: str, within_ns: int = 0) -> Dependency:
     dependency = reader.read_part(0)
     reader.skip_spaces()
     if reader.position < len(text):
-        raise reader.error(f"correlation goes on after its end with {text[reader.position :][:20]!r}")
+        raise reader.error(f"correlation has unexpected text after its end: {text[reader.position :][:20]!r}")
     return dependency
 
 

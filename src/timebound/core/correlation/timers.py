@@ -1,9 +1,10 @@
-"""One heap of timers whose memory is all set aside when it is made.
+"""One heap of timers whose memory is set aside before they are set.
 
 Whoever needs a timer acquires it once, sets and cancels it as often as it likes, and releases
 it at the end; so a handle can never mean somebody else's timer, and nothing is allocated while
-events flow. Setting, cancelling and expiring cost O(log n). There is no clock here: the caller
-says what time it is, and wakes the heap at `next_due_ns`.
+events flow: all timers are made with the heap, or some at a time as they are acquired. Setting,
+cancelling and expiring cost O(log n). There is no clock here: the caller says what time it is,
+and wakes the heap at `next_due_ns`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ IDLE: Final = -1
 FREE: Final = -2
 # Enough for any program seen so far; at about 150 bytes a timer it bounds the memory to 150 MB.
 CAPACITY_MAX: Final = 1_000_000
+# Timers that `acquire` makes at once when all are taken: 64 take 3 us compiled (10 us as plain Python),
+# 16,384 take 1.6 ms (3.8 ms).
+MADE_AT_ONCE: Final = 64
 
 
 class Timer:
@@ -40,28 +44,32 @@ class TimerHeap:
 
     __slots__ = ("_free", "_free_count", "_heap", "_sequence_next", "_size", "_timers", "capacity")
 
-    def __init__(self, capacity: int = 1024) -> None:
+    def __init__(self, capacity: int = 1024, made: int | None = None) -> None:
+        """Make the first `made` timers, by default all; the others are made as they are acquired."""
         if not 1 <= capacity <= CAPACITY_MAX:
             raise ValueError(f"timer capacity {capacity} is out of range (1 to {CAPACITY_MAX})")
         self.capacity: Final = capacity
-        self._timers: list[Timer] = [Timer() for _ in range(capacity)]
-        # Both lists have their full length from the start and never change it.
-        self._heap: list[Timer] = list(self._timers)
-        self._free: list[Timer] = list(reversed(self._timers))
+        # All lists are as long as there are timers, and grow only when more are made.
+        self._timers: list[Timer] = []
+        self._heap: list[Timer] = []
+        self._free: list[Timer] = []
         self._size: i64 = 0
         self._sequence_next: i64 = 0
-        self._free_count: i64 = capacity
+        self._free_count: i64 = 0
+        self._make(capacity if made is None else min(made, capacity))
 
     def __len__(self) -> int:
-        """Timers that are set."""
+        """Return the number of timers that are set."""
         return int(self._size)
 
     def available(self) -> int:
-        """Timers that can still be acquired."""
-        return int(self._free_count)
+        """Return the number of timers that can still be acquired."""
+        return int(self._free_count) + self.capacity - len(self._timers)
 
     def acquire(self, owner: object, tag: int = 0) -> Timer | None:
         """Take an idle timer for `owner`, or None when all are taken."""
+        if self._free_count == 0:
+            self._make(min(MADE_AT_ONCE, self.capacity - len(self._timers)))
         if self._free_count == 0:
             return None
         self._free_count -= 1
@@ -73,7 +81,7 @@ class TimerHeap:
         return timer
 
     def release(self, timer: Timer) -> None:
-        """Give a timer back, cancelling it first if it is set.
+        """Release a timer, cancelling it first if it is set.
 
         Raises:
             ValueError: the timer was released before.
@@ -135,6 +143,18 @@ class TimerHeap:
         self.cancel(first)
         return first
 
+    def _make(self, count: int) -> None:
+        """Add timers while none is free; the first of them is acquired first."""
+        assert self._free_count == 0
+        assert count >= 0
+        new = [Timer() for _ in range(count)]
+        self._timers.extend(new)
+        self._heap.extend(new)
+        self._free.extend(new)
+        for index in range(count):
+            self._free[count - 1 - index] = new[index]
+        self._free_count = count
+
     def _is_before(self, left: Timer, right: Timer) -> bool:
         if left.due_ns != right.due_ns:
             return left.due_ns < right.due_ns
@@ -174,8 +194,9 @@ class TimerHeap:
 
     def _check(self) -> None:
         """Assert the heap's invariants; for tests."""
-        assert 0 <= self._size <= self.capacity - self._free_count
-        assert len(self._heap) == len(self._free) == self.capacity
+        assert 0 <= self._size <= len(self._timers) - self._free_count
+        assert len(self._heap) == len(self._free) == len(self._timers) <= self.capacity
+        assert all([timer._position == FREE for timer in self._free[: int(self._free_count)]])
         for position in range(int(self._size)):
             timer = self._heap[position]
             assert timer._position == position

@@ -154,7 +154,7 @@ class RotationPlan:
             self.topics[name] = previous
 
     def change_layout(self, topic: PlannedTopic, weight: int) -> None:
-        """Give a topic (a copy) the cells of another weight; the old ones count until it is settled."""
+        """Assign to a topic (a copy) the cells of another weight; the old ones count until it is settled."""
         if topic.is_settled():
             topic.past.append(Layout(topic.layout.weight, topic.layout.slot))
         elif topic.past[-1].weight == weight:

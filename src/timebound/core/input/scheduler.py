@@ -87,9 +87,6 @@ class InputScheduler(Generic[ItemT]):
         self.client_quanta_max = client_quanta_max
         self.topics: dict[str, InputTopic[ItemT]] = {}
         self.finished: ItemT | None = None  # the message that the last quantum completed
-        self.quanta_served = 0
-        self.excess_pushed = 0
-        self.pushes_refused = 0
         self._is_even = order == EVEN
         self._lower: InputTopic[ItemT] | None = None
         self._rings: dict[int, WeightRing[ItemT]] = {}  # by weight
@@ -223,13 +220,11 @@ class InputScheduler(Generic[ItemT]):
         """
         client = queue.client
         if client.waiting >= self.client_quanta_max:
-            self.pushes_refused += 1
             return False
         tag = _PLAIN if size <= self.quantum_bytes else -(-size // self.quantum_bytes) << 1
         if is_excess:
             assert self._lower is not None, "excess needs a lower topic"
             tag |= _EXCESS
-            self.excess_pushed += 1
         queue.items.append(item)
         queue.tags.append(tag)
         client.waiting += tag >> 1
@@ -267,7 +262,6 @@ class InputScheduler(Generic[ItemT]):
             topic = self._begin_cell()
         assert topic is not None, "a cell has begun"
         queue = topic.ring.popleft()
-        self.quanta_served += 1
         self._cell_left -= 1
         queue.left -= 1
         if queue.left == 0:
@@ -285,7 +279,6 @@ class InputScheduler(Generic[ItemT]):
         pop of a lone client's message from 138 to 104 ns.
         """
         queue = topic.ring[0]
-        self.quanta_served += 1
         self._cell_left = 0
         queue.left -= 1
         if queue.left == 0:

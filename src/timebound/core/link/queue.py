@@ -8,6 +8,8 @@ reason.
 
 The choice is made in `strategy/ranking.py`; `lane.py` prevents starvation; early drops are decided
 in `strategy/entry.py`.
+
+Long, since a call inside one compiled class is a jump, and most of this is hot.
 """
 
 from __future__ import annotations
@@ -118,7 +120,7 @@ class LinkQueue:
         if messages_max < 1 or bytes_max < 1 or message_bytes < 0:
             raise ValueError(
                 f"queue has messages_max={messages_max}, bytes_max={bytes_max}, "
-                f"message_bytes={message_bytes}; want at least 1, 1 and 0"
+                f"message_bytes={message_bytes}; expected at least 1, 1 and 0"
             )
         check_shares(shares)
         self.strategy = strategy
@@ -237,6 +239,9 @@ class LinkQueue:
 
     def expire_some(self, count_max: int, now_ns: int) -> None:
         """Drop at most `count_max` entries that timed out or are hopeless; see `next_dropped`."""
+        single = self._single
+        if single is not None and single.drop_ns <= now_ns:
+            self.drop(single, single.drop_reason)
         for _ in range(count_max):
             node = self._timers.top()
             if node is None or node.entry.drop_ns > now_ns:

@@ -102,10 +102,7 @@ class Match:
             if len(leaf.content):
                 self.contents.append(leaf.content)
         names = {subscription.client_id for subscription in self.plain}
-        has_correlations = any([subscription.dependency is not None for subscription in self.plain])
-        self.is_simple = (
-            not self.contents and not self.groups and not has_correlations and len(names) == len(self.plain)
-        )
+        self.is_simple = not self.contents and not self.groups and len(names) == len(self.plain)
         self.needs_attributes = bool(self.contents) or any(group.has_predicate() for group in self.groups)
 
     def has_any(self) -> bool:
@@ -231,6 +228,10 @@ class SubscriptionIndex:
             match = Match(self._find_leaves(topic))
             self._matches[topic] = match
         return match
+
+    def clear_matches(self) -> None:
+        """Empty the cache of matches."""
+        self._matches.clear()
 
     def _forget_matches(self, topic_filter: str) -> None:
         if has_wildcard(topic_filter):

@@ -130,13 +130,16 @@ class RetainedStore:
     def restore(self, message: Message) -> None:
         """Retain a message of an earlier run, even if the limits are lower now."""
         old = self._messages.get(message.topic)
+        # Computed first: an error must not leave table, trie and sums different.
+        cost, own = _cost(message), int(_is_own(message))
         if old is not None:
-            self._subtract(old)
-        self.size_bytes += _cost(message)
-        self._own += _is_own(message)
+            cost -= _cost(old)
+            own -= _is_own(old)
+        node_cost = _node_cost(message.topic)
+        self.size_bytes += cost
+        self._own += own
         self._messages[message.topic] = message
         node = self._root
-        node_cost = _node_cost(message.topic)
         for level in message.topic.split("/"):
             child = node.children.get(level)
             if child is None:
@@ -156,26 +159,26 @@ class RetainedStore:
             node = child
         return 0
 
-    def _subtract(self, message: Message) -> None:
-        self.size_bytes -= _cost(message)
-        self._own -= _is_own(message)
-
     def remove(self, topic: str) -> bool:
         """Remove the message of a topic; False if there is none."""
-        message = self._messages.pop(topic, None)
+        message = self._messages.get(topic)
         if message is None:
             return False
-        self._subtract(message)
+        cost, own, node_cost = _cost(message), int(_is_own(message)), _node_cost(topic)
         levels = topic.split("/")
         path = [self._root]
         for level in levels:
             path.append(path[-1].children[level])
+        # Nothing was changed so far, as an error must not leave half of a message.
+        del self._messages[topic]
+        self.size_bytes -= cost
+        self._own -= own
         path[-1].message = None
         for depth in range(len(levels), 0, -1):
             if path[depth].children or path[depth].message is not None:
                 break
             del path[depth - 1].children[levels[depth - 1]]
-            self.size_bytes -= _node_cost(topic)
+            self.size_bytes -= node_cost
         return True
 
     def match(self, topic_filter: str) -> list[Message]:

@@ -3,6 +3,8 @@
 The driver reports what happened (`receive`, `link_free`), then asks what to do (`take_sends`,
 `take_deliveries`); nothing here knows a clock or a socket. The table matches, the link state finds paths,
 the strategy orders a link's queue, and `routes.py` chooses the links that a message may take.
+
+Long, since every step of a message works on the same copies in transit.
 """
 
 from __future__ import annotations

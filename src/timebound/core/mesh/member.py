@@ -201,6 +201,10 @@ class Member:
             self.forwarder.receive(Copy(copy.what, copy.via, copy.hops, targets - {self.name}), now_ns)
         return is_for_here
 
+    def is_home_of(self, copy: Copy) -> bool:
+        """Whether a copy is for clients of this broker."""
+        return copy.targets is not None and self.name in copy.targets
+
     def link_free(self, name: str, now_ns: int) -> None:
         """Send the next copy over a link that is free."""
         self.forwarder.link_free(name, now_ns)

@@ -20,7 +20,7 @@ TOPIC: Final = 2
 # At both limits decoding takes 4 ms; each array and object costs as much as 40 bytes of anything else.
 JSON_BYTES_MAX: Final = 256 * 1024
 JSON_CONTAINERS_MAX: Final = 16_384
-# An array with more elements is no set: one of 4,096 takes up to 0.5 ms to make.
+# An array with more elements is not a set: one of 4,096 takes up to 0.5 ms to make.
 SET_MEMBERS_MAX: Final = 4_096
 # An array index longer than this is beyond any array that fits into JSON_BYTES_MAX.
 _INDEX_DIGITS_MAX: Final = 7
@@ -78,7 +78,7 @@ class Attributes:
         self._decoded_is_ready = False
 
     def value(self, name: Name) -> object:
-        """The value of an attribute; None (NULL) if the message has no such attribute."""
+        """Return the value of an attribute; None (NULL) if the message has no such attribute."""
         value = self._values.get(name.key, _NOT_YET)
         if value is _NOT_YET:
             value = self._resolve(name)
@@ -86,7 +86,7 @@ class Attributes:
         return value
 
     def json(self) -> object:
-        """The decoded payload; None if it is not JSON."""
+        """Return the decoded payload; None if it is not JSON."""
         if not self._decoded_is_ready:
             if (
                 0 < len(self.payload) <= JSON_BYTES_MAX
@@ -122,12 +122,12 @@ NO_ATTRIBUTES: Final = Attributes((), b"")
 
 
 def _containers_max(payload: bytes) -> int:
-    """How many arrays and objects there may be in JSON; those written in strings count as well."""
+    """Return an upper limit of arrays and objects in JSON: brackets within strings count as well."""
     return payload.count(b"[") + payload.count(b"{")
 
 
 def _step(container: object, segment: str) -> object:
-    """One step into the payload: a field of an object, or an element of an array."""
+    """Take one step into the payload: a field of an object, or an element of an array."""
     if isinstance(container, dict):
         fields: dict[object, object] = container
         return fields.get(segment)

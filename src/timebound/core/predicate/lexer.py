@@ -44,7 +44,7 @@ class Token:
 
 
 def failure(fact: str, text: str, position: int) -> FilterError:
-    """The error for a mistake at `position`; the message counts characters from 1."""
+    """Return the error for a mistake at `position`; the message counts characters from 1."""
     begin = max(0, position - _EXCERPT)
     excerpt = text[begin : position + _EXCERPT]
     if begin > 0:
@@ -94,7 +94,7 @@ def _continues_name(character: str) -> bool:
 
 
 def _quoted(text: str, position: int) -> tuple[str, int]:
-    """What stands between quotes, doubled quotes made single, and where it ends."""
+    """Read quoted text; return it, with doubled quotes made single, and its end."""
     quote = text[position]
     parts: list[str] = []
     start = position + 1

@@ -26,11 +26,11 @@ class Pattern:
         return len(self.pieces) > 2
 
     def weight(self) -> int:
-        """What a search costs for each character of a text, at worst; 0 if there is nothing to look for."""
+        """Return the worst cost of a search per character of a text; 0 if there is nothing to look for."""
         return max([piece.weight() for piece in self.pieces[1:-1]], default=0)
 
     def key(self) -> str:
-        """The same for equal patterns, and different for others."""
+        """Return a key that equal patterns share, and only they."""
         return repr([(piece.characters, piece.wild) for piece in self.pieces])
 
     def matches(self, text: str) -> bool:
@@ -50,12 +50,12 @@ class Pattern:
         return True
 
     def prefix(self) -> str:
-        """The text that everything matched starts with."""
+        """Return the text that everything matched starts with."""
         first = self.pieces[0]
         return first.characters[: first.wild[0]] if first.wild else first.characters
 
     def suffix(self) -> str:
-        """The text that everything matched ends with."""
+        """Return the text that everything matched ends with."""
         last = self.pieces[-1]
         return last.characters[last.wild[-1] + 1 :] if last.wild else last.characters
 

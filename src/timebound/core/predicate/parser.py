@@ -121,7 +121,7 @@ class Parser:
     # What was read, as what is needed.
 
     def _required_condition(self, node: FilterNode, index: int) -> Condition:
-        """The node as a condition; `index` is the token it began with."""
+        """Return the node as a condition; `index` is the token it began with."""
         if isinstance(node, Condition):
             return node
         if isinstance(node, Attribute):
@@ -190,7 +190,7 @@ class Parser:
         return Comparison(operator.text, left, right)
 
     def _word_test(self, operand: Operand) -> Condition:
-        """A test that begins with a word, after its operand."""
+        """Parse a test that begins with a word, after its operand."""
         if self._accept_word("IS"):
             is_negated = self._accept_word("NOT")
             self._expect_word("NULL")
@@ -274,7 +274,7 @@ class Parser:
         return constant
 
     def _listed_values(self) -> tuple[object, ...]:
-        """The values after IN, in parentheses or written as a set."""
+        """Parse the values after IN, in parentheses or written as a set."""
         closing = "}" if self._next_is_symbol("{") else ")"
         if not self._accept_symbol("{"):
             self._expect_symbol("(")

@@ -38,7 +38,7 @@ class Piece:
         self._expression: re.Pattern[str] | None = None  # made when first needed
 
     def weight(self) -> int:
-        """What finding the piece costs for each character of a text, at worst; 1 is the least."""
+        """Return the worst cost of finding the piece per character of a text; at least 1."""
         if self.wild:
             return WILD_WEIGHT + 2 * len(self.characters)
         return REPEATING_WEIGHT if self._is_repeating else 1
@@ -57,7 +57,7 @@ class Piece:
         return text.startswith(self.characters[begin:], start + begin)
 
     def find(self, text: str, start: int, end: int) -> int:
-        """The first place from `start` where the piece stands before `end`, or -1."""
+        """Return the first position from `start` at which the piece lies before `end`, or -1."""
         if end - start < len(self.characters):
             return -1
         if not self.wild and (not self._is_repeating or end - start < EXPRESSION_LENGTH_MIN):
@@ -81,7 +81,7 @@ class Piece:
 
 
 def _repetition(characters: str) -> int:
-    """The longest beginning of a text that comes again inside it, before its end is reached."""
+    """Return the length of the longest beginning of a text that occurs again within it."""
     longest = 0
     ends: list[int] = [0] * len(characters)  # how long a beginning ends at each place
     length = 0

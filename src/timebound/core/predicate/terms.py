@@ -1,7 +1,7 @@
 """The compiled form of a content filter: a tree of small closed classes.
 
 An `Operand` has a value for a message, a `Condition` a truth value: TRUE, FALSE or UNKNOWN
-as in SQL-92. NOT is no node: the parser asks a condition for its opposite, so that negation
+as in SQL-92. NOT is not a node: the parser asks a condition for its opposite, so that negation
 sits at the leaves and a filter splits into conjunctions as it stands.
 """
 
@@ -52,7 +52,7 @@ class Operand(FilterNode):
 
     @abstractmethod
     def value(self, attributes: Attributes) -> object:
-        """What it stands for in a message; None where the message does not say."""
+        """Return its value in a message, or None if it has none."""
 
 
 class Literal(Operand):
@@ -100,11 +100,11 @@ class Condition(FilterNode):
 
     @abstractmethod
     def evaluate(self, attributes: Attributes) -> int:
-        """Which of the three it is for a message."""
+        """Return its truth value for a message."""
 
     @abstractmethod
     def opposite(self) -> Condition:
-        """The condition that is TRUE where this is FALSE, and UNKNOWN where this is."""
+        """Return the condition that is TRUE where this is FALSE, and UNKNOWN where this is."""
 
 
 class Constant(Condition):
@@ -380,7 +380,7 @@ class Subset(Condition):
 
 
 def search_key(operand: Operand, kind: str, sought: str) -> str:
-    """Under which equal searches of one message find each other's result."""
+    """Return the key under which equal searches of one message share their result."""
     where = operand.name.key if isinstance(operand, Attribute) else repr(operand.value(NO_ATTRIBUTES))
     return f"{where} {kind} {sought}"
 

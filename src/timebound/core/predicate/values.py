@@ -28,9 +28,9 @@ EQUAL_UNORDERED: Final = 3
 DIFFERENT_UNORDERED: Final = 4
 UNLIKE: Final = 5
 
-# Longer texts are no numbers: it bounds the work of reading one, and no double needs as much.
+# A longer text is not a number: it bounds the work of reading one, and no double needs as much.
 NUMBER_LENGTH_MAX: Final = 64
-# A longer property is no set: reading one takes time, and there may be many properties.
+# A longer property is not a set: reading one takes time, and there may be many properties.
 SET_LENGTH_MAX: Final = 4_096
 # Long enough for a date-time with nanoseconds and an offset; anything longer is none.
 MOMENT_LENGTH_MAX: Final = 40
@@ -47,7 +47,7 @@ _MOMENT: Final = re.compile(
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _SECOND_NS: Final = 1_000_000_000
 
-# What stands in a set for a boolean: Python's True equals 1, but TRUE is no number.
+# What stands in a set for a boolean: Python's True equals 1, but TRUE is not a number.
 _MEMBER_TRUE: Final = ("boolean", b"true")
 _MEMBER_FALSE: Final = ("boolean", b"false")
 # For what was read but cannot be written, such as an integer beyond 64 bits in an inner array.
@@ -110,7 +110,7 @@ class Property:
         return False if lowered == "false" else None
 
     def members(self) -> frozenset[object] | None:
-        """The set that the text writes as a JSON array, or None."""
+        """Return the set that the text writes as a JSON array, or None."""
         if not self._members_read:
             if self.text.startswith("[") and len(self.text) <= SET_LENGTH_MAX:
                 decoded = read_json(self.text.encode())
@@ -120,7 +120,7 @@ class Property:
         return self._members
 
     def read_like(self, other: object) -> object:
-        """The text as a value of the same type as `other`, or None if it is not one."""
+        """Return the text as a value of the same type as `other`, or None if it is not one."""
         if isinstance(other, str):
             return self.text
         if isinstance(other, bool):
@@ -135,7 +135,7 @@ class Property:
 
 
 def read_number(text: str) -> int | float | None:
-    """The number that `text` writes in decimal, exactly and with nothing around it."""
+    """Return the decimal number that is the whole of `text`; None if it is not one."""
     if len(text) > NUMBER_LENGTH_MAX:
         return None
     match = _NUMBER.fullmatch(text)
@@ -148,7 +148,7 @@ def read_number(text: str) -> int | float | None:
 
 
 def read_moment(text: str) -> Moment | None:
-    """The date-time that `text` writes as ISO 8601; without an offset it is UTC."""
+    """Return the date-time that `text` writes as ISO 8601 (UTC without an offset); None if it is not one."""
     if len(text) > MOMENT_LENGTH_MAX:
         return None
     match = _MOMENT.fullmatch(text)
@@ -183,7 +183,7 @@ def read_set(items: list[object]) -> frozenset[object]:
 
 
 def member(item: object) -> object:
-    """What stands in a set for a JSON value, so that only like values are equal."""
+    """Return the set member for a JSON value; only values of the same type are equal."""
     if isinstance(item, bool):
         return _MEMBER_TRUE if item else _MEMBER_FALSE
     if isinstance(item, (str, int, float)):
@@ -196,7 +196,7 @@ def member(item: object) -> object:
 
 
 def order(left: object, right: object) -> int:
-    """How `left` lies to `right`: one of BEFORE, SAME, AFTER, the unordered two, or UNLIKE."""
+    """Compare two values; return one of BEFORE, SAME, AFTER, the unordered two, or UNLIKE."""
     if isinstance(left, float) and isinstance(right, float):
         return _order_numbers(left, right)  # by far the most frequent
     if isinstance(left, Property):
@@ -223,7 +223,7 @@ def order(left: object, right: object) -> int:
 
 
 def _order_properties(left: Property, right: Property) -> int:
-    """Neither side says what type is meant: numbers if both are, else text."""
+    """Compare two properties: as numbers if both are, else as text."""
     left_number, right_number = left.number(), right.number()
     if left_number is None or right_number is None:
         return _order_texts(left.text, right.text)
@@ -252,7 +252,7 @@ def _order_moments(left: Moment | None, right: object) -> int:
 
 
 def number_of(value: object) -> int | float | None:
-    """The operand of an arithmetic operator: a number, or a property that writes one."""
+    """Return the operand of an arithmetic operator: a number, or the number that a property writes."""
     if isinstance(value, Property):
         return value.number()
     if isinstance(value, bool) or not isinstance(value, (int, float)):

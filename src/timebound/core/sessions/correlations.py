@@ -22,13 +22,14 @@ from timebound.core.correlation.expression import (
     Timeout,
     Watchdog,
 )
-from timebound.core.correlation.timers import Timer, TimerHeap
+from timebound.core.correlation.timers import MADE_AT_ONCE, Timer, TimerHeap
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
 from timebound.topics import matches
 from timebound.units import MILLISECOND
 
-# Timers of all subscriptions together; allocated with the first timer, about 1.5 MB.
+# Timers of all subscriptions together, about 1.5 MB. They are made some at a time: all of them would
+# take several turns.
 TIMERS_MAX: Final = 16_384
 # Ticks that one call delivers: under a millisecond. Further ticks wait for the next call, which the shell
 # makes after it has served all connections; ticks missed in the meantime are counted, not repeated.
@@ -69,50 +70,96 @@ class Due:
 
 
 class Tick:
-    """A timer that is due, and its owner at that moment."""
+    """A timer that is due, and the correlation it belonged to at that moment."""
 
-    __slots__ = ("correlator", "subscription", "timer")
+    __slots__ = ("correlator", "timer")
 
-    def __init__(self, subscription: Subscription, correlator: Correlator, timer: Timer) -> None:
-        self.subscription = subscription
+    def __init__(self, correlator: Correlator, timer: Timer) -> None:
         self.correlator = correlator
         self.timer = timer
 
 
 class Correlations:
-    """All running correlations of one broker, and their timers."""
+    """All running correlations of one broker, and their timers.
 
-    __slots__ = ("_heap", "_lines")
+    Each message of a shared group goes to one member, so no member would ever see all parts. Members that
+    wait for the same therefore have one correlation; the first of them keeps it, and what it completes goes
+    to any of them.
+    """
+
+    __slots__ = ("_heap", "_lines", "_shared", "_turn")
 
     def __init__(self) -> None:
         self._heap: TimerHeap | None = None
+        self._shared: dict[str, list[Subscription]] = {}  # the first one keeps the correlation
+        self._turn = 0  # members take turns
         # Due timers by client. Clients take turns, so the many timers of one do not delay another's.
         self._lines: OrderedDict[str, deque[Tick]] = OrderedDict()
 
-    def has_timers(self, subscription: Subscription) -> bool:
-        """Whether enough timers are left for a subscription."""
+    def has_timers(self, subscription: Subscription, old: Subscription | None = None) -> bool:
+        """Whether enough timers are left for a subscription, once `old`, which it replaces, is stopped."""
         dependency = subscription.dependency
-        if dependency is None or self._heap is None:
+        if dependency is None or self._heap is None or self.members(subscription):
             return True
-        return self._heap.available() >= Correlator(dependency).timer_count
+        left = self._heap.available()
+        if old is not None and old.correlator is not None and len(self.members(old)) < 2:
+            left += old.correlator.timer_count  # other members of a shared group would keep them
+        return left >= Correlator(dependency).timer_count
 
     def start(self, subscription: Subscription, now_ns: int) -> bool:
         """Start the correlation of a subscription; False, without a change, if no timers are left."""
         dependency = subscription.dependency
         if dependency is None:
             return True
+        members = self.members(subscription)
+        if members:
+            members.append(subscription)
+            return True
         if self._heap is None:
-            self._heap = TimerHeap(TIMERS_MAX)
+            self._heap = TimerHeap(TIMERS_MAX, MADE_AT_ONCE)
         correlator = Correlator(dependency, self._heap)
         if not correlator.start(now_ns, subscription):
             return False
         subscription.correlator = correlator
+        if subscription.shared_correlation:
+            self._shared[subscription.shared_correlation] = [subscription]
         return True
 
     def stop(self, subscription: Subscription) -> None:
-        if subscription.correlator is not None:
-            subscription.correlator.stop()
+        """End the correlation of a subscription; other members of a shared group continue it."""
+        correlator = subscription.correlator
+        members = self.members(subscription)
+        if subscription in members:
+            members.remove(subscription)
+            if not members:
+                del self._shared[subscription.shared_correlation]
+            elif correlator is not None:
+                correlator.set_owner(members[0])
+                members[0].correlator = correlator
+                subscription.correlator = None
+                return
+        if correlator is not None:
+            correlator.stop()
             subscription.correlator = None
+
+    def keeper(self, subscription: Subscription) -> Subscription:
+        """Return the subscription that keeps the correlation of this one: itself, unless it is shared."""
+        return self.members(subscription)[0] if subscription.shared_correlation else subscription
+
+    def takers(self, keeper: Subscription) -> list[Subscription]:
+        """Return those who may get what a correlation completes, beginning with the one whose turn it is."""
+        members = self.members(keeper)
+        if len(members) < 2:
+            return [keeper]
+        self._turn += 1
+        start = self._turn % len(members)
+        return members[start:] + members[:start]
+
+    def members(self, subscription: Subscription) -> list[Subscription]:
+        """Return the members of a shared group that correlate together with this one; empty if not shared."""
+        if not subscription.shared_correlation:
+            return []
+        return self._shared.get(subscription.shared_correlation, [])
 
     def arrive(self, subscription: Subscription, message: Message, now_ns: int) -> list[Message]:
         """Count a message that the filter selects, and return the messages to deliver now."""
@@ -140,9 +187,10 @@ class Correlations:
             tick = line.popleft()
             if line:
                 self._lines[client_id] = line  # behind the others
-            subscription, correlator = tick.subscription, tick.correlator
-            if subscription.correlator is not correlator:
-                continue  # it was stopped in the meantime, and its timer may have another owner
+            correlator = tick.correlator
+            subscription = cast("Subscription | None", tick.timer.owner)
+            if subscription is None or subscription.correlator is not correlator:
+                continue  # it was stopped in the meantime, and its timer may serve another one
             try:
                 complete = correlator.expire(tick.timer, now_ns)
                 if complete is not None:
@@ -164,7 +212,7 @@ class Correlations:
             line = self._lines.get(subscription.client_id)
             if line is None:
                 line = self._lines[subscription.client_id] = deque()
-            line.append(Tick(subscription, subscription.correlator, timer))
+            line.append(Tick(subscription.correlator, timer))
 
     def next_wakeup_ns(self) -> int | None:
         if self._lines:

@@ -77,7 +77,8 @@ class Durability:
         """
         if not session.connection:
             return  # closed while its messages waited; the next connection does not expect the reply
-        is_free = self.is_settled() if mark == ALL_SO_FAR else self.mark() == mark
+        # What goes to a journal alone is not an order, and unfinished only once its batch is taken.
+        is_free = self.is_settled() and not self._journaled if mark == ALL_SO_FAR else self.mark() == mark
         if session.held == 0 and is_free:
             session.replies.append(reply)
             self._ready.add(session)

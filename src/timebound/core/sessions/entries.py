@@ -6,11 +6,12 @@ the same subscription share one audience, so that it is computed once.
 
 from __future__ import annotations
 
+import math
 from typing import cast
 
 from timebound.core.account.account import pairs
 from timebound.core.link.strategy.audience import Audience, Term
-from timebound.core.link.strategy.entry import Entry, flow_key
+from timebound.core.link.strategy.entry import NEVER_NS, Entry, flow_key
 from timebound.core.sessions.session import Session
 from timebound.core.values.message import ENTRY_COST, Delivery, Message, copy_cost
 from timebound.core.values.subscription import Subscription
@@ -42,6 +43,29 @@ def any_needs_scheduling(session: Session) -> bool:
         ):
             return True
     return False
+
+
+def late_ns(session: Session, delivery: Delivery) -> int:
+    """Return the time from which a copy, if sent, is in time for none of its subscriptions (success <= ε).
+
+    NEVER_NS if there is no such time.
+    """
+    message = delivery.message
+    expires_ns = message.expires_ns or NEVER_NS
+    longest_ns = 0
+    for one in pairs(delivery):
+        allowed_ns = message.allowed_ns(one)
+        if allowed_ns == 0:
+            return expires_ns
+        if allowed_ns > longest_ns:
+            longest_ns = allowed_ns
+    needed_ns = 0.0
+    if session.scheduled is not None:
+        link = session.scheduled.link
+        size = message.size()
+        deviation = max(size * math.sqrt(link.variance), link.jitter)
+        needed_ns = max(size * link.mean_ns_per_byte + link.z_epsilon * deviation, 0.0)
+    return min(expires_ns, message.published_ns + longest_ns - int(needed_ns))
 
 
 def make_entry(session: Session, delivery: Delivery) -> Entry:

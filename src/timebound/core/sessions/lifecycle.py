@@ -227,20 +227,25 @@ class Lifecycle:
     def set_access(self, access: AccessList) -> None:
         """Apply new access rules, also to existing subscriptions; queued copies are still delivered."""
         self._access = access
-        for session in self.sessions.values():
-            session.access = access.for_client(session.user, session.client_id)
-            was_timed = session.timed_subscriptions > 0
-            for topic_filter in list(session.subscriptions):
-                if session.access.may_subscribe(topic_filter):
-                    continue
-                subscription = session.remove_subscription(topic_filter)
-                assert subscription is not None
-                self._index.remove(subscription)
-                self._correlations.stop(subscription)
-                if session.is_durable:
-                    self._durability.add(DropSubscription(session.client_id, topic_filter))
-            if was_timed:
-                self._outbound.relax(session)
+        for session in list(self.sessions.values()):
+            try:
+                self._apply_access(session)
+            except Exception as error:  # the rules still apply to all others
+                self._faults.note(session.client_id, session.connection, error)
+
+    def _apply_access(self, session: Session) -> None:
+        session.access = self._access.for_client(session.user, session.client_id)
+        was_timed = session.timed_subscriptions > 0
+        for topic_filter, subscription in list(session.subscriptions.items()):
+            if session.access.may_subscribe(topic_filter):
+                continue
+            self._index.remove(subscription)
+            self._correlations.stop(subscription)
+            session.remove_subscription(topic_filter)
+            if session.is_durable:
+                self._durability.add(DropSubscription(session.client_id, topic_filter))
+        if was_timed:
+            self._outbound.relax(session)
 
     def may_publish(self, will: Will) -> bool:
         """Whether the client of a will may publish it under the present rules."""

@@ -14,26 +14,36 @@ Long, since a call inside one compiled class is a jump, and most of this is hot.
 
 from __future__ import annotations
 
-import math
+import heapq
 from typing import Final, cast
 
-from timebound.core.account.account import pairs
 from timebound.core.link.queue import LinkQueue
 from timebound.core.link.scheduling import Scheduling
-from timebound.core.link.strategy.entry import Entry
+from timebound.core.link.strategy.entry import NEVER_NS, Entry
 from timebound.core.sessions.entries import (
     any_needs_scheduling,
     entry_cost,
+    late_ns,
     make_entry,
     needs_scheduling,
     sequence_of,
 )
 from timebound.core.sessions.orphan import is_for
-from timebound.core.sessions.owed import Owed
+from timebound.core.sessions.owed import Owed, is_waiting
 from timebound.core.sessions.session import PUBACK, PUBCOMP, PUBREC, PUBREL, Reply, Session
 from timebound.core.sessions.transit import Transit
 from timebound.core.values.delay import LinkDelay
-from timebound.core.values.message import ENTRY_COST, QUEUED, RELEASED, SENT, Delivery, Message, copy_cost
+from timebound.core.values.message import (
+    ENTRY_COST,
+    GONE,
+    NO_MESSAGE,
+    QUEUED,
+    RELEASED,
+    SENT,
+    Delivery,
+    Message,
+    copy_cost,
+)
 from timebound.core.values.store_orders import PutDelivery
 from timebound.core.values.subscription import Subscription
 from timebound.records import Reason
@@ -48,9 +58,13 @@ MARGIN_MOVE: Final = 0.25
 MARGIN_MOVE_NS: Final = 10_000_000
 # Copies that are ranked or dropped in one step for sessions that are not being served.
 STEP_COPIES_MAX: Final = 256
-# A session whose oldest unranked copy has waited this long ranks some copies with each new one.
+# A copy with a time limit is ranked after it has waited this long, or half of the time that it has: until
+# then the link may take it with all others, without a choice. A session whose oldest unranked copy has waited
+# longer ranks some copies with each new one.
 STUCK_NS: Final = 50_000_000
 STUCK_COPIES_MAX: Final = 4
+# Dropped copies leave their places in a short queue at once, in a longer one when they are the greater part.
+SHORT_QUEUE_MAX: Final = 64
 
 
 class Outbound(Owed):
@@ -126,12 +140,31 @@ class Outbound(Owed):
         self.queued_bytes += cost
         if qos and session.is_durable and self._durability.is_enabled:
             self._store(session, delivery)
-        if session.scheduled is not None and now_ns - session.queue[0].offered_ns > STUCK_NS:
-            self._schedule_some(session, session.scheduled, STUCK_COPIES_MAX, now_ns)
-            self._counters.long_messages += 1
+        if session.scheduled is not None:
+            self._plan_ranking(session, message, subscription, now_ns)
+            if now_ns - session.queue[0].offered_ns > STUCK_NS:
+                self._schedule_some(session, session.scheduled, STUCK_COPIES_MAX, now_ns)
+                self._counters.long_messages += 1
+        elif message.expires_ns:
+            self._watch_limit(session, delivery)
         if not session.is_ready:
             self._ready.add(session)
         return True
+
+    def _plan_ranking(
+        self, session: Session, message: Message, subscription: Subscription, now_ns: int
+    ) -> None:
+        """Have a new copy ranked in time, so that the queue by worth knows when to drop it."""
+        limit_ns = message.lifetime_ns()
+        deadline_ns = subscription.deadline_ns
+        if deadline_ns and (limit_ns == 0 or deadline_ns < limit_ns):
+            limit_ns = deadline_ns
+        if limit_ns:
+            left_ns = message.published_ns + limit_ns - now_ns
+            rank_ns = now_ns + min(max(left_ns, 0) // 2, STUCK_NS)
+            if rank_ns < session.rank_ns:
+                session.rank_ns = rank_ns
+                self._touch(session)
 
     def take(self, session: Session, bytes_max: int, now_ns: int, ahead_ns: int = 0) -> list[Delivery]:
         """Take deliveries of about `bytes_max` bytes to write now, and record the effects.
@@ -161,6 +194,9 @@ class Outbound(Owed):
             taken.append(delivery)
         while session.blocked and session.send_quota > 0 and budget > 0:
             delivery = session.blocked.popleft()
+            if delivery.state == GONE:
+                session.gone -= 1
+                continue
             budget -= self._leave_queue(session, delivery)
             if not self._drop_if_late(session, delivery, start_ns):
                 self._start(session, delivery, start_ns, taken)
@@ -172,11 +208,14 @@ class Outbound(Owed):
         if scheduled is not None and (session.queue or len(scheduled)):
             self._take_by_worth(session, scheduled, budget, start_ns, taken)
         self._counters.messages_sent += len(taken)
+        if not session.queue_bytes and session.limits:
+            session.limits.clear()
         if transit is not None:
             for delivery in taken:
                 size = delivery.message.size()
                 transit.record_sent(delivery.packet_id, size, now_ns, max(delivery.sent_ns, now_ns))
             if not session.queue_bytes:
+                session.rank_ns = NEVER_NS
                 transit.run_dry()
         return taken
 
@@ -190,9 +229,13 @@ class Outbound(Owed):
         first = len(taken)
         is_timed = session.scheduled is not None
         entry = ENTRY_COST if is_timed else 0
+        has_gone = session.gone > 0
         left_bytes = left_cost = 0  # subtracted once at the end: most calls take many copies
         while queue and budget > 0:
             delivery = queue.popleft()
+            if has_gone and delivery.state == GONE:
+                session.gone -= 1
+                continue
             if delivery.qos and (session.send_quota <= 0 or session.blocked):
                 if is_timed:
                     queue.appendleft(delivery)
@@ -237,7 +280,7 @@ class Outbound(Owed):
         if start_ns < session.scheduled_ns - LINK_TIME_SLIP_NS:
             # The link is faster than assumed, so time moves back: the whole queue is computed anew.
             session.scheduled_ns = start_ns
-            scheduled.set_link(session.link_delay(), start_ns)
+            self._apply_delay(session, scheduled, start_ns)
         self._learn_path_delay(session, scheduled, start_ns)
         self._schedule(session, scheduled, start_ns)
         while budget > 0:
@@ -251,6 +294,7 @@ class Outbound(Owed):
                 session.scheduled_unconfirmed -= 1
             elif session.send_quota <= 0 or session.blocked:
                 session.blocked.append(delivery)
+                self._watch_limit(session, delivery)
                 continue
             size = self._leave_queue(session, delivery)
             budget -= size
@@ -262,6 +306,57 @@ class Outbound(Owed):
                 taken.append(delivery)
             session.scheduled_ns += int(size * scheduled.link.mean_ns_per_byte)
         self._collect_dropped(session, scheduled, session.scheduled_ns)
+        self._touch(session)
+
+    def wake(self, now_ns: int) -> None:
+        """Drop the copies that are late by now, at the time of `next_wakeup_ns`; some, if there are many."""
+        left = STEP_COPIES_MAX
+        while left > 0:
+            session = self._due.pop(now_ns)
+            if session is None:
+                return
+            try:
+                left -= 1 + self._drop_due(session, left, now_ns)
+            except Exception as error:  # as in `offer`
+                self._faults.note(session.client_id, session.connection, error)
+                self.mend(session)
+            self._touch(session)
+
+    def _drop_due(self, session: Session, copies_max: int, now_ns: int) -> int:
+        """Drop late copies, and rank those whose time has come; return how many copies were handled."""
+        scheduled = session.scheduled
+        count = 0
+        if scheduled is not None:
+            count = self._expire_ranked(session, scheduled, copies_max, now_ns)
+            if count < copies_max and session.rank_ns <= now_ns:
+                queued = len(session.queue)
+                self._rank(session, scheduled, copies_max - count)
+                count += queued - len(session.queue)
+        if count < copies_max:
+            count += self._drop_unranked(session, copies_max - count, now_ns)
+        return count
+
+    def _drop_unranked(self, session: Session, copies_max: int, now_ns: int) -> int:
+        """Drop late copies of `blocked`, and of `queue` unless they are to be ranked; return how many."""
+        count = 0
+        while count < copies_max and session.limits and session.limits[0][0] <= now_ns:
+            delivery = heapq.heappop(session.limits)[2]
+            count += 1
+            if not is_waiting(delivery):
+                continue
+            limit_ns = late_ns(session, delivery)
+            if limit_ns > now_ns:  # the link is faster than it was
+                self._watch_limit(session, delivery)
+                continue
+            self._leave_queue(session, delivery)
+            session.gone += 1
+            reason = _late_reason(delivery, limit_ns)
+            self._drop(session, delivery, reason, max(limit_ns, delivery.offered_ns))
+            delivery.message = NO_MESSAGE
+        places = len(session.queue) + len(session.blocked)
+        if session.gone and (places <= SHORT_QUEUE_MAX or session.gone > places // 2):
+            self._sweep(session)
+        return count
 
     def expire(self, now_ns: int) -> None:
         """Begin to drop copies that timed out or are hopeless, in all queues; about once a second."""
@@ -293,7 +388,9 @@ class Outbound(Owed):
             count = self._schedule_some(session, scheduled, copies_max, now_ns)
             if count >= copies_max:
                 return count
-            count += self._expire_blocked(session, now_ns)
+            count += self._drop_unranked(session, copies_max - count, now_ns)
+            if count >= copies_max:
+                return count
         if session.is_relaxing:
             count += session.queued_messages()
             self._relax(session)
@@ -308,21 +405,9 @@ class Outbound(Owed):
         if session.path_delay is not None and not transit.has_speed():
             session.path_delay = None
             if session.scheduled is not None:
-                session.scheduled.set_link(session.link_delay(), session.scheduled_ns)
+                self._apply_delay(session, session.scheduled, session.scheduled_ns)
         if session.has_work():
             self._ready.add(session)
-
-    def _expire_blocked(self, session: Session, now_ns: int) -> int:
-        waiting = list(session.blocked)
-        late = [delivery for delivery in waiting if self._is_late(session, delivery, now_ns)]
-        if late:
-            leaving = {delivery.sequence for delivery in late}
-            session.blocked.clear()
-            session.blocked.extend([one for one in waiting if one.sequence not in leaving])
-            for delivery in late:
-                self._leave_queue(session, delivery)
-                self._drop_if_late(session, delivery, now_ns)
-        return len(waiting)
 
     def prepare(self, session: Session, subscription: Subscription, now_ns: int) -> None:
         """Create the scheduled queue before anything waits, if a new subscription needs it.
@@ -343,6 +428,7 @@ class Outbound(Owed):
             self._relax(session)
 
     def _relax(self, session: Session) -> None:
+        self._sweep(session)
         if session.timed_subscriptions:
             session.is_relaxing = False
         elif not any_needs_scheduling(session):
@@ -357,8 +443,13 @@ class Outbound(Owed):
         session.delay = delay
         if session.scheduled is not None:
             session.scheduled_ns = now_ns
-            session.scheduled.set_link(session.link_delay(), now_ns)
+            self._apply_delay(session, session.scheduled, now_ns)
             self._collect_dropped(session, session.scheduled, now_ns)
+
+    def _apply_delay(self, session: Session, scheduled: LinkQueue, now_ns: int) -> None:
+        """Compute all drop times anew after the delay of the link has changed."""
+        scheduled.set_link(session.link_delay(), now_ns)
+        self._watch_limits(session)
 
     def set_scheduling(self, session: Session, scheduling: Scheduling, now_ns: int) -> None:
         """Change the scheduling settings; waiting copies are kept."""
@@ -402,7 +493,6 @@ class Outbound(Owed):
         self._counters.messages_sent -= 1
         if delivery.qos == 0:
             self.account.retract(session.client_id, delivery)
-            self._counters.drop(reason)
             self.account.drop(session.client_id, delivery, reason, now_ns)
         else:
             if session.transit is not None:
@@ -444,7 +534,7 @@ class Outbound(Owed):
         found = list(session.blocked) + list(session.queue)
         if session.scheduled is not None:
             found += [cast(Delivery, entry.item) for entry in session.scheduled.entries()]
-        found = [delivery for delivery in found if is_for(delivery, subscription.topic_filter)]
+        found = [one for one in found if one.state != GONE and is_for(one, subscription.topic_filter)]
         found.sort(key=sequence_of)
         return found
 
@@ -454,6 +544,7 @@ class Outbound(Owed):
             return
         is_scheduled = session.scheduled is not None
         self._return_to_queue(session)
+        self._sweep(session)
         leaving = {delivery.sequence for delivery in deliveries}
         for waiting in (session.queue, session.blocked):
             kept = [delivery for delivery in waiting if delivery.sequence not in leaving]
@@ -509,20 +600,23 @@ class Outbound(Owed):
         if qos == 0 and session.send_quota <= 0 and self._has_spare_room(session, cost):
             return True
         scheduled = session.scheduled
-        if scheduled is None:
-            return (
-                session.cost_bytes + cost <= limits.queue_bytes_per_client_max
-                and len(session.queue) + len(session.blocked) < limits.queue_messages_per_client_max
-            )
         if not self.is_full(session, cost):
             return True
+        self._drop_unranked(session, STEP_COPIES_MAX, now_ns)
+        if scheduled is None:
+            return not self.is_full(session, cost)
         # The copy of least worth leaves, which may be the newest one.
         self._limit_scheduled(session, scheduled, now_ns)
         self._schedule(session, scheduled, now_ns)
-        return cost <= scheduled.bytes_max and len(session.blocked) < limits.queue_messages_per_client_max
+        blocked = len(session.blocked) - session.gone
+        return cost <= scheduled.bytes_max and blocked < limits.queue_messages_per_client_max
 
     def _make_scheduled(self, session: Session, now_ns: int) -> None:
         limits = self._limits
+        self._sweep(session)
+        if session.queue:
+            left_ns = session.limits[0][0] - now_ns if session.limits else NEVER_NS
+            session.rank_ns = now_ns + min(max(left_ns, 0) // 2, STUCK_NS)
         session.scheduled = session.scheduling.make_queue(
             session.link_delay(),
             limits.queue_messages_per_client_max,
@@ -536,6 +630,7 @@ class Outbound(Owed):
             session.transit = Transit()
         session.scheduled.set_margin(session.scheduling.margin_ns, now_ns)
         self._scheduled[session.client_id] = session
+        self._watch_limits(session)
 
     def _learn_path_delay(self, session: Session, scheduled: LinkQueue, now_ns: int) -> None:
         """Update the delay of the path behind the link, as acknowledged or as configured."""
@@ -545,7 +640,7 @@ class Outbound(Owed):
         delay = transit.changed_delay()
         if delay is not None:
             session.path_delay = delay
-            scheduled.set_link(session.link_delay(), now_ns)
+            self._apply_delay(session, scheduled, now_ns)
         margin_ns = max(transit.delay_ns(), session.scheduling.margin_ns)
         moved_ns = abs(margin_ns - scheduled.link.margin)
         if moved_ns > MARGIN_MOVE_NS and moved_ns > MARGIN_MOVE * scheduled.link.margin:
@@ -570,6 +665,8 @@ class Outbound(Owed):
             if delivery.qos == 0:
                 session.scheduled_unconfirmed += 1
             scheduled.push(make_entry(session, delivery), session.scheduled_ns)
+        if not session.queue:
+            session.rank_ns = NEVER_NS
         self._collect_dropped(session, scheduled, session.scheduled_ns)
 
     def _schedule_some(self, session: Session, scheduled: LinkQueue, copies_max: int, now_ns: int) -> int:
@@ -577,24 +674,29 @@ class Outbound(Owed):
 
         The limits of the queue stay: they are updated before a copy is sent or has to leave.
         """
-        count = 0
-        session.scheduled_ns = max(session.scheduled_ns, now_ns)
-        scheduled.expire_some(copies_max, session.scheduled_ns)
-        while (entry := scheduled.next_dropped()) is not None:
-            self._account_dropped(session, entry, now_ns)
-            count += 1
+        count = self._expire_ranked(session, scheduled, copies_max, now_ns)
         if count < copies_max:
             queued = len(session.queue)
             self._rank(session, scheduled, copies_max - count)
             count += queued
         return min(count, copies_max)
 
+    def _expire_ranked(self, session: Session, scheduled: LinkQueue, copies_max: int, now_ns: int) -> int:
+        """Drop ranked copies that are late or hopeless; return how many, at most `copies_max`."""
+        count = 0
+        session.scheduled_ns = max(session.scheduled_ns, now_ns)
+        scheduled.expire_some(copies_max, session.scheduled_ns)
+        while (entry := scheduled.next_dropped()) is not None:
+            self._account_dropped(session, entry, now_ns)
+            count += 1
+        return count
+
     def _limit_scheduled(self, session: Session, scheduled: LinkQueue, now_ns: int) -> None:
         """Limit the queue to what blocked and unacknowledged copies leave of the session's limits."""
         limits = self._limits
         competing = scheduled.bytes_queued + sum([entry_cost(delivery) for delivery in session.queue])
         bytes_left = limits.queue_bytes_per_client_max - (session.cost_bytes - competing)
-        messages_left = limits.queue_messages_per_client_max - len(session.blocked)
+        messages_left = limits.queue_messages_per_client_max - len(session.blocked) + session.gone
         scheduled.set_limits(max(messages_left, 1), max(bytes_left, 1), now_ns)
 
     def _collect_dropped(self, session: Session, scheduled: LinkQueue, now_ns: int) -> None:
@@ -611,41 +713,30 @@ class Outbound(Owed):
         self._leave_queue(session, delivery)
         reason = entry.reason
         assert reason is not None
-        self._drop(session, delivery, reason, now_ns)
+        time_ns = now_ns
+        if (reason == Reason.HOPELESS or reason == Reason.TIMED_OUT) and entry.drop_ns < now_ns:
+            time_ns = max(entry.drop_ns, entry.pushed_ns)
+        self._drop(session, delivery, reason, time_ns)
 
     def _is_late(self, session: Session, delivery: Delivery, now_ns: int) -> bool:
         """Whether a copy sent now would be in time for none of its subscriptions (success <= ε)."""
-        message = delivery.message
-        if message.is_expired(now_ns):
-            return True
-        age_ns = now_ns - message.published_ns
-        scheduled = session.scheduled
-        for one in pairs(delivery):
-            allowed_ns = message.allowed_ns(one)
-            if allowed_ns == 0:
-                return False
-            needed_ns = 0.0
-            if scheduled is not None:
-                state = scheduled.link
-                size = message.size()
-                deviation = max(size * math.sqrt(state.variance), state.jitter)
-                needed_ns = size * state.mean_ns_per_byte + state.z_epsilon * deviation
-            if age_ns + max(needed_ns, 0.0) < allowed_ns:
-                return False
-        return True
+        return late_ns(session, delivery) <= now_ns
 
     def _drop_if_late(self, session: Session, delivery: Delivery, now_ns: int) -> bool:
         if not self._is_late(session, delivery, now_ns):
             return False
-        message = delivery.message
-        if message.is_expired(now_ns):
-            reason = Reason.EXPIRED
-        elif now_ns - message.published_ns >= message.allowed_ns(delivery.subscription):
-            reason = Reason.TIMED_OUT
-        else:
-            reason = Reason.HOPELESS
-        self._drop(session, delivery, reason, now_ns)
+        self._drop(session, delivery, _late_reason(delivery, now_ns), now_ns)
         return True
+
+
+def _late_reason(delivery: Delivery, now_ns: int) -> Reason:
+    """Return why a copy that is late is dropped."""
+    message = delivery.message
+    if message.is_expired(now_ns):
+        return Reason.EXPIRED
+    if now_ns - message.published_ns >= message.allowed_ns(delivery.subscription):
+        return Reason.TIMED_OUT
+    return Reason.HOPELESS
 
 
 def _is_unanswered(session: Session, delivery: Delivery) -> bool:

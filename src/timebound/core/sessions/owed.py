@@ -8,18 +8,21 @@ How copies move is in `outbound.py`, which extends this class: a call inside one
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from typing import Final, cast
 
 from timebound.core.account.account import Account
 from timebound.core.account.counters import Counters
+from timebound.core.link.strategy.entry import NEVER_NS
+from timebound.core.sessions.due import DueList
 from timebound.core.sessions.durability import Durability
-from timebound.core.sessions.entries import sequence_of
+from timebound.core.sessions.entries import late_ns, sequence_of
 from timebound.core.sessions.faults import Faults
 from timebound.core.sessions.orphan import Orphan
 from timebound.core.sessions.session import ReadyList, Session
 from timebound.core.values.limits import BrokerLimits
-from timebound.core.values.message import ENTRY_COST, Delivery, Message, copy_cost
+from timebound.core.values.message import ENTRY_COST, GONE, QUEUED, Delivery, Message, copy_cost
 from timebound.core.values.store_orders import DropDelivery, DropMessage, PutDelivery, PutMessage
 from timebound.records import Reason
 from timebound.topics import SHARE_PREFIX
@@ -28,6 +31,10 @@ from timebound.topics import SHARE_PREFIX
 # together accept another sixteenth for sessions in which less than SMALL_QUEUE_BYTES wait.
 SPARE_PART: Final = 16
 SMALL_QUEUE_BYTES: Final = 64 * 1024
+# Of all that waits, this part may be in `limits` although it has left, and a few more. They are then removed
+# in one pass, which costs each copy as much as eight steps of it.
+STALE_PART: Final = 8
+STALE_MIN: Final = 8
 
 
 class Owed:
@@ -35,11 +42,13 @@ class Owed:
 
     __slots__ = (
         "_counters",
+        "_due",
         "_durability",
         "_faults",
         "_limits",
         "_ready",
         "_scheduled",
+        "_touched",
         "account",
         "expiring",
         "orphans",
@@ -65,6 +74,8 @@ class Owed:
         self._scheduled: dict[str, Session] = {}  # sessions whose `scheduled` is set
         self.expiring: deque[Session] = deque()  # those that the present expiry has still to visit
         self.orphans: list[Orphan] = []
+        self._due = DueList()
+        self._touched: list[Session] = []  # sessions whose next drop may be earlier than `_due` has it
 
     def restore(self, session: Session, delivery: Delivery) -> None:
         """Restore a delivery read from storage."""
@@ -77,6 +88,7 @@ class Owed:
         else:
             session.queue.append(delivery)
             session.queue_bytes += size
+            self._watch_limit(session, delivery)
 
     # --- room -------------------------------------------------------------------------
 
@@ -128,6 +140,7 @@ class Owed:
         session.path_delay = None
         session.is_relaxing = False
         self._return_to_queue(session)
+        self._sweep(session)
         kept = [delivery for delivery in session.queue if delivery.qos]
         for delivery in session.queue:
             if delivery.qos == 0:
@@ -145,6 +158,7 @@ class Owed:
         Of sent copies, QoS 1 may go to another member; QoS 2 may not (MQTT 5, 4.8.2).
         """
         self._return_to_queue(session)
+        self._sweep(session)
         for delivery in session.inflight.values():
             if delivery.qos == 1 and not delivery.is_settled:
                 self._give_up(session, delivery, reason, now_ns)
@@ -172,6 +186,7 @@ class Owed:
         self._return_to_queue(session)
         session.is_relaxing = False
         self._recount(session)
+        self._watch_limits(session)
 
     def end_orphan(self, orphan: Orphan, is_taken: bool, now_ns: int) -> None:
         """End an orphan: another member has its own copy (`is_taken`), or it is dropped."""
@@ -201,15 +216,82 @@ class Owed:
         session.scheduled = None
         session.scheduled_unconfirmed = 0
         session.audiences.clear()
+        session.rank_ns = NEVER_NS
         self._scheduled.pop(session.client_id, None)
+        self._watch_limits(session)
+
+    # --- time limits ------------------------------------------------------------------
+
+    def next_wakeup_ns(self) -> int | None:
+        """Return when a copy may have to be dropped if nothing else happens; call it after what was ready."""
+        touched = self._touched
+        if touched:
+            self._touched = []
+            for session in touched:
+                session.is_touched = False
+                try:
+                    self._watch(session)
+                except Exception as error:  # concerns one of several clients, see faults.py
+                    self._faults.note(session.client_id, session.connection, error)
+        return self._due.next_ns()
+
+    def _touch(self, session: Session) -> None:
+        """Have the next drop of a session looked up again before the shell waits."""
+        if not session.is_touched:
+            session.is_touched = True
+            self._touched.append(session)
+
+    def _watch(self, session: Session) -> None:
+        due_ns = session.limits[0][0] if session.limits else NEVER_NS
+        scheduled = session.scheduled
+        if scheduled is not None:
+            if session.queue and session.rank_ns < due_ns:
+                due_ns = session.rank_ns
+            drop_ns = scheduled.next_wakeup_ns()
+            if drop_ns is not None and drop_ns < due_ns:
+                due_ns = drop_ns
+        if due_ns < NEVER_NS:
+            self._due.put(session, due_ns)
+
+    def _watch_limit(self, session: Session, delivery: Delivery) -> None:
+        """Have a copy dropped when it is late, if nothing ranks it."""
+        limit_ns = late_ns(session, delivery)
+        if limit_ns == NEVER_NS:
+            return
+        limits = session.limits
+        heapq.heappush(limits, (limit_ns, delivery.sequence, delivery))
+        waiting = len(session.queue) + len(session.blocked)
+        if len(limits) > waiting + waiting // STALE_PART + STALE_MIN:
+            session.limits = [item for item in limits if is_waiting(item[2])]
+            heapq.heapify(session.limits)
+        self._touch(session)
+
+    def _watch_limits(self, session: Session) -> None:
+        """Compute anew when copies are late that nothing ranks; O(n)."""
+        waiting = list(session.blocked)
+        if session.scheduled is None:
+            waiting.extend(session.queue)
+        limits = [(late_ns(session, one), one.sequence, one) for one in waiting if one.state != GONE]
+        session.limits = [item for item in limits if item[0] < NEVER_NS]
+        heapq.heapify(session.limits)
+        self._touch(session)
+
+    def _sweep(self, session: Session) -> None:
+        """Remove the places of dropped copies; O(n)."""
+        if session.gone:
+            for waiting in (session.queue, session.blocked):
+                kept = [delivery for delivery in waiting if delivery.state != GONE]
+                waiting.clear()
+                waiting.extend(kept)
+            session.gone = 0
 
     # --- outcomes ---------------------------------------------------------------------
 
     def _drop(self, session: Session, delivery: Delivery, reason: Reason, now_ns: int) -> None:
         """Account for a copy that has left its queue and will never be sent."""
         # Storage first: `reconcile` adds an outcome that an error leaves out of the account.
+        delivery.state = GONE
         self._forget(session, delivery)
-        self._counters.drop(reason)
         self.account.drop(session.client_id, delivery, reason, now_ns)
 
     def _give_up(self, session: Session, delivery: Delivery, reason: Reason, now_ns: int) -> None:
@@ -220,6 +302,7 @@ class Owed:
             and subscription.topic_filter.startswith(SHARE_PREFIX)
             and not subscription.is_free
         ):
+            delivery.state = GONE
             self.orphans.append(Orphan(session, delivery, reason))
         else:
             self._drop(session, delivery, reason, now_ns)
@@ -232,7 +315,6 @@ class Owed:
         if reason is None:
             self.account.delivered(session.client_id, delivery, now_ns)
         else:
-            self._counters.drop(reason)
             self.account.drop(session.client_id, delivery, reason, now_ns)
 
     # --- sums and rows ----------------------------------------------------------------
@@ -253,11 +335,15 @@ class Owed:
         session.queue.clear()
         session.blocked.clear()
         session.inflight.clear()
+        session.limits.clear()
+        self._due.remove(session)
         self._recount(session)
 
     def _recount(self, session: Session) -> None:
         """Recompute the sums: an error may have been raised between a change and its sum."""
         assert session.scheduled is None, "scheduled copies are counted by their queue"
+        session.gone = len(session.queue) + len(session.blocked)  # not trusted: any of them may be
+        self._sweep(session)
         waiting = 0
         cost = 0
         for delivery in [*session.queue, *session.blocked]:
@@ -268,6 +354,12 @@ class Owed:
             cost += copy_cost(delivery.message.size())
         session.queue_bytes = waiting
         self._charge(session, cost - session.cost_bytes)
+
+    def _check(self) -> None:
+        """Assert that no session will be visited later than its next drop."""
+        self._due._check()
+        for session in self._scheduled.values():
+            assert session.scheduled is not None, "a session without a queue by worth is visited for it"
 
     def _store(self, session: Session, delivery: Delivery) -> None:
         message = delivery.message
@@ -285,3 +377,8 @@ class Owed:
         delivery.message.stored_copies -= 1
         if delivery.message.stored_copies == 0:
             self._durability.add(DropMessage(delivery.message.sequence))
+
+
+def is_waiting(delivery: Delivery) -> bool:
+    """Whether a copy has neither been sent nor dropped."""
+    return delivery.state == QUEUED and delivery.sent_ns == 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from timebound.core.sessions.durability import Durability
+from timebound.core.sessions.faults import Faults
 from timebound.core.sessions.session import Awaited, ReadyList, Reply, Session
 
 NO_HOMES: Final[list[str]] = []  # never changed
@@ -19,9 +20,10 @@ NO_HOMES: Final[list[str]] = []  # never changed
 class Pressure:
     """All sessions that wait, each with the brokers it waits for."""
 
-    __slots__ = ("_durability", "_ready", "_sessions")
+    __slots__ = ("_durability", "_faults", "_ready", "_sessions")
 
-    def __init__(self, ready: ReadyList, durability: Durability) -> None:
+    def __init__(self, ready: ReadyList, durability: Durability, faults: Faults) -> None:
+        self._faults = faults
         self._ready = ready
         self._durability = durability
         self._sessions: dict[str, Session] = {}
@@ -51,21 +53,27 @@ class Pressure:
 
     def relieve(self, levels: dict[str, int]) -> None:
         """Release what waits only for brokers that are no longer full."""
-        for client_id, session in list(self._sessions.items()):
-            awaiting = session.awaiting
-            before = len(awaiting) + len(session.slowed_by)
-            while awaiting and not _is_any(awaiting[0].homes, levels):
-                self._release(session, awaiting.popleft())
-            if session.slowed_by:
-                for home in list(session.slowed_by):
-                    if home not in levels:
-                        del session.slowed_by[home]
-            after = len(awaiting) + len(session.slowed_by)
-            if after != before:
-                self._ready.add(session)
-            if after == 0:
-                session.is_pressed = False
-                del self._sessions[client_id]
+        for session in list(self._sessions.values()):
+            try:
+                self._relieve(session, levels)
+            except Exception as error:  # concerns one of several publishers
+                self._faults.note(session.client_id, session.connection, error)
+
+    def _relieve(self, session: Session, levels: dict[str, int]) -> None:
+        awaiting = session.awaiting
+        before = len(awaiting) + len(session.slowed_by)
+        while awaiting and not _is_any(awaiting[0].homes, levels):
+            self._release(session, awaiting.popleft())
+        if session.slowed_by:
+            for home in list(session.slowed_by):
+                if home not in levels:
+                    del session.slowed_by[home]
+        after = len(awaiting) + len(session.slowed_by)
+        if after != before:
+            self._ready.add(session)
+        if after == 0:
+            session.is_pressed = False
+            del self._sessions[session.client_id]
 
     def _add(self, session: Session) -> None:
         session.is_pressed = True

@@ -13,11 +13,12 @@ from typing import Final, cast
 from timebound.core.link.queue import LinkQueue
 from timebound.core.link.scheduling import DEFAULT_SCHEDULING
 from timebound.core.link.strategy.audience import Audience
+from timebound.core.link.strategy.entry import NEVER_NS
 from timebound.core.sessions.transit import Transit
 from timebound.core.values.access import ClientAccess
 from timebound.core.values.delay import START_MEAN_S_PER_KB, START_VARIATION, LinkDelay
 from timebound.core.values.filter_costs import FilterCosts
-from timebound.core.values.message import ENTRY_COST, Delivery, Message, copy_cost
+from timebound.core.values.message import ENTRY_COST, GONE, Delivery, Message, copy_cost
 from timebound.core.values.subscription import Subscription
 
 # Kinds of reply: the packet type numbers of MQTT, and 0 for a packet that the shell has encoded.
@@ -76,8 +77,11 @@ class Session:
         "cost_bytes",
         "costs",
         "delay",
+        "due_ns",
+        "due_number",
         "expires_ns",
         "expiry_interval_s",
+        "gone",
         "held",
         "inbound",
         "inflight",
@@ -86,13 +90,16 @@ class Session:
         "is_pressed",
         "is_ready",
         "is_relaxing",
+        "is_touched",
         "last_packet_id",
         "last_sequence",
+        "limits",
         "listener",
         "outbox",
         "path_delay",
         "queue",
         "queue_bytes",
+        "rank_ns",
         "receive_maximum",
         "replies",
         "resend",
@@ -131,6 +138,14 @@ class Session:
         self.outbox: deque[Delivery] = deque()
         self.resend: deque[Delivery] = deque()
         self.replies: list[Reply] = []
+        self.gone = 0  # copies in `queue` and `blocked` that were dropped
+        # When copies of `blocked`, and of `queue` unless they are to be ranked, are late: a heap, with the
+        # copy and its sequence. It may hold copies that have left.
+        self.limits: list[tuple[int, int, Delivery]] = []
+        self.rank_ns = NEVER_NS  # when copies of `queue` are to be ranked, where `scheduled` is set
+        self.is_touched = False  # `due_ns` may be too late
+        self.due_ns = NEVER_NS  # these two belong to `DueList`
+        self.due_number = 0
         self.queue_bytes = 0  # of queue, scheduled and blocked, as sizes on the link
         self.cost_bytes = 0  # of these and of inflight, as memory
         self.ticks: dict[tuple[str, str], Message] = {}  # the last tick while away, by filter and topic
@@ -221,13 +236,14 @@ class Session:
 
     def queued_messages(self) -> int:
         competing = len(self.scheduled) if self.scheduled is not None else 0
-        return len(self.queue) + len(self.blocked) + competing
+        return len(self.queue) + len(self.blocked) - self.gone + competing
 
     def pairs_owed(self) -> int:
         """Count the pairs of message and subscription without an outcome yet."""
         count = 0
         for delivery in [*self.queue, *self.blocked]:
-            count += 1 + len(delivery.others)
+            if delivery.state != GONE:
+                count += 1 + len(delivery.others)
         if self.scheduled is not None:
             for entry in self.scheduled.entries():
                 count += 1 + len(cast(Delivery, entry.item).others)
@@ -238,7 +254,9 @@ class Session:
 
     def _check(self) -> None:
         """Assert that the session is consistent."""
-        waiting = list(self.queue) + list(self.blocked)
+        waiting = [one for one in [*self.queue, *self.blocked] if one.state != GONE]
+        assert self.gone == len(self.queue) + len(self.blocked) - len(waiting)
+        self._check_limits(waiting)
         if self.scheduled is not None:
             competing = [cast(Delivery, entry.item) for entry in self.scheduled.entries()]
             assert self.scheduled_unconfirmed == sum(delivery.qos == 0 for delivery in competing)
@@ -258,6 +276,14 @@ class Session:
         assert self.connection or not (self.replies or self.outbox or self.resend)
         assert self.connection or not self.is_pressed
         assert self.is_pressed == bool(self.awaiting or self.slowed_by)
+
+    def _check_limits(self, waiting: list[Delivery]) -> None:
+        """Assert that every copy with an expiry that is not to be ranked is in the heap."""
+        known = {sequence for _, sequence, _ in self.limits}
+        ranked = set() if self.scheduled is None else {delivery.sequence for delivery in self.queue}
+        for delivery in waiting:
+            if delivery.message.expires_ns and delivery.sequence not in ranked:
+                assert delivery.sequence in known, "nobody watches the expiry of a copy"
 
 
 class ReadyList:

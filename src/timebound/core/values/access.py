@@ -103,6 +103,7 @@ class _Pattern:
         return True
 
     def overlaps(self, other: _Pattern) -> bool:
+        """Whether there is a topic that both match."""
         mine_count = len(self.levels)
         their_count = len(other.levels)
         if mine_count < their_count and not self.open_end:
@@ -137,11 +138,6 @@ def covers(filter_a: str, filter_b: str) -> bool:
     A topic is a filter without wildcards, so this also tests whether a filter matches a topic.
     """
     return _Pattern(filter_a).covers(_Pattern(filter_b))
-
-
-def overlaps(filter_a: str, filter_b: str) -> bool:
-    """Whether there is a topic that both filters match."""
-    return _Pattern(filter_a).overlaps(_Pattern(filter_b))
 
 
 class ClientAccess:

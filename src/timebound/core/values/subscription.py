@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from timebound.core.correlation.expression import Correlator, Dependency, ticks_per_hour
+from timebound.core.correlation.expression import Correlator, Dependency, signature, ticks_per_hour
 from timebound.core.predicate.predicate import Predicate
 from timebound.core.values.trace_columns import ReceiverColumns
 from timebound.topics import is_own_topic, level_count, split_share
@@ -48,6 +48,7 @@ class Subscription:
         "qos",
         "retain_as_published",
         "retain_handling",
+        "shared_correlation",
         "ticks_per_hour",
         "topic_filter",
         "trace_receiver",
@@ -101,6 +102,10 @@ class Subscription:
         # Cost of comparing a topic with them, in plain tests: some 0.3 us for each level.
         self.parts_cost = sum([level_count(part) for part in self.parts])
         self.correlator: Correlator | None = None  # its running correlation, while subscribed
+        self.shared_correlation = ""  # the same for members of a shared group that correlate together
+        if dependency is not None and split_share(topic_filter)[0]:
+            where = predicate.text if predicate is not None else ""
+            self.shared_correlation = "\n".join([topic_filter, where, signature(dependency)])
         self.trace_receiver: ReceiverColumns | None = None  # of its latest trace record
         self.free_terms: Subscription | None = None  # see `free`
 

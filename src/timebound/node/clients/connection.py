@@ -23,7 +23,14 @@ from timebound.core.values.message import FRAME_KEPT_MAX, Message
 from timebound.errors import ProtocolError
 from timebound.node.clients import neighbour as neighbour_accept
 from timebound.node.clients import requests
-from timebound.node.clients.handshake import Accepted, Door, Refused, decide, decide_with_password
+from timebound.node.clients.handshake import (
+    Accepted,
+    Door,
+    Refused,
+    decide,
+    decide_with_password,
+    source_of_client,
+)
 from timebound.node.clients.outgoing import OutgoingEncoder
 from timebound.node.clients.output import (
     CLOSED,
@@ -111,7 +118,7 @@ class Connection(ConnectionOutput):
         transport.set_write_buffer_limits(self.driver.limits.write_buffer_bytes)
         address = transport.get_extra_info("peername")
         self.peer = f"{address[0]}:{address[1]}" if address else "?"
-        if not self.door.enter(self.peer):
+        if not self.door.enter(self.number, self.peer):
             self.note_refused("too many connections")
             self.broker.counters.connections_refused += 1
             self.state = CLOSED
@@ -451,8 +458,7 @@ class Connection(ConnectionOutput):
 
     def _turn_down(self, session: Session, message: Message, packet_id: int) -> None:
         """Refuse a QoS 1 or 2 message for which links to other brokers have no room."""
-        self.broker.counters.publishes_refused += 1
-        self.broker.counters.drop(Reason.QUOTA)
+        self.broker.counters.refuse(Reason.QUOTA)
         code = reasons.ReasonCode.QUOTA_EXCEEDED
         text = f"{Reason.QUOTA.value}: {self.broker.refusal(message)}"
         if self.version == 5:
@@ -474,8 +480,7 @@ class Connection(ConnectionOutput):
             self.input.excess_lowered += 1
             return True
         self.input.excess_refused += 1
-        self.broker.counters.publishes_refused += 1
-        self.broker.counters.drop(Reason.NOT_ADMITTED)
+        self.broker.counters.refuse(Reason.NOT_ADMITTED)
         if packet.qos:
             reason = f"{Reason.NOT_ADMITTED.value}: {topic!r} exceeds what was advertised"
             self.broker.refuse_publish(
@@ -566,8 +571,7 @@ class Connection(ConnectionOutput):
 
     def _refuse_publish(self, packet: Publish, reason_code: int, text: str, reason: Reason) -> None:
         """Refuse one message by its acknowledgement, or for QoS 0, which has none, by closing."""
-        self.broker.counters.publishes_refused += 1
-        self.broker.counters.drop(reason)
+        self.broker.counters.refuse(reason)
         if packet.qos == 0 or self.session is None:
             self.close(reason_code, text)
             return
@@ -639,6 +643,7 @@ class Connection(ConnectionOutput):
         self._opened_ns = now_ns
         self.driver.authenticated += 1
         self.broker.bind(session, self.door.listener.label, self.door.scheduling, self.door.delay, now_ns)
+        self.source = source_of_client(self.door, accepted.user, self.peer)
         self.input.join(session.client_id, self)
         self._last_heard_ns = now_ns
         self.connect_expiry_s = accepted.expiry_interval_s

@@ -23,6 +23,7 @@ from timebound.linking.codec import BROKER_PROPERTY
 from timebound.node.driver import Driver
 from timebound.node.login.logins import Logins, Question
 from timebound.node.login.passwords import PasswordFile
+from timebound.node.login.queue import source_of
 from timebound.toml.setting import NEVER_S
 from timebound.topics import reserved_fault, topic_fault
 from timebound.translate import to_will
@@ -123,11 +124,13 @@ class Door:
         self.scheduling = scheduling_of(listener)
         rate = listener.link_bytes_per_second
         self.delay = link_of_rate(rate) if rate else START_DELAY
-        self._by_address: dict[str, int] = {}
+        self._addresses: dict[int, str] = {}  # of the connections that entered, by number
+        self._by_address: dict[str, int] = {}  # how many of them each address has
 
-    def enter(self, peer: str) -> bool:
+    def enter(self, number: int, peer: str) -> bool:
         """Count a new connection; return False if there are too many even to wait for its CONNECT."""
         address = address_of(peer)
+        self._addresses[number] = address
         count = self._by_address.get(address, 0) + 1
         self._by_address[address] = count
         limit = self.limits.connections_per_address_max
@@ -137,8 +140,11 @@ class Door:
         # clients that it is full.
         return len(self.driver.connections) < 2 * self.limits.connections_max
 
-    def leave(self, peer: str) -> None:
-        address = address_of(peer)
+    def leave(self, number: int) -> None:
+        """Forget a connection that has ended; it may be called again after an error."""
+        address = self._addresses.pop(number, None)
+        if address is None:
+            return
         count = self._by_address.get(address, 0) - 1
         if count > 0:
             self._by_address[address] = count
@@ -149,6 +155,13 @@ class Door:
 def address_of(peer: str) -> str:
     """Return the address of a peer without its port."""
     return peer.rpartition(":")[0]
+
+
+def source_of_client(door: Door, user: str, peer: str) -> str:
+    """Return for whom the requests of a client count: its user, or its address where it is anonymous."""
+    if user != door.config.security.anonymous_user:
+        return f"user {user}"
+    return source_of(address_of(peer))
 
 
 def decide(packet: Connect, door: Door, transport: Any) -> Accepted | Refused | None:

@@ -37,7 +37,12 @@ def accept(connection: ConnectionOutput, accepted: Accepted, now_ns: int) -> Non
     accepted.own_packet_size_max = link_packet_size_max(connection.driver.limits.packet_size_max)
     connection.decoder.packet_size_max = accepted.own_packet_size_max
     link = mesh.make_link(
-        name, connection, connection.transport(), accepted.receive_maximum, accepted.packet_size_max
+        name,
+        connection,
+        connection.number,
+        connection.transport(),
+        accepted.receive_maximum,
+        accepted.packet_size_max,
     )
     silence_max_ns = accepted.keep_alive_s * SECOND * 3 // 2
     connection.open_link(link, accepted.connack(False, connection.version), silence_max_ns, now_ns)

@@ -91,6 +91,9 @@ class ConnectionOutput(Publisher):
     def flush(self) -> None:
         """Write what the session has ready, as far as the socket takes it."""
         session = self.session
+        if self.neighbour is not None:
+            self.neighbour.write_answers()
+            return
         # Deliveries that are taken count as sent, so none are once the transport is closed.
         if session is None or self._transport is None or self._is_paused or not self._may_write(session):
             self._limit_reading(session)
@@ -436,10 +439,9 @@ class ConnectionOutput(Publisher):
 
     def _vanish(self) -> None:
         """End after the transport was closed and all packets are handled."""
-        self._is_lost = False
         self.driver.remove(self.number)
-        if self.peer:
-            self.door.leave(self.peer)
+        self.door.leave(self.number)
+        self._is_lost = False  # not before: after an error it comes here again
         who = self._described() if self.state == OPEN else ""
         self._leave(keep_will=True)
         self.state = CLOSED

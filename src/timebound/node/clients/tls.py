@@ -57,10 +57,13 @@ class TlsAdapter(Adapter):
             self._inner.failed(error)
 
     def eof_received(self) -> bool:
-        if self._is_open:
-            self._inner.eof_received()
-        elif not self._is_failed:
-            self._note("the client closed the connection", logging.INFO)
+        try:
+            if self._is_open:
+                self._inner.eof_received()
+            elif not self._is_failed:
+                self._note("the client closed the connection", logging.INFO)
+        except Exception as error:
+            self._inner.failed(error)
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -119,7 +119,7 @@ class WebSocketAdapter(Adapter):
 
     def data_received(self, data: bytes) -> None:
         self._unread += data
-        self._go_on()
+        self._try_on()
 
     def eof_received(self) -> bool:
         try:
@@ -141,7 +141,7 @@ class WebSocketAdapter(Adapter):
     def resume_writing(self) -> None:
         self._is_full = False
         self._connection.resume_writing()
-        self._go_on()
+        self._try_on()
 
     def failed(self, error: Exception) -> None:
         """End the connection after an internal error in a callback."""
@@ -153,6 +153,13 @@ class WebSocketAdapter(Adapter):
         if self._is_stopped or (self._is_full and self._has_pongs):
             return False
         return not self._transport.is_closing()
+
+    def _try_on(self) -> None:
+        """Go on, in a callback of the event loop."""
+        try:
+            self._go_on()
+        except Exception as error:
+            self.failed(error)
 
     def _go_on(self) -> None:
         """Decode what waits, if allowed, and pause or resume reading."""
@@ -188,10 +195,10 @@ class WebSocketAdapter(Adapter):
                 self._protocol.fail(CloseCode.UNSUPPORTED_DATA, "MQTT needs binary frames")
             self._send()
             self._limit_reading()
+            return bool(self._unread) and self._may_take()
         except Exception as error:
             self.failed(error)
             return False
-        return bool(self._unread) and self._may_take()
 
     def _cut_request(self, data: bytes) -> bytes:
         """Return the part that belongs to the HTTP request; frames follow once it is answered."""

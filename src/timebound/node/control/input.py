@@ -5,8 +5,8 @@
     $timebound/control/bounds          publishes `$SYS/broker/bounds` again
 
 `input/flows.py` carries them out; here packets are parsed and answers formatted. Each request makes the
-broker examine all flows: so the requests per client and second are limited, and so is the time for all of
-them. Ending a flow is always allowed.
+broker examine all flows: so the requests per user and second are limited, per address where clients are
+anonymous, and so is the time for all of them. Ending a flow is always allowed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from timebound.core.sessions.session import Session
 from timebound.core.values.message import Message
 from timebound.errors import FilterError, ProtocolError, UnitError
 from timebound.node.driver import Driver
-from timebound.node.input.allowance import Allowance
 from timebound.node.input.flows import Flows
 from timebound.node.input.input import Input
 from timebound.node.input.publisher import Publisher
@@ -83,11 +82,7 @@ def handle(
 
 
 def _check_allowances(flows: Flows, publisher: Publisher, now_ns: int) -> None:
-    own = publisher.advertisements
-    if own is None:
-        config = flows.config
-        rate = config.advertisements_per_second_max
-        own = publisher.advertisements = Allowance(config.flows_per_client_max + rate, rate)
+    own = flows.requesters.get(publisher.source, now_ns).allowance
     if not own.has_any(now_ns):
         raise _too_many("advertisements_per_second_max")
     if not flows.allowance.has_any(now_ns):

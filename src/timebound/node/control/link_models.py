@@ -39,7 +39,7 @@ _READ_MODEL: Final = msgspec.json.Decoder(LinkModelPayload)
 
 
 def announced_delay(broker: Broker, session: Session) -> LinkDelay | None:
-    """The delay to start with; None where the link was measured before, or nothing was told."""
+    """Return the initial delay; None if the link was measured or no model was announced."""
     if session.delay is not START_DELAY:
         return None
     payload = broker.retained_payload(LINK_PREFIX + session.client_id)

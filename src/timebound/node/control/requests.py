@@ -69,8 +69,7 @@ def handle(
     else:
         raise ProtocolError(
             ReasonCode.TOPIC_NAME_INVALID,
-            f"unknown control topic {topic!r}; expected one of {STRATEGY_TOPIC}, {STRATEGIES_TOPIC}, "
-            "$timebound/control/weight, $timebound/control/bounds",
+            f"unknown control topic {topic!r}; expected {EXPECTED}",
         )
     if packet.qos:
         driver.broker.accept_request(session, packet.qos, packet.packet_id, answer or DONE)

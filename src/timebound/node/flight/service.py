@@ -132,9 +132,9 @@ class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
     def _act(self, context: Any, kind: str, request: dict[str, Any]) -> object:
         user, access = self._login(context)
         if kind == "journals":
-            return [_description(journal) for journal in self._readable(context)]
+            return [self._described(journal) for journal in self._readable(context)]
         if kind == "find":
-            return _description(self._found(context, access, request))
+            return self._described(self._found(context, access, request))
         if kind == "publish":
             staged = [str(name) for name in entries(request, "staged")]
             return self._publishing.publish(
@@ -143,6 +143,10 @@ class FlightService(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow has n
         if kind == "discard":
             return self._publishing.discard(user, [str(name) for name in entries(request, "staged")])
         raise ValueError(f"unknown action {kind!r}; expected one of {', '.join(ACTIONS)}")
+
+    def _described(self, journal: Journal) -> dict[str, object]:
+        # The name that trace files have in their path, so that both tell brokers apart in the same way.
+        return {**_description(journal), "node": self._config.node_name}
 
     def _found(self, context: Any, access: ClientAccess, request: dict[str, Any]) -> Journal:
         """Find a journal by name, or else the narrowest one that has all topics of a filter."""

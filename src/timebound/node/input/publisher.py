@@ -12,7 +12,6 @@ from timebound.core.input.policer import Gcra
 from timebound.core.input.queues import ClientInput, InputQueue
 from timebound.core.sessions.session import Session
 from timebound.core.values.message import Message
-from timebound.node.input.allowance import Allowance
 
 
 class InputMessage:
@@ -41,7 +40,7 @@ class Publisher:
         self.policers: dict[str, Gcra] = {}
         # The queues of an earlier connection with this client id: its messages go first.
         self.predecessor: ClientInput[InputMessage] | None = None
-        self.advertisements: Allowance | None = None  # made with the first one
+        self.source = ""  # its user, or its address where it is anonymous: flows count for it
 
     @abstractmethod
     def pass_through(self, now_ns: int, until_ns: int) -> int:

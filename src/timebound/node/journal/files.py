@@ -30,7 +30,7 @@ _MAGIC: Final = b"TBJ1"
 _CHECKED_FROM: Final = 8
 _SEALED: Final = re.compile(r"(\d{20})-(\d{20})-(\d{1,20})\.arrow")
 _LOG: Final = re.compile(r"(\d{20})\.log")
-# Every batch of a sealed segment but its last has so many rows, so an offset is found without an index.
+# Every batch of a sealed segment but its last has exactly this many rows: an offset needs no index.
 SEALED_BATCH_ROWS: Final = 16_384
 # Frames are combined for readers up to this many rows: a frame may have a single one.
 READ_ROWS: Final = 8_192
@@ -61,12 +61,12 @@ class SealedSegment:
 
     @classmethod
     def parse(cls, path: Path) -> SealedSegment | None:
-        """Read what the name of a file says; None if it is no sealed segment."""
+        """Read what the name of a file says; None if it is not a sealed segment."""
         found = _SEALED.fullmatch(path.name)
         return cls(path, int(found[1]), int(found[2]), int(found[3])) if found else None
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Give rows [start, end) as batches with their first offsets.
+        """Yield rows [start, end) as batches with their first offsets.
 
         Raises:
             FileNotFoundError: the segment was removed meanwhile.
@@ -156,7 +156,7 @@ class LogSegment:
         self._file.close()
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Give rows [start, end) as batches with their first offsets.
+        """Yield rows [start, end) as batches with their first offsets.
 
         Raises:
             FileNotFoundError: the log was sealed or removed meanwhile.
@@ -237,7 +237,7 @@ class LogSegment:
 
 
 def find_segments(folder: Path) -> tuple[list[SealedSegment], list[Path]]:
-    """Give the sealed segments and the logs of a folder by offset, and remove what was never finished.
+    """Return the sealed segments and the logs of a folder by offset, and remove what was never finished.
 
     A log whose rows were sealed just before a crash is removed as well.
     """
@@ -323,7 +323,7 @@ def _whole_frames(file: BinaryIO) -> Iterator[tuple[LogFrame, bytes]]:
 
 
 def _between(frames: list[LogFrame], start: int, end: int) -> Iterator[LogFrame]:
-    """The frames with rows of [start, end); the list may grow meanwhile."""
+    """Yield the frames with rows of [start, end); the list may grow meanwhile."""
     low, high = 0, len(frames)
     while low < high:
         middle = (low + high) // 2

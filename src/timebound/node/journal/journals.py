@@ -67,7 +67,7 @@ class _WriteLoad:
     def __init__(self, journals: list[Journal]) -> None:
         self.packed = [Packs(journal.log.segment_bytes_max) for journal in journals]  # for those of messages
         self.records: list[TracePack] = []  # for those of the trace, when it is being written
-        self.traced = 0  # so many of these have them
+        self.traced = 0  # number of trace journals that already have these records
         self.waiting: list[Done] = []
 
     def is_empty(self) -> bool:

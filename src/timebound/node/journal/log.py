@@ -177,7 +177,7 @@ class JournalLog:
         return [*self._sealed, *self._closed, self._active]
 
     def _segment_at(self, offset: int) -> SealedSegment | LogSegment | None:
-        """The segment that holds an offset, or else the first one behind it."""
+        """Return the segment that holds an offset, or else the first one after it."""
         with self._lock:
             for segment in self._segments():
                 if segment.end > offset:

@@ -125,7 +125,7 @@ class LinkMeter:
         return self._pacing.budget()
 
     def changed_delay(self) -> LinkDelay | None:
-        """The delay, where it has moved enough to matter since it was last taken."""
+        """Return the delay if it changed enough to matter since it was last taken, else None."""
         estimator = self._estimator
         if not estimator.samples:
             return None

@@ -19,6 +19,8 @@ import secrets
 import tempfile
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -74,6 +76,14 @@ def verify(stored: str, password: bytes) -> bool:
     return hmac.compare_digest(found, digest)
 
 
+@dataclass(frozen=True, slots=True)
+class Users:
+    """What a password file says: the state of the file, and the hash of every user."""
+
+    stamp: tuple[int, int, int]
+    hashes: Mapping[str, str]
+
+
 class PasswordFile:
     """The users of one password file; safe to use from several threads."""
 
@@ -99,10 +109,6 @@ class PasswordFile:
         made._stamp, made._hashes = _read(path)
         made._nobody = _hash_of_nobody(made._hashes)
         return made
-
-    @property
-    def users(self) -> list[str]:
-        return sorted(self._hashes)
 
     def set(self, user: str, password: str) -> None:
         """Add a user or change a password; `save` writes the file.
@@ -171,19 +177,33 @@ class PasswordFile:
         Raises:
             ConfigError: it has mistakes; the previous users stay in force.
         """
+        users = self.read_if_changed()
+        if users is None:
+            return False
+        self.apply(users)
+        return True
+
+    def read_if_changed(self) -> Users | None:
+        """Return the users for `apply` if the file has changed, else None.
+
+        Raises:
+            ConfigError: it has mistakes.
+        """
         try:
             changed = _stamp(self.path) != self._stamp
         except OSError:
             changed = True
-        if not changed:
-            return False
-        stamp, hashes = _read(self.path)
+        return Users(*_read(self.path)) if changed else None
+
+    def apply(self, users: Users) -> None:
+        """Replace the users, and forget passwords that were checked against another hash."""
+        hashes = dict(users.hashes)
         with self._lock:
             for user in [name for name in self._remembered if hashes.get(name) != self._hashes.get(name)]:
                 del self._remembered[user]
-            self._stamp, self._hashes = stamp, hashes
+            # If another thread has applied a newer file meanwhile, the stamp differs, and it is read again.
+            self._stamp, self._hashes = users.stamp, hashes
             self._nobody = _hash_of_nobody(hashes)
-        return True
 
     def _fast_hash(self, user: str, password: bytes) -> bytes:
         # The key never leaves this process, so remembered hashes cannot be attacked later.

@@ -31,7 +31,7 @@ RETRY_S_MIN: Final = 0.1
 RETRY_S_MAX: Final = 5.0
 
 
-class Driver(Protocol):
+class LinkDriver(Protocol):
     """What a connection to a neighbour needs of the driver."""
 
     @property
@@ -62,7 +62,9 @@ class Driver(Protocol):
 class Dialled(asyncio.Protocol):
     """A connection to a neighbour that this broker opened."""
 
-    def __init__(self, mesh: Mesh, config: NeighbourConfig, driver: Driver, password: bytes | None) -> None:
+    def __init__(
+        self, mesh: Mesh, config: NeighbourConfig, driver: LinkDriver, password: bytes | None
+    ) -> None:
         self._mesh = mesh
         self._config = config
         self._driver = driver
@@ -180,6 +182,7 @@ class Dialled(asyncio.Protocol):
         self._link = self._mesh.make_link(
             name,
             self,
+            self._number,
             self._transport,
             granted.receive_maximum or 65_535,
             granted.maximum_packet_size or 0,
@@ -223,7 +226,9 @@ class Dialled(asyncio.Protocol):
         self._transport.abort()
 
     def flush(self) -> None:
-        """Do nothing: a link writes at once."""
+        """Write the confirmations that storage has released; copies are written by the mesh."""
+        if self._link is not None:
+            self._link.write_answers()
 
     def read_again(self) -> None:
         """Read on: storage has caught up."""
@@ -244,7 +249,7 @@ class Dialled(asyncio.Protocol):
 class Dialler:
     """Keep the link to one neighbour open."""
 
-    def __init__(self, mesh: Mesh, config: NeighbourConfig, driver: Driver) -> None:
+    def __init__(self, mesh: Mesh, config: NeighbourConfig, driver: LinkDriver) -> None:
         """Read the certificates and the password of the link.
 
         Raises:

@@ -27,7 +27,7 @@ from timebound.core.sessions.session import START_DELAY
 from timebound.core.values.delay import LinkDelay, link_of_rate
 from timebound.core.values.subscription import Subscription
 from timebound.linking import codec as mesh_codec
-from timebound.linking.link import Carrier, NeighbourLink
+from timebound.linking.link import LinkCarrier, NeighbourLink
 from timebound.node.links.meter import LinkMeter
 from timebound.records import Reason
 from timebound.toml.setting import MEBIBYTE
@@ -40,7 +40,7 @@ logger = logging.getLogger("timebound.node")
 REPORT_NS: Final = 30 * SECOND
 
 
-class Timer(Protocol):
+class TimerHandle(Protocol):
     def cancel(self) -> None: ...
 
 
@@ -49,7 +49,7 @@ class Clock(Protocol):
 
     def now_ns(self) -> int: ...
 
-    def call_at_ns(self, when_ns: int, callback: Callable[[], None]) -> Timer: ...
+    def call_at_ns(self, when_ns: int, callback: Callable[[], None]) -> TimerHandle: ...
 
     def schedule(self) -> None:
         """Ask for a turn soon."""
@@ -75,7 +75,7 @@ class Mesh:
         self.strategies: dict[str, tuple[str, float]] = {}  # of the links, with their mixes
         self._broker = broker
         self._clock = clock
-        self._timers: dict[str, Timer] = {}
+        self._timers: dict[str, TimerHandle] = {}
         self._levels: dict[str, int] = {}  # as last sent to neighbours
         self._packet_size_max = mesh_codec.link_packet_size_max(packet_size_max)
         self._refused = 0  # advertisements that could not be sent or read
@@ -119,14 +119,18 @@ class Mesh:
     def make_link(
         self,
         name: str,
-        carrier: Carrier,
+        carrier: LinkCarrier,
+        connection: int,
         transport: Any = None,
         receive_maximum: int = 1_024,
         packet_size_max: int = 0,
         *,
         is_dialled: bool = False,
     ) -> NeighbourLink:
-        """Return a link over a connection to a neighbour; call `open` when the handshake is complete."""
+        """Return a link over a connection to a neighbour; call `open` when the handshake is complete.
+
+        `connection` is the number under which the driver flushes what storage has released.
+        """
         delay = self.member.forwarder.delay_of(name)
         is_paced = self.neighbours[name].link_bytes_per_second > 0
         return NeighbourLink(
@@ -134,6 +138,7 @@ class Mesh:
             carrier,
             self,
             delay,
+            self._broker.open_link(name, connection),
             is_paced=is_paced,
             meter=None if is_paced or transport is None else LinkMeter(transport, delay),
             receive_maximum=receive_maximum,
@@ -155,6 +160,7 @@ class Mesh:
         if self.links.get(link.name) is not link:
             return
         del self.links[link.name]
+        self._broker.close_link(link.session)
         timer = self._timers.pop(link.name, None)
         if timer is not None:
             timer.cancel()
@@ -173,9 +179,9 @@ class Mesh:
             self._send_control(link, mesh_codec.LEVELS_TOPIC, mesh_codec.encode_levels(self._levels))
         self._clock.schedule()
 
-    def on_copy(self, link: NeighbourLink, copy: Copy, now_ns: int) -> None:
+    def on_copy(self, link: NeighbourLink, copy: Copy, packet_id: int, now_ns: int) -> None:
         try:
-            self._broker.receive_copy(copy, now_ns)
+            self._broker.receive_copy(copy, link.session, packet_id, now_ns)
         except Exception as error:
             # Drop the copy, not the link: the neighbour would send it again for ever.
             self._clock.fault(f"a copy from broker {link.name!r}", error)
@@ -237,6 +243,11 @@ class Mesh:
     def patrol(self, now_ns: int) -> None:
         """Run the periodic work, about once a second."""
         self.member.wake(now_ns)
+        for link in list(self.links.values()):
+            try:
+                link.patrol(now_ns)
+            except Exception as error:
+                self._failed(link, error)
         if now_ns - self._reported_ns >= REPORT_NS:
             self._reported_ns = now_ns
             self.send_delay_reports()

@@ -98,7 +98,7 @@ class Commits:
         return cls(_map_file(directory / COMMITS_NAME, opened.encode()), opened)
 
     def next(self) -> int:
-        """The number that the next transaction has to write to the table `counter`."""
+        """Return the number that the next transaction has to write to the table `counter`."""
         return self._known.commits + 1
 
     def settle(self) -> None:

@@ -92,6 +92,6 @@ class TracePacks:
         return packs
 
     def recycle(self, pack: TracePack) -> None:
-        """A pack that was written; nothing that was made of it may need its memory any more."""
+        """Reuse the memory of a written pack; nothing may refer to it any longer."""
         if len(self._spare) < SPARE_MAX:
             self._spare.append(pack)

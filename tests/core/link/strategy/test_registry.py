@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import timebound.core.link.strategy as package
+from timebound.core.link.strategy import worth
 from timebound.core.link.strategy.base import StrategyKind
 from timebound.core.link.strategy.registry import (
     DEFAULT_STRATEGY,
@@ -26,7 +27,7 @@ NEW_FILE = """
 from timebound.core.link.strategy.base import StrategyKind
 from timebound.core.link.strategy.fifo import Fifo
 
-KIND = StrategyKind("{name}", "the one that came last", lambda mix: Fifo())
+KIND = StrategyKind("{name}", "the one that came last", lambda mix: Fifo(), is_default={is_default})
 """
 # Programs see the new file beside the others.
 PROGRAM = """
@@ -43,7 +44,11 @@ def run_with(folder: Path, program: str, *words: str) -> subprocess.CompletedPro
 
 def test_strategies_are_listed_from_the_simplest_on() -> None:
     assert STRATEGY_NAMES == ("fifo", "fixed", "remaining-lifetime", "eb", "pc", "ebpc", "mtep", "worth")
-    assert DEFAULT_STRATEGY in STRATEGIES
+
+
+def test_the_default_says_so_in_its_own_file() -> None:
+    assert worth.KIND.is_default
+    assert worth.KIND.name == DEFAULT_STRATEGY
 
 
 def test_every_kind_makes_the_strategy_of_its_name() -> None:
@@ -81,7 +86,7 @@ def test_a_strategy_of_a_wrong_name_or_mix_is_refused(name: str, mix: float) -> 
 
 
 def test_a_new_file_is_all_that_a_new_strategy_needs(tmp_path: Path) -> None:
-    (tmp_path / "newest.py").write_text(NEW_FILE.format(name="newest"))
+    (tmp_path / "newest.py").write_text(NEW_FILE.format(name="newest", is_default=False))
     config = tmp_path / "timebound.toml"
     config.write_text('[[listeners]]\nstrategy = "newest"\n')
     command = "from timebound.cli import main\nmain()"
@@ -103,9 +108,18 @@ def test_a_new_file_is_all_that_a_new_strategy_needs(tmp_path: Path) -> None:
 
 
 def test_two_files_with_one_name_are_a_mistake(tmp_path: Path) -> None:
-    (tmp_path / "another.py").write_text(NEW_FILE.format(name="eb"))
+    (tmp_path / "another.py").write_text(NEW_FILE.format(name="eb", is_default=False))
 
     done = run_with(tmp_path, "import timebound.core.link.strategy.registry")
 
     assert done.returncode == 1
     assert "two strategies have one name: fifo" in done.stderr
+
+
+def test_two_defaults_are_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "another.py").write_text(NEW_FILE.format(name="another", is_default=True))
+
+    done = run_with(tmp_path, "import timebound.core.link.strategy.registry")
+
+    assert done.returncode == 1
+    assert "one strategy must be the default; these are: worth, another" in done.stderr

@@ -76,7 +76,9 @@ def test_equality_finds_one_bucket(steps: list[tuple[int, bool]], asked: list[in
     table = FilingTable("a")
 
     check_against_scan(table, steps, asked, table.collect_key, lambda value, key: value == key)
-    assert [table.crowd(value) for value in asked] == [len(table.buckets.get(value, [])) for value in asked]
+    assert [table.candidates(value) for value in asked] == [
+        len(table.buckets.get(value, [])) for value in asked
+    ]
 
 
 COMPARED: dict[str, Callable[[float, float], bool]] = {
@@ -95,7 +97,7 @@ def test_thresholds_find_what_the_value_passes(
     table = ThresholdTable("a", operator)
 
     check_against_scan(table, steps, asked, table.collect, COMPARED[operator])
-    assert table.crowd(0) == THRESHOLD_WEIGHT * table.filings
+    assert table.candidates(0) == THRESHOLD_WEIGHT * table.filings
 
 
 @pytest.mark.parametrize("operator", sorted(COMPARED))

@@ -108,9 +108,11 @@ class Term:
         count: int = 1,
     ) -> None:
         if deadline_ns < 0 or count < 1:
-            raise ValueError(f"term has deadline_ns={deadline_ns}, count={count}; want at least 0 and 1")
+            raise ValueError(f"term has deadline_ns={deadline_ns}, count={count}; expected at least 0 and 1")
         if not (0.0 <= price < math.inf and 0.0 <= penalty < math.inf):
-            raise ValueError(f"term has price={price}, penalty={penalty}; want finite, not negative numbers")
+            raise ValueError(
+                f"term has price={price}, penalty={penalty}; expected finite, not negative numbers"
+            )
         self.deadline_ns = deadline_ns  # 0 = none
         self.price = price
         self.penalty = penalty

@@ -65,12 +65,12 @@ class Strategy:
 class StrategyKind:
     """What a strategy's own file says about it; the registry finds it there as `KIND`.
 
-    `meaning` says which message goes next. `mix_default` is the part of the first of two aims, for a
+    `meaning` describes which message goes next. `mix_default` is the part of the first of two aims, for a
     strategy that mixes two; -1 for others. `make` is called with the mix. `order` is the place in lists:
-    from the simplest on; equal ones by name.
+    from the simplest on; equal ones by name. Exactly one kind `is_default`.
     """
 
-    __slots__ = ("make", "meaning", "mix_default", "name", "order", "uses_priority")
+    __slots__ = ("is_default", "make", "meaning", "mix_default", "name", "order", "uses_priority")
 
     def __init__(
         self,
@@ -81,6 +81,7 @@ class StrategyKind:
         mix_default: float = -1.0,
         order: int = ORDER_LAST,
         uses_priority: bool = False,
+        is_default: bool = False,
     ) -> None:
         self.name = name
         self.meaning = meaning
@@ -89,6 +90,7 @@ class StrategyKind:
         self.order = order
         # Whether priorities of messages matter to it.
         self.uses_priority = uses_priority
+        self.is_default = is_default
 
     @property
     def takes_mix(self) -> bool:
@@ -159,8 +161,8 @@ def expected_gain(entry: Entry, age: float) -> float:
     return total
 
 
-def benefit_and_cost(entry: Entry, age: float, later: float, weight: float) -> float:
-    """Return weight·EB(age) + (1 - weight)·(EB(age) - EB(later)); grows with EB(age), falls with the last."""
+def benefit_and_cost(entry: Entry, age: float, later: float, mix: float) -> float:
+    """Return mix·EB(age) + (1 - mix)·(EB(age) - EB(later)); grows with EB(age), falls with the last."""
     lost = entry.lost_below(age)
     index = entry.sure_from(later)
     terms = entry.audience.terms
@@ -176,4 +178,4 @@ def benefit_and_cost(entry: Entry, age: float, later: float, weight: float) -> f
         spare = allowed - term.fixed - size * term.mean
         first += term.price * phi((spare - age) / scale)
         second += term.price * phi((spare - later) / scale)
-    return weight * first + (1.0 - weight) * (first - second)
+    return mix * first + (1.0 - mix) * (first - second)

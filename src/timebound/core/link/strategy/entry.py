@@ -107,7 +107,7 @@ class Entry:
     ) -> None:
         if size_bytes < 1 or timeout_ns < 0:
             raise ValueError(
-                f"entry has size_bytes={size_bytes}, timeout_ns={timeout_ns}; want at least 1 and 0"
+                f"entry has size_bytes={size_bytes}, timeout_ns={timeout_ns}; expected at least 1 and 0"
             )
         self.item = item
         self.size_bytes = size_bytes

@@ -13,8 +13,6 @@ from typing import Final
 import timebound.core.link.strategy as package
 from timebound.core.link.strategy.base import Strategy, StrategyKind
 
-DEFAULT_STRATEGY: Final = "worth"
-
 
 def _find_kinds() -> dict[str, StrategyKind]:
     """Read the `KIND` of every module beside this one; raises ValueError if two have the same name."""
@@ -36,8 +34,17 @@ def _place(kind: StrategyKind) -> tuple[int, str]:
     return kind.order, kind.name
 
 
+def _default_of(kinds: dict[str, StrategyKind]) -> str:
+    """Return the name of the kind that says it is the default; raises ValueError unless exactly one does."""
+    names = [kind.name for kind in kinds.values() if kind.is_default]
+    if len(names) != 1:
+        raise ValueError(f"one strategy must be the default; these are: {', '.join(names) or 'none'}")
+    return names[0]
+
+
 STRATEGIES: Final = _find_kinds()
 STRATEGY_NAMES: Final = tuple(STRATEGIES)
+DEFAULT_STRATEGY: Final = _default_of(STRATEGIES)
 
 
 def kind_named(name: str) -> StrategyKind:

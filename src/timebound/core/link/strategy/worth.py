@@ -103,7 +103,8 @@ class Worth(Strategy):
 
 KIND: Final = StrategyKind(
     "worth",
-    "the most at stake for its sending time, sooner the less it can wait",
+    "the largest gain per sending time, sooner the less it can wait",
     lambda mix: Worth(),
     order=80,
+    is_default=True,
 )

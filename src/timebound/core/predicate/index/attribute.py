@@ -103,7 +103,7 @@ class AttributeTables:
         self._present: FilingTable | None = None
 
     def places(self, access: Access) -> list[Place]:
-        """Where an access is to be filed; nowhere if this kind of table cannot hold it."""
+        """Return where to file an access; empty if this kind of table cannot hold it."""
         if access.kind == EQUAL:
             return [(self._values_like(value).equal, _key(value)) for value in access.values]
         if access.kind == THRESHOLD:
@@ -139,7 +139,7 @@ class AttributeTables:
         return places
 
     def _values_like(self, value: object) -> ValueTables:
-        """The tables for values of the type of `value`."""
+        """Return the tables for values of this type."""
         if isinstance(value, str):
             return self._text_tables()
         if isinstance(value, bool):

@@ -100,11 +100,11 @@ class ContentIndex:
         return key in self._entries
 
     def keys(self) -> list[object]:
-        """All keys, in order of insertion."""
+        """Return all keys, in order of insertion."""
         return list(self._entries)
 
     def match(self, attributes: Attributes) -> list[object]:
-        """The keys whose filters are TRUE for a message, each once, in order of insertion."""
+        """Return the keys whose filters are TRUE for a message, each once, in order of insertion."""
         found: list[Filing] = []
         for tables in self._asked_for(attributes):
             value = attributes.value(tables.name)
@@ -152,7 +152,7 @@ class ContentIndex:
             tables = self._tables(access.name)
             looked_at.append(tables)
             offered = tables.places(access)
-            cost = access.kind + sum([table.crowd(key) for table, key in offered])
+            cost = access.kind + sum([table.candidates(key) for table, key in offered])
             if offered and (best is None or cost < cost_min):
                 best, places, cost_min = access, offered, cost
         if best is None:
@@ -189,7 +189,7 @@ class ContentIndex:
                         del group[head]
 
     def _groups(self, name: Name) -> list[tuple[dict[str, dict[str, AttributeTables]], str]]:
-        """Under which names of a message an attribute can be found."""
+        """Return the names under which a message may have an attribute."""
         if name.source == BARE:
             return [(self._by_property, name.property_name), (self._by_field, name.segments[0])]
         if not name.segments or name.segments[0].isdigit():
@@ -197,7 +197,7 @@ class ContentIndex:
         return [(self._by_field, name.segments[0])]
 
     def _asked_for(self, attributes: Attributes) -> list[AttributeTables]:
-        """The tables of every attribute that the message may have; some may come twice."""
+        """Return the tables of every attribute that the message may have; some may occur twice."""
         if len(self._attributes) <= PROBE_ALL_MAX:
             return list(self._attributes.values())
         asked: list[AttributeTables] = []
@@ -260,7 +260,7 @@ def _filing(
 
 
 def _rest(conjunction: Conjunction, access: Access | None, whole: Condition | None) -> Condition | None:
-    """What is left to evaluate of a conjunction that was found by an access."""
+    """Return what remains to be evaluated of a conjunction that was found by an access."""
     if access is None or not access.is_exact:
         if whole is not None:
             return whole

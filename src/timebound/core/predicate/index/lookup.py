@@ -63,7 +63,7 @@ class Access:
 
 
 def access_of(condition: Condition) -> Access | None:
-    """The best access to one condition, or None if there is none."""
+    """Return the best access to one condition, or None if there is none."""
     if isinstance(condition, Comparison):
         return _comparison(condition)
     if isinstance(condition, InList):
@@ -129,7 +129,7 @@ def _set_test(condition: Contains | Subset) -> Access | None:
 
 
 def _present(operand: Operand, condition: Condition, is_exact: bool = False) -> Access | None:
-    """Every test of an attribute that is not there is UNKNOWN; so it must be there."""
+    """Return the access "has the attribute": every test of a missing attribute is UNKNOWN."""
     name = _attribute_in(operand)
     return None if name is None else Access(PRESENT, name, (), condition, is_exact)
 
@@ -164,7 +164,7 @@ def interval_of(accesses: list[Access]) -> list[Access]:
 
 
 def bound_of(value: object) -> int | float | None:
-    """A number, or a date-time as one; None for values that have no width between them."""
+    """Return a number, or a date-time as one; None for values that have no width between them."""
     if isinstance(value, Moment):
         return value.epoch_ns
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -173,6 +173,6 @@ def bound_of(value: object) -> int | float | None:
 
 
 def member_key(access: Access) -> object:
-    """The set member that a CONTAINS or MEMBER access asks for."""
+    """Return the set member that a CONTAINS or MEMBER access asks for."""
     value = access.values[0]
     return member(value) if access.kind == CONTAINS else value

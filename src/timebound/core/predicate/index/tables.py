@@ -124,8 +124,8 @@ class FilingTable:
     def close_bucket(self, key: object) -> None:
         """Forget a key that has no filings left."""
 
-    def crowd(self, key: object) -> int:
-        """How many candidates a filing under this key would come with, roughly."""
+    def candidates(self, key: object) -> int:
+        """Estimate the candidates filed under this key."""
         bucket = self.buckets.get(key)
         return 0 if bucket is None else len(bucket)
 
@@ -200,7 +200,7 @@ class ThresholdTable(FilingTable):
             del self._chunk_buckets[index]
             del self._lasts[index]
 
-    def crowd(self, key: object) -> int:
+    def candidates(self, key: object) -> int:
         # Every message with the attribute pays for a threshold, not only those that ask for
         # one key; so a bucket may be this much fuller before a threshold is better.
         return self.filings * THRESHOLD_WEIGHT
@@ -274,8 +274,8 @@ class IntervalTable(FilingTable):
                 if filing.low <= place <= filing.high:
                     found.append(filing)
 
-    def crowd(self, key: object) -> int:
-        return super().crowd(key) // 3
+    def candidates(self, key: object) -> int:
+        return super().candidates(key) // 3
 
     def _check(self) -> None:
         super()._check()
@@ -287,7 +287,7 @@ class IntervalTable(FilingTable):
 
 
 def interval_cell(low: int | float, high: int | float) -> tuple[int, int] | None:
-    """The key of an interval in an IntervalTable; None if it has to be filed otherwise.
+    """Return the key of an interval in an IntervalTable; None if it has to be filed otherwise.
 
     Rounding to doubles keeps order, and a difference of doubles never rounds below a power
     of two that it exceeds: so the value's cell is never more than one off.
@@ -335,16 +335,16 @@ class PartTable(FilingTable):
     __slots__ = ()
 
     def best_part(self, needle: str) -> str:
-        """The part of a text under which the fewest others are filed."""
+        """Return the part of a text under which the fewest others are filed."""
         best = needle[:PART_LENGTH]
-        crowd_min = self.crowd(best)
+        fewest = self.candidates(best)
         for begin in range(1, len(needle) - PART_LENGTH + 1):
-            if crowd_min == 0:
+            if fewest == 0:
                 break
             part = needle[begin : begin + PART_LENGTH]
-            crowd = self.crowd(part)
-            if crowd < crowd_min:
-                best, crowd_min = part, crowd
+            count = self.candidates(part)
+            if count < fewest:
+                best, fewest = part, count
         return best
 
     def collect(self, text: str, found: list[Filing]) -> None:
