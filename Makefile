@@ -87,7 +87,7 @@ test-plain: $(STAMPS)/test packages ## run the tests of the core, the wire and t
 	PYTHONPATH=src $(PYTEST) $(TWO_AT_A_TIME) tests/wire tests/core tests/config tests/linking tests/toml tests/test_topics.py tests/node
 
 # What takes too long for every change: one at a time, since these measure time on real links.
-test-slow: $(STAMPS)/package $(STAMPS)/test packages ## run what takes longer: long torture, full grids, soak
+test-slow: $(STAMPS)/package $(STAMPS)/test packages ## run what takes longer: memory, real links, hidden buffers
 	$(PYTEST) -m slow
 
 # The whole story from nothing; the last line printed is the path of the finished report.

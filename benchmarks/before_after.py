@@ -2,6 +2,7 @@
 
     python -m pip install --no-deps --no-build-isolation --target BEFORE .     # in the older checkout
     python benchmarks/before_after.py BEFORE [--rounds 9] [--only qos0-1to1,flood,storage] [--check]
+    python benchmarks/before_after.py BEFORE --storage-before CHECKOUT/benchmarks/storage.py
 
 Every round runs every work on both builds, whoever was second last time first. A work's ratio is
 that of the build this program imports against BEFORE, within a round; what is shown is the median
@@ -38,6 +39,7 @@ RESAMPLES: Final = 2_000
 FLOOD_MESSAGES: Final = 1_000_000
 FLOOD_CHUNK: Final = 500
 STORAGE_SECONDS: Final = 0.3
+OWN_STORAGE: Final = Path(__file__).with_name("storage.py")
 
 Measure = Callable[[Kind], dict[str, float]]
 
@@ -85,9 +87,8 @@ def wait_pong(receive: Callable[[int], bytes]) -> None:
         pass
 
 
-def measure_storage(kind: Kind) -> dict[str, float]:
+def measure_storage(kind: Kind, program: Path) -> dict[str, float]:
     """Microseconds of processor time per order for storage, by `storage.py` in a process of its own."""
-    program = Path(__file__).with_name("storage.py")
     done = subprocess.run(
         [sys.executable, str(program), "--json", "--seconds", str(STORAGE_SECONDS)],
         env=os.environ | {"PYTHONPATH": kind.packages},
@@ -106,7 +107,7 @@ def interval(ratios: list[float]) -> tuple[float, float, float]:
     return statistics.median(ratios), medians[RESAMPLES // 40], medians[-RESAMPLES // 40]
 
 
-def measures(only: list[str], duration_s: float) -> Iterator[Measure]:
+def measures(only: list[str], duration_s: float, storage_programs: dict[str, Path]) -> Iterator[Measure]:
     names = [work.name for work in make_works(mqtt_version=4, duration_s=1.0, warmup_s=0.5, window=1000)]
     unknown = [name for name in only if name not in [*names, "flood", "storage"]]
     if unknown:
@@ -117,7 +118,7 @@ def measures(only: list[str], duration_s: float) -> Iterator[Measure]:
     if not only or "flood" in only:
         yield measure_flood
     if not only or "storage" in only:
-        yield measure_storage
+        yield lambda kind: measure_storage(kind, storage_programs[kind.name])
 
 
 def main() -> int:
@@ -126,6 +127,12 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--duration", type=float, default=2.0, help="measured seconds of each work")
     parser.add_argument("--only", default="", help="works, with commas")
+    parser.add_argument(
+        "--storage-before",
+        type=Path,
+        default=OWN_STORAGE,
+        help="a storage.py that suits the older build, whose modules may have other names",
+    )
     parser.add_argument(
         "--check", action="store_true", help=f"exit with 1 where a median is above {RATIO_MAX}"
     )
@@ -137,11 +144,12 @@ def main() -> int:
         replace(ours, name="timebound-after", packages=after),
     ]
     only = [name for name in given.only.split(",") if name]
+    programs = {"timebound-before": given.storage_before, "timebound-after": OWN_STORAGE}
     costs: dict[str, list[dict[str, float]]] = {kind.name: [] for kind in kinds}
     for number in range(given.rounds):
         for kind in kinds if number % 2 else reversed(kinds):
             found: dict[str, float] = {}
-            for measure in measures(only, given.duration):
+            for measure in measures(only, given.duration, programs):
                 found |= measure(kind)
             costs[kind.name].append(found)
         print(f"round {number + 1} of {given.rounds} done", file=sys.stderr)

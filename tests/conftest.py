@@ -3,6 +3,10 @@
 `broker` is one process with the default limits, shared by all tests of a run: use client ids and
 topics of your own. `start_broker` starts another, with the configuration a test needs. A
 broker whose log shows a traceback fails the test that was using it.
+
+What is delivered, kept or refused holds over every transport. A test of that takes `broker_over`,
+`share_over` or `start_over`: it then runs four times, and the `port` of its broker is that of another
+transport each time.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ import pytest
 import trustme
 from hypothesis import settings
 
-from tests.peer import Endpoint
+from tests.peer import SCHEMES, Endpoint
 
 # A slow machine is no mistake of the code under test; what fails is printed so that it can be repeated.
 settings.register_profile("timebound", deadline=None, print_blob=True)
@@ -52,25 +56,19 @@ START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
 # Figures under $SYS are awaited by tests, so they come often.
 DEFAULT_CONFIG = 'sys_interval = "100ms"\n'
-# Listeners for the four transports.
-FOUR_LISTENERS = """\
-[[listeners]]
-port = 0
-[[listeners]]
-port = 0
-[listeners.tls]
-certificate = "{certificates.certificate}"
-key = "{certificates.key}"
-[[listeners]]
-kind = "websocket"
-port = 0
-[[listeners]]
-kind = "websocket"
-port = 0
-[listeners.tls]
-certificate = "{certificates.certificate}"
-key = "{certificates.key}"
-"""
+LISTENER = '[[listeners]]\nkind = "{kind}"\nport = 0\n{more}'
+LISTENER_TLS = '[listeners.tls]\ncertificate = "{certificates.certificate}"\nkey = "{certificates.key}"\n'
+
+
+def four_listeners(certificates: Certificates, more: str = "") -> str:
+    """Give the configuration of listeners for the four transports, in the order of `SCHEMES`."""
+    text = ""
+    for scheme in SCHEMES:
+        kind = "websocket" if scheme.startswith("ws") else "tcp"
+        text += LISTENER.format(kind=kind, more=more)
+        if scheme in ("mqtts", "wss"):
+            text += LISTENER_TLS.format(certificates=certificates)
+    return text
 
 
 class BrokerProcess:
@@ -172,6 +170,18 @@ class StartBroker(Protocol):
     def __call__(self, config_text: str = ..., data: Path | None = ...) -> BrokerProcess: ...
 
 
+class StartOver(Protocol):
+    """`listener` is added to each of the four listeners."""
+
+    def __call__(
+        self, config_text: str = ..., data: Path | None = ..., *, listener: str = ...
+    ) -> BrokerProcess: ...
+
+
+class ShareOver(Protocol):
+    def __call__(self, config_text: str) -> BrokerProcess: ...
+
+
 @pytest.fixture(scope="session")
 def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     process = BrokerProcess(tmp_path_factory.mktemp("broker"), DEFAULT_CONFIG)
@@ -204,6 +214,81 @@ def start_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
         logs.append(process.log())
     for log in logs:
         assert "Traceback" not in log, f"a broker logged a traceback:\n{log}"
+
+
+# --- each of the four transports in turn ------------------------------------------------
+
+
+@pytest.fixture(params=SCHEMES)
+def scheme(request: pytest.FixtureRequest) -> str:
+    """Each of the four transports in turn."""
+    found: str = request.param
+    return found
+
+
+@pytest.fixture(scope="session")
+def four_process(
+    tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
+) -> Iterator[BrokerProcess]:
+    config_text = DEFAULT_CONFIG + four_listeners(certificates)
+    process = BrokerProcess(tmp_path_factory.mktemp("four"), config_text)
+    yield process
+    process.check()
+    assert process.stop() == 0
+
+
+@pytest.fixture
+def broker_over(
+    four_process: BrokerProcess, scheme: str, certificates: Certificates
+) -> Iterator[BrokerProcess]:
+    """One broker that all tests share, over each transport in turn."""
+    yield four_process.over(scheme, certificates)
+    four_process.check()
+
+
+@pytest.fixture
+def start_over(start_broker: StartBroker, scheme: str, certificates: Certificates) -> StartOver:
+    """Start brokers for this test alone, as `start_broker` does, over each transport in turn."""
+
+    def start(
+        config_text: str = DEFAULT_CONFIG, data: Path | None = None, *, listener: str = ""
+    ) -> BrokerProcess:
+        text = config_text + four_listeners(certificates, listener)
+        return start_broker(text, data).over(scheme, certificates)
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, BrokerProcess]]:
+    """The brokers that the tests of a module share, by their configuration."""
+    started: dict[str, BrokerProcess] = {}
+    yield started
+    for process in started.values():
+        process.check()
+        assert process.stop() == 0
+
+
+@pytest.fixture
+def share_over(
+    processes: dict[str, BrokerProcess],
+    tmp_path_factory: pytest.TempPathFactory,
+    scheme: str,
+    certificates: Certificates,
+) -> Iterator[ShareOver]:
+    """Share one broker of a configuration with the other tests of the module, over each transport in turn."""
+    used: list[BrokerProcess] = []
+
+    def share(config_text: str) -> BrokerProcess:
+        text = config_text + four_listeners(certificates)
+        if text not in processes:
+            processes[text] = BrokerProcess(tmp_path_factory.mktemp("shared"), text)
+        used.append(processes[text])
+        return processes[text].over(scheme, certificates)
+
+    yield share
+    for process in used:
+        process.check()
 
 
 class Certificates:

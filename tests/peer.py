@@ -41,6 +41,8 @@ UPGRADE = (
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: mqtt\r\n"
     b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
 )
+# A broker takes no frame that is larger than its largest packet.
+FRAME_BYTES_MAX = 65_536
 
 P = TypeVar("P", bound=Packet)
 
@@ -79,8 +81,10 @@ class Frames:
 
     @staticmethod
     def encode(data: bytes) -> bytes:
+        """Put the bytes into frames; packets may be divided among them."""
+        parts = [data[start : start + FRAME_BYTES_MAX] for start in range(0, len(data), FRAME_BYTES_MAX)]
         # Masked with zeros, which changes nothing.
-        return b"\x82\xff" + len(data).to_bytes(8, "big") + bytes(4) + data
+        return b"".join(b"\x82\xff" + len(part).to_bytes(8, "big") + bytes(4) + part for part in parts)
 
     def feed(self, data: bytes) -> bytes:
         """What the frames that are complete by now have brought."""

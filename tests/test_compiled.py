@@ -35,7 +35,7 @@ COMPILED = {
     "core.predicate": "attributes cost lexer like parser predicate search terms values",
     "core.predicate.index": "attribute index lookup tables",
     "core.sessions": (
-        "correlations durability entries faults lifecycle orphan outbound owed pressure session transit"
+        "correlations due durability entries faults lifecycle orphan outbound owed pressure session transit"
     ),
     "core.values": "access delay filter_costs limits message store_orders subscription trace_columns",
     "node": "driver",

@@ -236,13 +236,19 @@ def test_the_topics_of_the_broker_are_open_as_the_page_says(
 
 SOURCE = ROOT / "src" / "timebound"
 ARCHITECTURE = (DOCS / "architecture.md").read_text(encoding="utf-8")
+# Pages that tell where things are in the code.
+MAPS = (DOCS / "architecture.md", ROOT / "CONTRIBUTING.md")
 
 
-@pytest.mark.parametrize(
-    "name", sorted(set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py)(?=[`:])", ARCHITECTURE)))
-)
-def test_every_file_that_the_architecture_names_exists(name: str) -> None:
-    assert (SOURCE / name).is_file() or (ROOT / name).is_file()
+def named_files(page: Path) -> list[tuple[str, str]]:
+    """Every Python file that a page names, with the page; one with `<name>` in it stands for many."""
+    names = re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py)(?=[`:])", page.read_text(encoding="utf-8"))
+    return [(page.name, name) for name in sorted(set(names))]
+
+
+@pytest.mark.parametrize(("page", "name"), [found for page in MAPS for found in named_files(page)])
+def test_every_file_that_a_map_of_the_code_names_exists(page: str, name: str) -> None:
+    assert (SOURCE / name).is_file() or (ROOT / name).is_file(), f"{page} names {name}"
 
 
 @pytest.mark.parametrize(

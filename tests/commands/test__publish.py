@@ -35,7 +35,7 @@ async def test_bytes_of_the_command_line_that_are_no_text_stay_as_they_are() -> 
     [
         (Publishing("a"), "give one of PAYLOAD"),
         (Publishing("a", payload="x", lines=True), "give one of PAYLOAD"),
-        (Publishing("a", lines=True, count=2), "--count does not go with --lines"),
+        (Publishing("a", lines=True, count=2), "--count cannot be combined with --lines"),
     ],
 )
 def test_a_payload_comes_from_one_source(publishing: Publishing, message: str) -> None:

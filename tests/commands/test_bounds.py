@@ -59,7 +59,7 @@ def test_a_file_describes_topics_and_clients(run: Run, tmp_path: Path) -> None:
     [
         (("plant.toml", "--weights", "1"), "give a file or --weights, not both"),
         (("--weights", "1"), "--weights needs --quantum"),
-        (("--quantum", "1us"), "--quantum and --flow go with --weights"),
+        (("--quantum", "1us"), "--quantum and --flow require --weights"),
         (("no-such.toml",), "no-such.toml: cannot be read"),
         (("--weights", "x", "--quantum", "1us"), "weights: 'x' is not a whole number"),
     ],

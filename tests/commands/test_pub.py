@@ -139,7 +139,7 @@ def test_large_file_is_published_whole(run: Run, broker: BrokerProcess, tmp_path
     [
         (["pub", "t"], 2, "give one of PAYLOAD, --file, --stdin and --lines"),
         (["pub", "t", "x", "--stdin"], 2, "give one of PAYLOAD"),
-        (["pub", "t", "--lines", "--count", "2"], 2, "--count does not go with --lines"),
+        (["pub", "t", "--lines", "--count", "2"], 2, "--count cannot be combined with --lines"),
         (["pub", "t/#", "x"], 2, "has a wildcard"),
         (["pub", "t", "x", "--timeout", "5"], 2, "'5' is not a duration"),
         (["pub", "t", "x", "--property", "k"], 2, "property 'k' is not written as NAME=VALUE"),

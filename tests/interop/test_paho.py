@@ -1,4 +1,4 @@
-"""paho-mqtt as a client, in MQTT 5 and 3.1.1, over TCP, TLS and WebSocket."""
+"""paho-mqtt as a client, in MQTT 5 and 3.1.1, over TCP, TLS, WebSocket and secure WebSocket."""
 
 from __future__ import annotations
 
@@ -213,12 +213,12 @@ def test_take_over_tells_the_older_client(opened: BrokerProcess, clients: list[C
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("scheme", ["mqtts:", "ws:"])
+@pytest.mark.parametrize("scheme", ["mqtts:", "ws:", "wss:"])
 def test_other_transports(
     opened: BrokerProcess, certificates: Certificates, clients: list[Client], version: int, scheme: str
 ) -> None:
-    client = Client(version, transport="websockets" if scheme == "ws:" else "tcp")
-    if scheme == "mqtts:":
+    client = Client(version, transport="tcp" if scheme == "mqtts:" else "websockets")
+    if scheme != "ws:":
         client.paho.tls_set(str(certificates.ca))
     client.connect(opened.port_of(scheme))
     clients.append(client)

@@ -53,7 +53,7 @@ class Message:
 
     @property
     def age_ns(self) -> int | None:
-        """Nanoseconds since publication; a Timebound broker tells subscriptions with a deadline."""
+        """Nanoseconds since publication; sent by Timebound to subscriptions with a deadline."""
         # The broker's own comes last; a publisher may use the name as well.
         for name, value in reversed(self._publish.user_properties):
             if name == "age":
@@ -65,7 +65,7 @@ class Message:
 
     @property
     def age(self) -> float | None:
-        """Seconds since publication, or None if the broker did not tell."""
+        """Seconds since publication, or None if the broker did not send it."""
         age_ns = self.age_ns
         return None if age_ns is None else age_ns / SECOND
 

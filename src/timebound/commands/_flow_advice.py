@@ -1,8 +1,8 @@
-"""What the broker's own admission says to flows that were observed: weight, bound, yes or no.
+"""The admission's verdict on observed flows: weight, bound, yes or no.
 
-The pipeline knows how often a flow came and how burstily; whether a broker could promise it anything is for
-the core to say. Flows of a node are asked for one after the other, at a broker with the default input
-and nobody else.
+The pipeline knows how often a flow came and how burstily; whether a broker could guarantee it a delay bound
+is for the core to decide. Flows of a node are asked for one after the other, at a broker with the default
+input and nobody else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TOO_HEAVY: Final = f"no weight up to {WEIGHT_MAX} gives it the share that it nee
 
 
 def advise(rows: list[Row], quantum_ns: int = QUANTUM_NS_DEFAULT) -> list[Row]:
-    """Ask for each row of the pipeline's table of flows; gives a row of its table of advice for each."""
+    """Ask for each row of the pipeline's table of flows; return one row of its table of advice for each."""
     by_node: dict[str, list[Row]] = {}
     for row in rows:
         by_node.setdefault(row["node"], []).append(row)
@@ -44,19 +44,19 @@ def _advise_node(rows: list[Row], quantum_ns: int) -> list[Row]:
 
 
 def _new_admission(quantum_ns: int) -> AdmissionControl:
-    """That of a broker as it starts without any configuration."""
+    """Return the admission control of a broker without configuration."""
     scheduler: InputScheduler[InputMessage] = InputScheduler()
     return Flows(scheduler, InputConfig(), quantum_ns).admission
 
 
 def _share(row: Row, admission: AdmissionControl) -> float:
-    """The part of the broker's time that a flow needs."""
+    """Return the share of the broker's time that a flow needs."""
     parts = _contract(row, 1).parts(admission.quantum_bytes)
     return float(row["rate_per_s"]) * parts * admission.quantum_ns / SECOND
 
 
 def _weights(shares: list[float], admission: AdmissionControl) -> list[int]:
-    """Weights with which all flows that fit have their share and some room, whoever else sends.
+    """Return weights with which all flows that fit have their share and some room, regardless of others.
 
     Weights in proportion to the shares, times k. Rounded up, n flows and the background take at most
     k·R + n + 1 of all, R being the sum of the shares; with k = (n + 1) / (1 - R) that is k.

@@ -10,7 +10,7 @@ Qos = Annotated[int, typer.Option("--qos", "-q", min=0, max=2, help="Quality of 
 Property = Annotated[
     list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="User property; may be repeated.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object about what was done.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
 
 
 def parse_properties(texts: tuple[str, ...]) -> list[tuple[str, str]]:

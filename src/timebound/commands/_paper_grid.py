@@ -115,7 +115,7 @@ def _figures(number: str, rows: list[GridRow]) -> tuple[tuple[Figure, ...], tupl
             Figure(
                 title,
                 "weight" if by_weight else "rate",
-                "weight" if by_weight else "messages per minute and publisher",
+                "mix" if by_weight else "messages per minute and publisher",
                 ("strategy",),
                 MEASURES_OF_FIGURE[(figure, scenario)],
                 {"figure": figure, "scenario": scenario},

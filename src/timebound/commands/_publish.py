@@ -50,7 +50,7 @@ class Publishing:
         if sources != 1:
             raise ValueError("give one of PAYLOAD, --file, --stdin and --lines ('' is an empty payload)")
         if self.lines and self.count != 1:
-            raise ValueError("--count does not go with --lines; each line is published once")
+            raise ValueError("--count cannot be combined with --lines; each line is published once")
 
     async def payloads(self) -> AsyncIterator[bytes]:
         """Yield the payloads in the order to publish."""

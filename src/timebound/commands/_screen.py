@@ -50,7 +50,7 @@ def print_json(value: Any) -> None:
 
 
 def cell(text: str) -> str:
-    """Text of a broker's clients for a table: neither markup nor what steers a terminal counts in it."""
+    """Escape client text for a table: neither markup nor control characters have an effect."""
     from rich.markup import escape
 
     from timebound.terminal import safe
@@ -59,13 +59,13 @@ def cell(text: str) -> str:
 
 
 def printer() -> Console:
-    """Prints tables: as wide as the terminal, or wide enough for a file."""
+    """Return a console for tables: as wide as the terminal, or wide enough for a file."""
     console = Console()
     return console if console.is_terminal else Console(width=FILE_WIDTH)
 
 
 def progress_bar(console: Console) -> Progress:
-    """A bar with counts and the time that remains; it vanishes when done."""
+    """Return a bar with counts and the remaining time; it vanishes when done."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     return Progress(

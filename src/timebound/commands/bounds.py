@@ -47,7 +47,7 @@ def bounds(
         _print_described(file, weights, clients, quantum, order, flow, as_json)
         return
     if quantum is not None or flow:
-        raise typer.BadParameter("--quantum and --flow go with --weights")
+        raise typer.BadParameter("--quantum and --flow require --weights")
     from timebound.commands._requests import ask_bounds
 
     report = ask_bounds(connecting)

@@ -36,7 +36,10 @@ def overload(
         str, typer.Option(help="Offered load, as a multiple of the speed of the link.")
     ] = "1.5,3",
     strategies: Annotated[
-        str, typer.Option(help="Strategies to compare, separated by commas.", show_default="fifo,worth")
+        str,
+        typer.Option(
+            help="Strategies to compare, separated by commas.", show_default="fifo and the broker's default"
+        ),
     ] = "",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the publishing times.")] = 1,
     qos: Annotated[int, typer.Option(min=0, max=1, help="QoS of the messages.")] = 1,
@@ -120,7 +123,9 @@ def story(
     load: Annotated[
         float, typer.Option(min=0.1, max=10, help="Offered load, as a multiple of the speed of the link.")
     ] = 2.0,
-    strategy: Annotated[str, typer.Option(help="The broker's strategy.", show_default="worth")] = "",
+    strategy: Annotated[
+        str, typer.Option(help="The broker's strategy.", show_default="the broker's default")
+    ] = "",
     master: Annotated[str | None, typer.Option(help="Spark master; this machine by default.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of trace, results and report.")] = Path("demo-story"),
 ) -> None:

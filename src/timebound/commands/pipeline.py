@@ -174,7 +174,7 @@ def _scale(rows: int) -> Scale:
 
 @contextlib.contextmanager
 def _spark(master: str | None, remote: str | None, title: str, *, scale: Scale) -> Iterator[SparkSession]:
-    """A session, with its start shown: it is paid once for each command."""
+    """Start a session and show how long that took: each command pays for it once."""
     from timebound.pipeline.spark.session import cores_of, spark_session
 
     started_s = time.monotonic()
@@ -190,7 +190,7 @@ def _spark(master: str | None, remote: str | None, title: str, *, scale: Scale) 
 
 @contextlib.contextmanager
 def _bars(spark: SparkSession) -> Iterator[Step]:
-    """A bar for each step while it runs, and a line with its time afterwards."""
+    """Show a bar for each step while it runs, and a line with its time afterwards."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from timebound.pipeline.spark.progress import watched

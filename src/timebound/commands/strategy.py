@@ -74,7 +74,7 @@ def _shown(kind: StrategyKind) -> str:
 
 
 def _users_of(name: str, in_use: dict[str, str]) -> list[str]:
-    """The listeners and links that use a strategy, with its mix where one was set."""
+    """Return the listeners and links that use a strategy, with its mix where one was set."""
     users = []
     for user, setting in in_use.items():
         strategy, _, mix = setting.partition(" ")

@@ -69,7 +69,6 @@ class ShapingRelay:
         if rate_bytes_per_s <= 0:
             raise ValueError(f"rate_bytes_per_s is {rate_bytes_per_s}; it must be above zero")
         self.rate_bytes_per_s = rate_bytes_per_s  # may be changed at any time
-        self.bytes_carried = 0  # towards clients, since the start
         self.hidden_bytes = hidden_bytes
         self._target = (host, target_port)
         self._listener = socket.create_server((host, 0), backlog=16)
@@ -201,8 +200,6 @@ class ShapingRelay:
         except OSError:
             self._end(flow)
             return
-        if flow.is_shaped:
-            self.bytes_carried += count
         flow.pending = flow.pending[count:]
         if flow.pending:
             flow.due_s = now_s + RETRY_S

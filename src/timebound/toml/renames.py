@@ -1,7 +1,7 @@
 """Keys of TOML files that were renamed: the old name is still read, and its use is noticed.
 
 One table says what became of each old name, for the configuration and for scenarios. A file that has
-both names of a key is wrong: nobody could say which one counts.
+both names of a key is refused: it is ambiguous.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def occurrences(document: dict[str, Any], name: str) -> list[tuple[dict[str, Any
 
 
 def _move_lines(lines: dict[KeyPath, int], old: KeyPath, new: KeyPath) -> None:
-    """Let what stands under an old name be found under the new one; a notice still needs the old one."""
+    """Copy line numbers from the old name to the new; notices still need those of the old one."""
     for at, line in list(lines.items()):
         if at[: len(old)] == old:
             lines[new + at[len(old) :]] = line
