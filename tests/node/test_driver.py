@@ -168,3 +168,18 @@ async def test_the_patrol_sees_a_flood_that_is_over_before_it_comes(
     assert seen[0] > 1_000
     assert seen[1] == 0
     publisher.connection_lost(None)
+
+
+async def test_returning_memory_keeps_the_timer(build: Build) -> None:
+    house = build()
+    reader, transport = house.open(
+        Connect("reads"),
+        Subscribe(1, [SubscribeEntry("a", 0)], props(user_properties=[("every", "20ms")])),
+    )
+    house.driver.turn()
+
+    house.driver._renew()
+    await asyncio.sleep(0.05)
+
+    assert any(isinstance(packet, Publish) for packet in transport.packets())
+    reader.connection_lost(None)

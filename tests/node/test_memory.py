@@ -94,7 +94,15 @@ def readers_of(port: int, count: int, terms: Terms) -> Iterator[Peer]:
 
 
 def check_flood(broker: BrokerProcess, total_max: int, count: int, messages: int, terms: Terms) -> None:
-    """Fill the queues of readers that do not read, and see what memory that takes, and for how long."""
+    """Fill the queues of readers that do not read, and see what memory that takes, and for how long.
+
+    The start is that of a broker which has served as many clients before: the event loop keeps some memory
+    for each connection of the past.
+    """
+    with ExitStack() as stack:
+        for reader in readers_of(broker.port, count, terms):
+            stack.enter_context(reader)
+        publish_all(stack.enter_context(join(broker.port, "flooding")), b"x" * 20, count, count)
     start_bytes = rss_bytes(broker)
     with ExitStack() as stack:
         for reader in readers_of(broker.port, count, terms):
@@ -168,7 +176,8 @@ def check_timers(broker: BrokerProcess, count: int, ticks: int) -> None:
 
     assert figure(broker, "messages/stored") == stored
     assert rss_bytes(broker) - start_bytes <= 0.2 * start_bytes + count * 20_000  # a session costs some kB
-    assert sum(file.stat().st_size for file in broker.data.glob("timebound.db*")) < 4 * MEBIBYTE
+    # SQLite writes its log back at 1,000 pages, 4 MB, and then uses it again.
+    assert sum(file.stat().st_size for file in broker.data.glob("timebound.db*")) < 6 * MEBIBYTE
     with Peer(broker.port) as back:
         back.connect("away-0", clean=False, properties=AWAY)
         wait_for_tick(back, ticks // 2)

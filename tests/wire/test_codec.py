@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from timebound.errors import MalformedPacket, ProtocolError
-from timebound.wire.codec import Decoder, encode, encode_publish
-from timebound.wire.packets import Connect, Packet, Pingreq, Pingresp, Publish
+from timebound.wire.codec import Decoder, clear_caches, encode, encode_publish
+from timebound.wire.packets import Connect, Packet, Pingreq, Pingresp, Publish, make_publish
+from timebound.wire.properties import Properties
 
 from .strategies import connects, packets_to_client, packets_to_server
 
@@ -243,3 +244,18 @@ def test_overlong_remaining_length_is_malformed_in_mqtt_5_only() -> None:
 def test_decoder_for_an_impossible_version_is_a_mistake(version: int, is_server: bool) -> None:
     with pytest.raises(ValueError, match=r"decoder version \d is invalid"):
         Decoder(version, is_server=is_server)
+
+
+def test_cleared_caches_fill_again_and_change_no_packet() -> None:
+    properties = Properties()
+    properties.user_properties.append(("unit", "bar"))
+    frame = encode(make_publish("plant/pressure", b"1", 0, False, 0, properties), 5)
+    before = Decoder(5, is_server=True).feed(frame)[0]
+
+    clear_caches()
+
+    assert encode(make_publish("plant/pressure", b"1", 0, False, 0, properties), 5) == frame
+    after = Decoder(5, is_server=True).feed(frame)[0]
+    assert isinstance(before, Publish)
+    assert isinstance(after, Publish)
+    assert (after.topic, after.user_properties) == (before.topic, before.user_properties)

@@ -29,6 +29,7 @@ from timebound.node.memory import MemoryKeeper
 from timebound.node.mesh.mesh import Mesh
 from timebound.node.notices import Notices
 from timebound.units import SECOND
+from timebound.wire.codec import clear_caches
 
 logger = logging.getLogger("timebound.node")
 
@@ -131,7 +132,7 @@ class Driver:
         # Monotonic inside the process, close to the wall clock across restarts: expiries are stored.
         self._clock_offset_ns = time.time_ns() - time.monotonic_ns()
         self.input = Input(input_config or InputConfig(), self._clock_offset_ns, quantum_ns)
-        self.memory = MemoryKeeper(broker.forget_matches)
+        self.memory = MemoryKeeper(self._renew)
         self._window_ns = 0  # start of the window of immediate turns
         self._immediate_ns = 0  # their total time
         self._faults_logged = 0  # since the last patrol
@@ -395,6 +396,15 @@ class Driver:
         self._timer_ns = wakeup_ns
         delay_s = max(wakeup_ns - self.now_ns(), 0) / 1_000_000_000
         self._timer = self._loop.call_later(delay_s, self._wake)
+
+    def _renew(self) -> None:
+        """Forget or remake what may lie in memory that a flood has left: each such object keeps an arena."""
+        self.broker.forget_matches()
+        clear_caches()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._arm_timer()
 
     def _wake(self) -> None:
         self._timer = None

@@ -9,6 +9,7 @@ import logging
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,6 +76,9 @@ async def _serve(config: Config, is_persistent: bool, accept_loss: bool) -> None
     loop.add_signal_handler(signal.SIGTERM, stopping.set)
     await server.start()
     loop.add_signal_handler(signal.SIGHUP, server.reload)
+    # `logging` asks this at its first line, and the answers are kept for ever: if that was in a flood, in
+    # memory that can never be returned.
+    isinstance("", Mapping)
     # Objects that live as long as the process need not be visited by every collection.
     gc.collect()
     gc.freeze()

@@ -18,6 +18,7 @@ from timebound.wire import packet_types as types
 from timebound.wire.decode import decode_body, decode_connect, decode_protocol
 from timebound.wire.encode import (
     PublishTemplate,
+    clear_encoded,
     encode,
     encode_ack,
     encode_property_prefix,
@@ -29,12 +30,13 @@ from timebound.wire.encode import (
 )
 from timebound.wire.packets import NO_IDENTIFIERS, NO_USER_PROPERTIES, Packet, Publish
 from timebound.wire.primitives import VARINT_MAX, PacketReader
-from timebound.wire.publish import TOPICS, decode_publish
+from timebound.wire.publish import TOPICS, clear_decoded, decode_publish
 
 __all__ = [
     "PACKET_SIZE_MAX",
     "Decoder",
     "PublishTemplate",
+    "clear_caches",
     "encode",
     "encode_ack",
     "encode_property_prefix",
@@ -61,6 +63,12 @@ _TO_CLIENT: Final = (
 )
 _FLAGS_2: Final = (1 << types.PUBREL) | (1 << types.SUBSCRIBE) | (1 << types.UNSUBSCRIBE)
 _INCOMPLETE: Final = -1
+
+
+def clear_caches() -> None:
+    """Empty the caches of topics and properties, to free memory; they fill again with use."""
+    clear_decoded()
+    clear_encoded()
 
 
 class Decoder:

@@ -71,6 +71,11 @@ def encode_topic(topic: str) -> bytes:
     return encoded
 
 
+def clear_encoded() -> None:
+    """Empty the cache of topics, to free memory; it fills again with use."""
+    _TOPICS.clear()
+
+
 def _publish_flags(qos: int, retain: bool, dup: bool) -> int:
     return 0x30 | (qos << 1) | (1 if retain else 0) | (8 if dup else 0)
 

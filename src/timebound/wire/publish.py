@@ -60,6 +60,12 @@ class PublishBlock:
 _BLOCKS: Final[dict[bytes, PublishBlock]] = {}
 
 
+def clear_decoded() -> None:
+    """Empty the caches of topics and property blocks, to free memory; they fill again with use."""
+    TOPICS.clear()
+    _BLOCKS.clear()
+
+
 def decode_topic_name(raw: bytes) -> str:
     """Return a valid topic name; the caller decides about an empty one.
 
