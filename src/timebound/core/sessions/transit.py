@@ -49,11 +49,12 @@ DEVIATION_STEP: Final = 0.25
 
 
 class SentDelivery:
-    """One delivery that will be acknowledged: its end in the stream of bytes sent, and its times."""
+    """One delivery that will be acknowledged: size, end in the stream of bytes sent, and times."""
 
-    __slots__ = ("end_bytes", "sent_ns", "start_ns")
+    __slots__ = ("end_bytes", "sent_ns", "size_bytes", "start_ns")
 
-    def __init__(self, end_bytes: int, sent_ns: int, start_ns: int) -> None:
+    def __init__(self, size_bytes: int, end_bytes: int, sent_ns: int, start_ns: int) -> None:
+        self.size_bytes = size_bytes
         self.end_bytes = end_bytes
         self.sent_ns = sent_ns
         self.start_ns = start_ns
@@ -140,7 +141,7 @@ class Transit:
                 self._arrived_bytes += self._carried_bytes(self._sent_bytes - size_bytes, now_ns)
                 self._answered_ns = now_ns
             self._asking_bytes = self._sent_bytes
-            self._sent[packet_id] = SentDelivery(self._sent_bytes, now_ns, start_ns)
+            self._sent[packet_id] = SentDelivery(size_bytes, self._sent_bytes, now_ns, start_ns)
 
     def forget(self, packet_id: int) -> None:
         """Remove a delivery that was not sent after all."""
@@ -159,6 +160,7 @@ class Transit:
             self._is_silent = False
             self._heard_ns = now_ns
             self._busy_ns = 0
+        elapsed_ns = now_ns - self._answered_ns
         self._answered_ns = now_ns
         took_ns = now_ns - sent.sent_ns
         self._took.append(took_ns)
@@ -172,16 +174,20 @@ class Transit:
             # An answer shows that everything sent before has arrived, even if some is not acknowledged.
             self._is_draining = False
         limit_ns = self.base_ns() + TARGET_NS
+        # At first a single slow answer counts: the buffers would be full before there are several.
+        quickest_ns = min(self._took) if self._estimator.samples else took_ns
+        self._is_slow = quickest_ns > limit_ns
+        if self._is_slow and elapsed_ns > limit_ns:
+            # On a full path, what nobody acknowledges came little by little since the last answer.
+            unasked_bytes = max(new_bytes - sent.size_bytes, 0)
+            new_bytes -= unasked_bytes - unasked_bytes * limit_ns // elapsed_ns
         self._count_recent(new_bytes, limit_ns, now_ns)
         late_ns = max(now_ns - sent.start_ns, 0)
         if sent.sent_ns < self._heard_ns:
             late_ns = min(late_ns, self._silence_ns)
         self._learn_delay(float(late_ns))
-        # At first a single slow answer counts: the buffers would be full before there are several.
-        quickest_ns = min(self._took) if self._estimator.samples else took_ns
         self._measure(quickest_ns > self.base_ns() + QUEUED_NS, now_ns)
         best = GAIN * max(self._best_bytes, self._best_before_bytes)
-        self._is_slow = quickest_ns > limit_ns
         if self._is_slow:
             self._has_slowed = True
             self._window_bytes = min(self._window_bytes, best)
