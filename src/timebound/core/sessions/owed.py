@@ -22,7 +22,7 @@ from timebound.core.sessions.faults import Faults
 from timebound.core.sessions.orphan import Orphan
 from timebound.core.sessions.session import ReadyList, Session
 from timebound.core.values.limits import BrokerLimits
-from timebound.core.values.message import ENTRY_COST, GONE, QUEUED, Delivery, Message, copy_cost
+from timebound.core.values.message import COPY_COST, ENTRY_COST, GONE, QUEUED, Delivery, Message, copy_cost
 from timebound.core.values.store_orders import DropDelivery, DropMessage, PutDelivery, PutMessage
 from timebound.records import Reason
 from timebound.topics import SHARE_PREFIX
@@ -99,10 +99,12 @@ class Owed:
 
     def is_full(self, session: Session, cost: int) -> bool:
         """Whether a copy of this cost exceeds the limits of the session."""
-        return (
-            session.cost_bytes + cost > self._limits.queue_bytes_per_client_max
-            or session.queued_messages() >= self._limits.queue_messages_per_client_max
-        )
+        limits = self._limits
+        if session.cost_bytes + cost > limits.queue_bytes_per_client_max:
+            return True
+        # Counted only if there may be so many: each costs COPY_COST or more.
+        messages_max = limits.queue_messages_per_client_max
+        return session.cost_bytes >= messages_max * COPY_COST and session.queued_messages() >= messages_max
 
     def _may_exceed(self, session: Session, cost: int) -> bool:
         """Whether a session that keeps up may exceed the total limit, which others have reached."""

@@ -263,7 +263,10 @@ class ConnectionOutput(Publisher):
         """Pause reading from a client that does not read its answers; resume when it does."""
         if session is None or self._transport is None:
             return
-        if len(session.replies) + session.held > UNREAD_REPLIES_MAX:
+        unread = len(session.replies) + session.held
+        if self._stops == 0 and unread <= UNREAD_REPLIES_MAX and not session.is_pressed:
+            return
+        if unread > UNREAD_REPLIES_MAX:
             self._stop_reading(STOP_ANSWERS)
         else:
             self._read_on(STOP_ANSWERS)
