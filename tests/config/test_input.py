@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tests.config.doubles import PATH, mistakes_of
 
-from timebound.config.input import InputConfig, WeightEntry
+from timebound.config.input import InputConfig, WeightEntry, entrance_options
 from timebound.core.input.cells import WEIGHT_MAX
-from timebound.core.input.scheduler import QUANTUM_BYTES
+from timebound.core.input.options import EntranceOptions
 from timebound.node.config import parse_config
 
 
@@ -24,9 +24,30 @@ def test_weights_keep_their_order_and_durations_are_read_in_seconds() -> None:
     assert found.weights == (WeightEntry("log/#", 1), WeightEntry("alarm/#", 10))
 
 
-def test_defaults_are_those_of_the_scheduler() -> None:
-    assert InputConfig().quantum_bytes == QUANTUM_BYTES
-    assert InputConfig().flows_per_client_max <= InputConfig().flows_max
+def test_defaults_are_those_of_the_core() -> None:
+    assert entrance_options(InputConfig()) == EntranceOptions()
+
+
+def test_options_of_the_core_are_what_the_table_says() -> None:
+    config = InputConfig(
+        turn_s=0.003,
+        stall_allowance_s=0.005,
+        quantum_time_s=0.00002,
+        excess="refuse",
+        flows_max=7,
+        weights=(WeightEntry("alarm/#", 10),),
+    )
+
+    assert entrance_options(config, 12_345) == EntranceOptions(
+        round_ns_min=6_000_000,
+        stall_ns_min=5_000_000,
+        quantum_ns=20_000,
+        is_quantum_fixed=True,
+        excess="refuse",
+        flows_max=7,
+        weights=(("alarm/#", 10),),
+    )
+    assert entrance_options(InputConfig(), 12_345) == EntranceOptions(quantum_ns=12_345)
 
 
 @pytest.mark.parametrize(

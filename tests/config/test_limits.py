@@ -7,14 +7,13 @@ from pathlib import Path
 
 from tests.config.doubles import PATH, mistakes_of
 
-from timebound.config.limits import MQTT_PACKET_BYTES_MAX, Limits
-from timebound.core.values.limits import BrokerLimits
+from timebound.config.limits import Limits, core_limits
+from timebound.core.values.limits import MQTT_PACKET_BYTES_MAX, BrokerLimits
 from timebound.node.config import parse_config
-from timebound.node.server import _core_limits
 
 
 def test_limits_that_nobody_set_are_those_of_the_core() -> None:
-    configured, own = _core_limits(Limits()), BrokerLimits()
+    configured, own = core_limits(Limits()), BrokerLimits()
     shared = [field.name for field in fields(Limits) if hasattr(own, field.name)]
 
     assert len(shared) == 12

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.config.doubles import PATH, mistakes_of
 
 from timebound.config.limits import Limits
-from timebound.config.reader import ConfigReader, key_text
+from timebound.config.reader import ConfigReader
 from timebound.config.values import TABLES, Config
 from timebound.core.values.access import AccessRule
 from timebound.errors import ConfigError
@@ -288,7 +288,7 @@ def test_missing_packages_are_mistakes_of_what_needs_them(
     journals = mistakes_of(NEEDS_PACKAGES, tmp_path)
     flight = mistakes_of("[flight]\nenabled = true\n", tmp_path)
 
-    remedy = "install it with: pip install 'timebound[trace]'"
+    remedy = "install it in a clone of the project with: pip install '.[trace]'"
     assert journals == [
         f"t.toml:3: trace.enabled: tracing needs the package pyarrow; {remedy}",
         f"t.toml:4: journals: a journal needs the package pyarrow; {remedy}",
@@ -499,10 +499,6 @@ def test_every_kind_of_value_is_read() -> None:
     assert config.limits.session_expiry_max_s == NEVER_S
     assert config.security.rules == (AccessRule("*", "publish", "a/%u/#", False),)
     assert config.log.level == "debug"
-
-
-def test_key_text_is_how_people_write_it() -> None:
-    assert key_text(("listeners", 0, "tls", "key")) == "listeners[0].tls.key"
 
 
 def test_the_length_of_filters_may_still_be_written_as_a_size() -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import timebound.core.values.limits as defaults
 from timebound.core.predicate.predicate import LENGTH_MAX
+from timebound.core.values.limits import MQTT_PACKET_BYTES_MAX
 from timebound.toml.setting import GIBIBYTE, KIBIBYTE, MEBIBYTE, NEVER_S, setting
-
-# MQTT 5, 2.1.4: the largest remaining length, and the header before it.
-MQTT_PACKET_BYTES_MAX: Final = 268_435_455 + 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +75,7 @@ class Limits:
         "count",
         defaults.FILTER_COST_TOTAL_MAX,
         "the same for all clients together, equal searches counted once: many client ids must not "
-        "stop the broker; a message tested by all takes 0.3 s",
+        "stop the broker; a message tested by all takes 0.3 s, in steps at which only its publisher waits",
         minimum=1,
     )
     ticks_per_second_max: int = setting(
@@ -170,4 +167,22 @@ class Limits:
         "bytes handed to one connection's socket in advance; these can no longer be reordered or dropped",
         minimum=KIBIBYTE,
         maximum=GIBIBYTE,
+    )
+
+
+def core_limits(limits: Limits) -> defaults.BrokerLimits:
+    """Return those of the limits that the core keeps itself."""
+    return defaults.BrokerLimits(
+        limits.queue_bytes_per_client_max,
+        limits.queue_messages_per_client_max,
+        limits.queue_bytes_total_max,
+        limits.outgoing_inflight_max,
+        limits.subscriptions_per_client_max,
+        limits.retained_messages_max,
+        limits.retained_bytes_max,
+        limits.session_expiry_max_s,
+        limits.will_delay_max_s,
+        limits.filter_cost_per_client_max,
+        limits.ticks_per_second_max,
+        limits.filter_cost_total_max,
     )

@@ -7,9 +7,9 @@ names.
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,8 @@ from timebound.config.input import InputConfig, WeightEntry
 from timebound.config.limits import Limits
 from timebound.config.listeners import ListenerConfig
 from timebound.config.mesh import MeshConfig, NeighbourConfig
+from timebound.config.names import key_text, suggestion, tables_under
+from timebound.config.overrides import Override, lay_over, overridden_under
 from timebound.config.renames import RENAMED, ConfigNotice
 from timebound.config.scheduling import scheduling_of
 from timebound.config.security import TO_LOG_IN, AclEntry, SecurityConfig
@@ -44,18 +46,22 @@ _TOML_PLACE: Final = re.compile(r" \(at (?:line ([0-9]+), column [0-9]+|end of d
 class ConfigReader:
     """Reads one document into `config` and `mistakes`."""
 
-    def __init__(self, text: str, path: Path) -> None:
+    def __init__(self, text: str, path: Path | None, overrides: Sequence[Override] = ()) -> None:
         self.mistakes: list[ConfigError] = []
         self.config = Config()
         # Every path in the document by its key, also in tables with other mistakes.
         self.paths: dict[KeyPath, Path] = {}
-        self._path = path
+        # Without a file there are only defaults and what is set outside it.
+        self._file = "" if path is None else str(path)
+        self._folder = Path() if path is None else path.parent
+        self._overrides = overrides
         self._lines: dict[KeyPath, int] = {}
         self._noted: list[KeyPath] = []
         self._notices: list[ConfigNotice] = []
         document = self._parse(text)
         if document is not None:
             self._rename(document)
+            self.mistakes += lay_over(document, overrides)
             self._check_names(document)
             self.config = self._read(document)
             self._check_listeners()
@@ -66,12 +72,21 @@ class ConfigReader:
 
     def note(self, at: KeyPath, message: str) -> None:
         """Note a mistake at a key, or at the nearest enclosing table in the document."""
+        self._noted.append(at)
+        self.mistakes.append(self._mistake(at, message))
+
+    def _mistake(self, at: KeyPath, message: str) -> ConfigError:
+        for override in self._overrides:
+            if override.at == at:
+                return ConfigError(message, key=override.name)
         nearest = at
         while nearest and nearest not in self._lines:
+            names = overridden_under(self._overrides, nearest)
+            if names:
+                return ConfigError(f"{message} (with {', '.join(names)})", key=key_text(at))
             nearest = nearest[:-1]
         line = self._lines.get(nearest, 1)
-        self._noted.append(at)
-        self.mistakes.append(ConfigError(message, path=str(self._path), line=line, key=key_text(at)))
+        return ConfigError(message, path=self._file, line=line, key=key_text(at))
 
     def is_noted(self, *at: str | int) -> bool:
         """Whether a mistake is noted there; the default used instead must not be checked."""
@@ -91,9 +106,7 @@ class ConfigReader:
             line = int(place[1]) if place and place[1] else text.count("\n") + 1 if place else 1
             message = _TOML_PLACE.sub("", str(exc))
             self.mistakes.append(
-                ConfigError(
-                    f"not valid TOML: {message[:1].lower()}{message[1:]}", path=str(self._path), line=line
-                )
+                ConfigError(f"not valid TOML: {message[:1].lower()}{message[1:]}", path=self._file, line=line)
             )
         return None
 
@@ -104,7 +117,7 @@ class ConfigReader:
                 self.note(one.at, one.message)
             else:
                 line = self._lines.get(one.at, 1)
-                notice = ConfigNotice(one.message, str(self._path), line, key_text(one.at))
+                notice = ConfigNotice(one.message, self._file, line, key_text(one.at))
                 self._notices.append(notice)
 
     def _read(self, document: dict[str, Any]) -> Config:
@@ -129,7 +142,7 @@ class ConfigReader:
     def _data(self, document: dict[str, Any]) -> DataConfig:
         values = self._table(DataConfig, document.get("data", {}), ("data",))
         # Data lies beside the file, wherever the broker is started.
-        values.setdefault("path", self._path.parent / DataConfig().path)
+        values.setdefault("path", self._folder / DataConfig().path)
         return DataConfig(**values)
 
     def _input(self, document: dict[str, Any]) -> InputConfig:
@@ -161,7 +174,7 @@ class ConfigReader:
 
     def _trace(self, document: dict[str, Any]) -> TraceConfig:
         values = self._table(TraceConfig, document.get("trace", {}), ("trace",))
-        values.setdefault("path", self._path.parent / TraceConfig().path)
+        values.setdefault("path", self._folder / TraceConfig().path)
         return TraceConfig(**values)
 
     def _journals(self, document: dict[str, Any]) -> tuple[JournalConfig, ...]:
@@ -277,7 +290,7 @@ class ConfigReader:
                 values[known.name] = self._texts(raw[key], described, (*at, key))
                 continue
             try:
-                values[known.name] = read_value(raw[key], described, self._path.parent)
+                values[known.name] = read_value(raw[key], described, self._folder)
             except WrongValue as exc:
                 self.note((*at, key), str(exc))
             else:
@@ -290,7 +303,7 @@ class ConfigReader:
         found: list[str] = []
         for element in raw:
             try:
-                read = read_value([element], described, self._path.parent)
+                read = read_value([element], described, self._folder)
             except WrongValue as exc:
                 self.note(at, str(exc))
             else:
@@ -375,11 +388,11 @@ class ConfigReader:
     def _check_names(self, document: dict[str, Any]) -> None:
         """Note every unknown key, with the key that was probably meant."""
         for name, table in TABLES:
-            known = [*settings_of(table), *_tables_under(name)]
+            known = [*settings_of(table), *tables_under(name)]
             for raw, at in occurrences(document, name):
                 for key in raw:
                     if key not in known:
-                        self.note((*at, key), f"unknown key{_suggestion(key, known, name)}")
+                        self.note((*at, key), f"unknown key{suggestion(key, known, name)}")
 
     def _check_listeners(self) -> None:
         for index, listener in enumerate(self.config.listeners):
@@ -404,7 +417,9 @@ class ConfigReader:
         self._check_shares(listener, at)
         if self._is_login_noted(*at) or self.config.lets_somebody_in(listener):
             return
-        self.note(at, f"nobody could log in at {listener.host!r}: {TO_LOG_IN}")
+        is_set_outside = any(override.at == (*at, "host") for override in self._overrides)
+        where = (*at, "host") if is_set_outside else at
+        self.note(where, f"nobody could log in at {listener.host!r}: {TO_LOG_IN}")
 
     def _is_login_noted(self, *at: str | int) -> bool:
         """Whether a key is wrong that decides who may log in at this address."""
@@ -452,41 +467,3 @@ class ConfigReader:
                     self.note((*at, "port"), f"{address_text(host, port)} is used by {other}")
                     break
             taken.append((what, host, port))
-
-
-def key_text(at: KeyPath) -> str:
-    """Write a key like `listeners[0].tls.key`."""
-    text = ""
-    for part in at:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        else:
-            text += f".{part}" if text else part
-    return text
-
-
-def _suggestion(key: str, known: list[str], table: str) -> str:
-    close = difflib.get_close_matches(key, known, n=1)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    for name, other in TABLES:
-        if key in settings_of(other):
-            where = (
-                f"[[{name}]]"
-                if name in ("listeners", "acl", "weights", "journals", "neighbours")
-                else f"[{name}]"
-                if name
-                else "the top"
-            )
-            return f"; it belongs to {where}"
-    here = f"[{table}]" if table else "the top"
-    return f"; {here} has {', '.join(known)}"
-
-
-def _tables_under(name: str) -> list[str]:
-    prefix = f"{name}." if name else ""
-    return [
-        other.removeprefix(prefix)
-        for other, _ in TABLES
-        if other and other.startswith(prefix) and "." not in other.removeprefix(prefix)
-    ]
