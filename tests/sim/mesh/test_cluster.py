@@ -19,6 +19,7 @@ from timebound.sim.mesh.cluster import Cluster
 from timebound.sim.mesh.network import SimLink
 from timebound.sim.mesh.setting import PublisherSetting
 from timebound.sim.mesh.workload import Source
+from timebound.terms import Terms
 from timebound.units import MILLISECOND, SECOND
 
 KB = 1_024
@@ -44,7 +45,9 @@ def line(*, seconds: int = 1, measures: bool = False) -> Cluster:
         cluster.add_broker(name)
     cluster.add_link(link("a", "b"))
     cluster.add_link(link("b", "c"))
-    cluster.table.insert(MeshSubscription("s", "c", "#", deadline_ns=SECOND))
+    cluster.table.insert(
+        MeshSubscription(client_id="s", home="c", topic_filter="#", terms=Terms(deadline_ns=SECOND))
+    )
     return cluster
 
 

@@ -18,18 +18,20 @@ from timebound.sim.mesh.setting import (
     MeshSetting,
     PublisherSetting,
     SubscriptionSetting,
-    TermsSetting,
     TopologySetting,
 )
 from timebound.sim.papers.brokers.reading import DROPS, ROUTINGS, Reading
 from timebound.sim.scenario.variation import pack
+from timebound.terms import Terms
 from timebound.units import MINUTE, SECOND
 
 PLAIN = MeshSetting(
     topology=TopologySetting(kind="ring", brokers=4),
     links=LinkSetting(fixed(20), 5.0),
     publishers=(PublisherSetting(60.0, fixed(2_048), brokers=("b1",)),),
-    subscriptions=(SubscriptionSetting(brokers=("b3",), terms=(TermsSetting(2 * SECOND, 2.0, 1.0),)),),
+    subscriptions=(
+        SubscriptionSetting(brokers=("b3",), terms=(Terms(deadline_ns=2 * SECOND, price=2.0, penalty=1.0),)),
+    ),
     strategy="fifo",
     duration_ns=MINUTE,
 )

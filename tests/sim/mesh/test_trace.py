@@ -22,7 +22,7 @@ needs_pyarrow = pytest.mark.skipif(
 def row(sequence: int) -> TraceRow:
     return (
         *(7_000, sequence, "a/ö", "p1", "s1", "a/#", 1, 2_048, 5_000, 300, 9_000),
-        *("in_time", "", 2_000_000, 1_000_000, 2, "b3", 6_800, 0),
+        *("in_time", "", 2_000_000, 1_000_000, 2, "b3", 6_800, 0, "b1", 0, sequence, ""),
     )
 
 

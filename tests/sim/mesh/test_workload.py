@@ -9,10 +9,11 @@ import pytest
 
 from timebound.sim.kernel.draws import choice, fixed, uniform
 from timebound.sim.kernel.streams import Streams
-from timebound.sim.mesh.setting import PublisherSetting, SubscriptionSetting, TermsSetting
+from timebound.sim.mesh.setting import PublisherSetting, SubscriptionSetting
 from timebound.sim.mesh.topology import ring, tree
 from timebound.sim.mesh.workload import Source, make_sources, make_subscriptions
 from timebound.sim.papers.settings import paper_002
+from timebound.terms import Terms
 from timebound.units import MILLISECOND, MINUTE, SECOND
 
 KB = 1_024
@@ -104,7 +105,7 @@ def test_every_publisher_has_a_stream_of_its_own() -> None:
 
 
 def test_subscriptions_get_numbers_for_the_names_in_their_filter_and_one_of_the_terms() -> None:
-    terms = (TermsSetting(SECOND, 3.0, 1.0), TermsSetting(2 * SECOND, 1.0))
+    terms = (Terms(deadline_ns=SECOND, price=3.0, penalty=1.0), Terms(deadline_ns=2 * SECOND, price=1.0))
     setting = SubscriptionSetting(
         topic_filter="t/#",
         count=10,

@@ -13,6 +13,7 @@ from timebound.core.mesh.options import MeshOptions
 from timebound.core.mesh.overlay import LinkState
 from timebound.core.mesh.table import SubscriptionTable
 from timebound.core.values.delay import DelayEstimator, LinkDelay
+from timebound.core.values.message import MessageName
 from timebound.sim.kernel.kernel import Event, Kernel
 from timebound.sim.mesh.network import SimLink
 from timebound.sim.mesh.workload import Source
@@ -93,6 +94,8 @@ class Cluster:
     def enter(self, what: MeshMessage, now_ns: int) -> None:
         """Hand a published message to its broker, which has read it."""
         broker = self.brokers[what.origin]
+        if self.account.is_tracing:
+            what.message.name = MessageName(what.origin, what.started_ns, what.number)
         if what.origin in self._down:
             broker.refuse(what, now_ns)
             return

@@ -136,7 +136,7 @@ def make_topology(setting: TopologySetting, streams: Streams) -> Topology:
         return shapes.ring(setting.brokers)
     if setting.kind == "transit-stub":
         return shapes.transit_stub(setting.transit, setting.stubs, setting.stub_brokers, random)
-    return shapes.from_links(list(setting.links), setting.both_ways)
+    return shapes.from_links(list(setting.links), setting.both_ways, setting.names)
 
 
 def _link(source: str, target: str, setting: LinkSetting, streams: Streams, means: Random) -> SimLink:
@@ -162,6 +162,7 @@ def _options(setting: MeshSetting, broker: ReadBroker) -> MeshOptions:
         waiting_share=setting.waiting_share,
         send_cost=setting.send_cost,
         thrift=setting.thrift,
+        keeps_order=setting.keeps_order,
         processing_ns=setting.processing_ns,
         message_bytes=setting.message_bytes,
     )

@@ -12,6 +12,7 @@ from typing import Final
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY
 from timebound.sim.kernel.draws import Draw
 from timebound.sim.papers.brokers.reading import Reading
+from timebound.terms import DEFAULT_TERMS, Terms
 from timebound.units import HOUR, MILLISECOND
 
 SAMPLINGS: Final = ("message", "kilobyte")
@@ -34,6 +35,7 @@ class TopologySetting:
     stub_brokers: int = 5
     links: tuple[tuple[str, str], ...] = ()
     both_ways: bool = True
+    names: tuple[str, ...] = ()  # of brokers, beside those of the links
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +74,6 @@ class PublisherSetting:
 
 
 @dataclass(frozen=True, slots=True)
-class TermsSetting:
-    """Terms of a subscription: deadline (0 = none), price and penalty."""
-
-    deadline_ns: int = 0
-    price: float = 1.0
-    penalty: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class SubscriptionSetting:
     """`count` subscribers at each broker of a layer, each with one of `terms`.
 
@@ -94,7 +87,7 @@ class SubscriptionSetting:
     count: int = 1
     where: str = ""
     draws: tuple[tuple[str, Draw], ...] = ()
-    terms: tuple[TermsSetting, ...] = (TermsSetting(),)
+    terms: tuple[Terms, ...] = (DEFAULT_TERMS,)
     last_mile_ns: int = 0
 
 
@@ -131,4 +124,5 @@ class MeshSetting:
     waiting_share: float = 0.0
     send_cost: float = 0.0
     thrift: float = 0.0
+    keeps_order: bool = True  # of messages of one publisher and topic; the papers know no order
     is_tracing: bool = False

@@ -97,14 +97,17 @@ def transit_stub(
     return Topology(tuple(names), _both_ways(names, pairs), depths)
 
 
-def from_links(links: list[tuple[str, str]], both_ways: bool) -> Topology:
-    """Make the overlay of these links; a layer is the distance from the brokers without incoming links."""
+def from_links(links: list[tuple[str, str]], both_ways: bool, names_beside: tuple[str, ...] = ()) -> Topology:
+    """Make the overlay of these links, and of brokers that may have none.
+
+    A layer is the distance from the brokers without incoming links.
+    """
     pairs: dict[tuple[str, str], None] = {}
     for source, target in links:
         pairs[(source, target)] = None
         if both_ways:
             pairs[(target, source)] = None
-    names = sorted({name for pair in pairs for name in pair})
+    names = sorted({name for pair in pairs for name in pair} | set(names_beside))
     _check(len(names))
     targets = {target for _, target in pairs}
     depth = {name: 0 for name in names if name not in targets}

@@ -6,12 +6,12 @@ on what the brokers do with it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Final
 
 from timebound.core.mesh.message import MeshMessage
 from timebound.core.mesh.table import MeshSubscription
-from timebound.core.predicate.predicate import parse
 from timebound.core.values.message import Message
 from timebound.sim.kernel.draws import Draw
 from timebound.sim.kernel.streams import Streams
@@ -137,14 +137,10 @@ def _subscription(
     where = setting.where
     for name, draw in setting.draws:
         where = where.replace("{" + name + "}", repr(draw.draw(random)))
-    terms = random.choice(setting.terms)
     return MeshSubscription(
-        client_id,
-        broker,
-        setting.topic_filter,
-        parse(where) if where else None,
-        terms.deadline_ns,
-        terms.price,
-        terms.penalty,
-        setting.last_mile_ns,
+        client_id=client_id,
+        home=broker,
+        topic_filter=setting.topic_filter,
+        terms=replace(random.choice(setting.terms), where=where),
+        last_mile_ns=setting.last_mile_ns,
     )

@@ -13,9 +13,9 @@ from timebound.sim.mesh.setting import (
     MeshSetting,
     PublisherSetting,
     SubscriptionSetting,
-    TermsSetting,
     TopologySetting,
 )
+from timebound.terms import DEFAULT_TERMS, Terms
 from timebound.units import HOUR, MILLISECOND, SECOND
 
 SIZE_BYTES: Final = 50 * 1_024
@@ -27,9 +27,12 @@ def paper_002(scenario: str, rate: float, strategy: str, mix: float = -1.0) -> M
     """Return 32 brokers in four layers, 4 publishers, 160 subscribers; `psd` or `ssd`."""
     is_psd = scenario == "psd"
     terms = (
-        (TermsSetting(),)
+        (DEFAULT_TERMS,)
         if is_psd
-        else (TermsSetting(10 * SECOND, 3.0), TermsSetting(30 * SECOND, 2.0), TermsSetting(60 * SECOND, 1.0))
+        else tuple(
+            Terms(deadline_ns=limit_s * SECOND, price=price)
+            for limit_s, price in ((10, 3.0), (30, 2.0), (60, 1.0))
+        )
     )
     return MeshSetting(
         topology=TopologySetting(layers=(4, 4, 8, 16), parents=2),
@@ -56,6 +59,7 @@ def paper_002(scenario: str, rate: float, strategy: str, mix: float = -1.0) -> M
         duration_ns=2 * HOUR,
         processing_ns=2 * MILLISECOND,
         message_bytes=SIZE_BYTES,
+        keeps_order=False,
     )
 
 
@@ -63,7 +67,7 @@ def paper_001(rate: float, strategy: str, mix: float = -1.0) -> MeshSetting:
     """Return 128 brokers in six layers, 40 publishers, 640 subscribers."""
     names = ("a1", "a2", "a3", "a4")
     terms = tuple(
-        TermsSetting(seconds * SECOND, price, penalty)
+        Terms(deadline_ns=seconds * SECOND, price=price, penalty=penalty)
         for seconds, price, penalty in (
             (20, 3.0, 0.3),
             (24, 2.5, 0.25),
@@ -100,6 +104,7 @@ def paper_001(rate: float, strategy: str, mix: float = -1.0) -> MeshSetting:
         duration_ns=2 * HOUR,
         processing_ns=2 * MILLISECOND,
         message_bytes=SIZE_BYTES,
+        keeps_order=False,
     )
 
 

@@ -26,6 +26,7 @@ from timebound.sim.kernel.kernel import Event
 from timebound.sim.kernel.streams import Streams
 from timebound.sim.mesh.cluster import Cluster
 from timebound.sim.mesh.network import SimLink
+from timebound.terms import Terms
 
 BROKER: Final = "broker"
 # Of the strategies that mix two aims, the shares to try.
@@ -86,7 +87,8 @@ def open_runs(context: bytes) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
 
 def replay(load: Load, strategy: str, mix: float, seed: int) -> dict[str, Any]:
     """Replay a load under a strategy; return the columns of RESULTS."""
-    options = MeshOptions(strategy_named(strategy, mix=mix), epsilon=EPSILON, thrift=0.0)
+    # A load does not name publishers and topics, so it has no flows.
+    options = MeshOptions(strategy_named(strategy, mix=mix), epsilon=EPSILON, thrift=0.0, keeps_order=False)
     account = MeshAccount()
     cluster = Cluster(options, account, load.until_ns)
     streams = Streams(seed)
@@ -178,12 +180,12 @@ def _subscribe(cluster: Cluster, link: str, topic: str, members: tuple[_Member, 
     for subscriber, deadline_ns, price_micro, penalty_micro in members:
         cluster.table.insert(
             MeshSubscription(
-                subscriber,
-                _place(link),
-                topic,
-                deadline_ns=deadline_ns,
-                price=price_micro / MICRO,
-                penalty=penalty_micro / MICRO,
+                client_id=subscriber,
+                home=_place(link),
+                topic_filter=topic,
+                terms=Terms(
+                    deadline_ns=deadline_ns, price=price_micro / MICRO, penalty=penalty_micro / MICRO
+                ),
             )
         )
 

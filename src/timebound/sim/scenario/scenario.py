@@ -24,17 +24,23 @@ from timebound.sim.mesh.setting import (
     MeshSetting,
     PublisherSetting,
     SubscriptionSetting,
-    TermsSetting,
     TopologySetting,
 )
 from timebound.sim.mesh.topology import Topology
 from timebound.sim.papers.brokers.reading import DROPS, LIFETIMES, ROUTINGS, Reading
 from timebound.sim.papers.readings import read_as
 from timebound.sim.scenario.reader import ScenarioTable, read_document
+from timebound.terms import DEFAULT_TERMS, Terms
 from timebound.toml.renames import Renamed
 from timebound.topics import check_filter
 
 _KINDS: Final = ("layered", "tree", "ring", "transit-stub", "file")
+FIDELITIES: Final = ("mesh", "broker")
+# Keys that only the simulation of a mesh without clients has, and those that live configurations replace.
+ONLY_MESH: Final = ("processing", "estimates", "send_cost", "reading")
+ONLY_MADE: Final = ("topology", "strategy", "mix", "epsilon", "preference", "waiting_share", "thrift")
+ONLY_MESH_LINKS: Final = ("deviation_ms_per_kb", "loss", "sampling", "truncation")
+ONLY_MESH_PUBLISHERS: Final = ("connection", "link_costs", "link_queues")
 _FAULTS: Final = ("crash", "cut", "slow")
 # Old names of keys, still read.
 RENAMED: Final = (Renamed("", "weight", "mix"),)
@@ -47,11 +53,14 @@ class Scenario:
     name: str
     setting: MeshSetting
     seeds: tuple[int, ...]
+    fidelity: str = "mesh"  # or broker: whole brokers with their clients
     notices: tuple[str, ...] = ()  # of old names of keys
 
 
-def load_scenario(path: Path) -> Scenario:
-    """Read and check a scenario file.
+def load_scenario(
+    path: Path, configs: tuple[str, ...] = (), ways: tuple[tuple[str, str], ...] = ()
+) -> Scenario:
+    """Read and check a scenario file; with names of configured brokers, for these and their links.
 
     Raises:
         ConfigError: something is wrong or impossible; names file, line and key.
@@ -59,8 +68,12 @@ def load_scenario(path: Path) -> Scenario:
     document = read_document(path, RENAMED)
     name = document.text("name", path.stem)
     seeds = document.whole_list("seeds", (1,))
+    fidelity = document.text("fidelity", "broker" if configs else "mesh", FIDELITIES)
+    _check_fidelity(document, fidelity, is_configured=bool(configs))
     table = document.table("topology")
     topology = _topology(table, path)
+    if configs:
+        topology = TopologySetting(kind="links", links=ways, names=configs)
     links = _links(document.table("links"))
     publishers = tuple(_publisher(one) for one in document.tables("publishers", is_needed=True))
     subscriptions = tuple(_subscription(one) for one in document.tables("subscriptions", is_needed=True))
@@ -72,7 +85,27 @@ def load_scenario(path: Path) -> Scenario:
     _check_places(document, setting, shape)
     _check_faults(fault_tables, faults, shape)
     _check_reach(document, setting, seeds[0])
-    return Scenario(name, setting, seeds, tuple(document.notices))
+    return Scenario(name, setting, seeds, fidelity, tuple(document.notices))
+
+
+def _check_fidelity(document: ScenarioTable, fidelity: str, *, is_configured: bool) -> None:
+    """Refuse keys that would have no effect with whole brokers, or with their live configurations."""
+    if fidelity == "mesh" and is_configured:
+        document.fail("fidelity", "configurations are simulated by whole brokers; write 'broker'")
+    if fidelity == "mesh":
+        return
+    for key in (*ONLY_MESH, *(ONLY_MADE if is_configured else ())):
+        if document.has(key):
+            why = "the configurations say it" if key in ONLY_MADE else "whole brokers do not have it"
+            document.fail(key, f"has no effect with fidelity 'broker': {why}")
+    for table, keys in ((document.table("links"), ONLY_MESH_LINKS), *_publisher_keys(document)):
+        for key in keys:
+            if table.has(key):
+                table.fail(key, "has no effect with fidelity 'broker': links take equal time for each byte")
+
+
+def _publisher_keys(document: ScenarioTable) -> list[tuple[ScenarioTable, tuple[str, ...]]]:
+    return [(table, ONLY_MESH_PUBLISHERS) for table in document.tables("publishers")]
 
 
 def _setting(
@@ -106,6 +139,7 @@ def _setting(
         waiting_share=document.number("waiting_share", WAITING_SHARE if is_late else 0.0, most=1.0),
         send_cost=document.number("send_cost", 0.0, most=1e12),
         thrift=document.number("thrift", THRIFT, most=1e3),
+        keeps_order=not table.has("names"),  # named readings are those of the papers, which know no order
     )
     for name in table.text_list("names"):
         setting = table.checked("names", partial(read_as, setting, name))
@@ -205,7 +239,7 @@ def _publisher(table: ScenarioTable) -> PublisherSetting:
 
 
 def _subscription(table: ScenarioTable) -> SubscriptionSetting:
-    terms = tuple(_terms(one) for one in table.tables("terms")) or (TermsSetting(),)
+    terms = tuple(_terms(one) for one in table.tables("terms")) or (DEFAULT_TERMS,)
     setting = SubscriptionSetting(
         name=table.text("name", "s"),
         topic_filter=table.text("topic_filter", "#"),
@@ -233,9 +267,11 @@ def _subscription(table: ScenarioTable) -> SubscriptionSetting:
     return setting
 
 
-def _terms(table: ScenarioTable) -> TermsSetting:
-    terms = TermsSetting(
-        table.duration("deadline", "0"), table.number("price", 1.0), table.number("penalty", 0.0)
+def _terms(table: ScenarioTable) -> Terms:
+    terms = Terms(
+        deadline_ns=table.duration("deadline", "0"),
+        price=table.number("price", 1.0),
+        penalty=table.number("penalty", 0.0),
     )
     table.finish()
     return terms

@@ -1,0 +1,1 @@
+"""What a deployment has to keep, whatever happens: one small independent checker for each promise."""

@@ -1,0 +1,66 @@
+"""Messages of one publisher and topic, with equal QoS and limits, arrive in the order of sending.
+
+Counted is the first arrival of each: what is sent again for want of an acknowledgement came before. Not
+promised, and not checked:
+
+* between brokers, where there is more than one path, or a link or broker failed since the first of both was
+  sent: what was on it takes its place in another queue (docs/mesh.md);
+* a message that its publisher sent again, of which an earlier copy may have been dropped;
+* between subscriptions of a session of which one has a timer: each has copies of its own;
+* replays of retained messages, parts of correlations, and shared subscriptions, whose copies go to another
+  member when one leaves.
+"""
+
+from __future__ import annotations
+
+from timebound.sim.deployment.checkers.base import Watching
+from timebound.sim.deployment.checkers.oracle import is_plain, selects
+from timebound.sim.deployment.deployment import Deployment
+from timebound.sim.deployment.history import History, Received, SentMessage
+
+
+class Order(Watching):
+    """Compares the numbers of arrivals within each flow and session."""
+
+    name = "order"
+
+    def finished(self, deployment: Deployment) -> None:
+        history = deployment.history
+        plan = deployment.plan
+        is_tree = len(plan.links) < len(plan.configs)
+        latest: dict[tuple[object, ...], SentMessage] = {}
+        seen: set[tuple[str, int, int]] = set()  # only asked, never iterated
+        for arrival in history.arrivals:
+            sent = history.messages.get(arrival.number)
+            if sent is None or (arrival.client, arrival.run, arrival.number) in seen:
+                continue
+            seen.add((arrival.client, arrival.run, arrival.number))
+            if self._is_free(history, sent, arrival):
+                continue
+            key = (arrival.client, arrival.run, arrival.qos, *sent.flow())
+            before = latest.get(key)
+            latest[key] = sent
+            if before is None or before.place < sent.place:
+                continue
+            is_local = {node for node, _, _ in [*sent.taken, *before.taken]} == {arrival.node}
+            is_calm = is_tree and not any(time_ns >= sent.sent_ns for time_ns in history.faults)
+            if is_local or is_calm:
+                deployment.fail(
+                    self.name,
+                    f"{arrival.client} got {before.number} before {sent.number} on {sent.topic!r}",
+                )
+
+    def _is_free(self, history: History, sent: SentMessage, arrival: Received) -> bool:
+        """Whether an arrival has no place in an order."""
+        if arrival.group or sent.is_will or arrival.retain or len(sent.taken) > 1:
+            return True
+        selecting = [
+            one
+            for one in history.subscriptions
+            if (one.client, one.run) == (arrival.client, arrival.run) and selects(one, sent)
+        ]
+        # A subscription with a timer has copies of its own, which need not wait for those of others.
+        has_timer = any("watchdog" in one.terms or "every" in one.terms for one in selecting)
+        return (has_timer and len(selecting) > 1) or any(
+            not is_plain(one) or (sent.retain and one.granted_ns >= sent.sent_ns) for one in selecting
+        )

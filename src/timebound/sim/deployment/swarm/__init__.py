@@ -1,0 +1,1 @@
+"""Random deployments by seed: drawn, run, counted, and shrunk when one fails."""
