@@ -74,7 +74,15 @@ def four_listeners(certificates: Certificates, more: str = "") -> str:
 class BrokerProcess:
     """One running `timebound serve`."""
 
-    def __init__(self, folder: Path, config_text: str, data: Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        config_text: str,
+        data: Path | None = None,
+        *,
+        options: tuple[str, ...] = (),
+        variables: dict[str, str] | None = None,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.data = data if data is not None else folder / "data"
@@ -89,8 +97,10 @@ class BrokerProcess:
             command += ["--data", str(self.data)]
         if "[[listeners]]" not in config_text:
             command += ["--port", "0"]
+        command += options
+        environment = {**os.environ, **(variables or {})}
         with self._log_path.open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment)
         self.urls = self._read_urls()
 
     @property

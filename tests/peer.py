@@ -234,8 +234,8 @@ class Peer:
         self.send(Subscribe(self.next_id(), entries, props(**values)))
         return self.expect(Suback)
 
-    def unsubscribe(self, *filters: str) -> Unsuback:
-        self.send(Unsubscribe(self.next_id(), list(filters)))
+    def unsubscribe(self, *filters: str, **values: object) -> Unsuback:
+        self.send(Unsubscribe(self.next_id(), list(filters), props(**values)))
         return self.expect(Unsuback)
 
     def publish(

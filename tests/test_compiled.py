@@ -14,35 +14,41 @@ ROOT = Path(__file__).parents[1]
 
 # By package; a new module of `wire` or `core` is entered here, or in NOT_COMPILED of setup.py.
 COMPILED = {
-    "": "topics translate units",
+    "": "outgoing topics translate units",
     "bench": "counting",
     "channel": "carrier channel",
     "channel.base": "consumer dependency event filtering measure",
     "channel.dispatch": "aio dispatcher lane lanes",
-    "core": "broker distribution",
+    "core": "broker distribution publishing wakeups",
     "core.account": "account counters trace_log",
     "core.correlation": "expression timers",
-    "core.input": "admission bounds cells contract plan policer queues scheduler",
-    "core.link": "lane queue scheduling",
+    "core.input": (
+        "admission allowance bounds cells contract entrance flows jobs meter plan policer publisher queues "
+        "requests scheduler steps"
+    ),
+    "core.link": "due lane outlet queue scheduling",
     "core.link.strategy": (
         "audience base eb ebpc entry fifo fixed heap mtep outlook pc ranking registry "
         "remaining_lifetime windows worth"
     ),
-    "core.matching": "index retained tap",
+    "core.matching": "gradual index retained tap",
     "core.mesh": (
         "account flooding forwarding interest link member message options overlay pressure routes table"
     ),
     "core.predicate": "attributes cost lexer like parser predicate search terms values",
-    "core.predicate.index": "attribute index lookup tables",
+    "core.predicate.index": "attribute gradual index lookup tables",
     "core.sessions": (
-        "correlations due durability entries faults lifecycle orphan outbound owed pressure session transit"
+        "correlations durability entries faults lifecycle orphan outbound owed pressure session transit"
     ),
-    "core.values": "access delay filter_costs limits message store_orders subscription trace_columns",
+    "core.values": (
+        "access delay filter_costs limits message reason_codes store_orders subscription trace_columns"
+    ),
     "node": "driver",
-    "node.clients": "adapter connection outgoing output tls",
-    "node.input": "flows input meter publisher",
+    "node.clients": "adapter connection output tls",
+    "node.input": "input reader",
     "node.journal": "columns",
     "node.links": "meter pacing tcp_info",
+    "node.mesh": "reader",
     "node.trace": "pack",
     "sim.kernel": "draws kernel",
     "sim.mesh": "cluster faults network workload",

@@ -144,6 +144,27 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert broken == []
 
 
+def rows_of(page: str, heading: str) -> list[list[str]]:
+    """The rows of the table below a heading, without its head."""
+    table = page.split(f"## {heading}\n")[1].split("\n## ")[0]
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_every_product_of_the_comparison_in_the_readme_has_a_version_and_a_source() -> None:
+    rows = rows_of((DOCS / "comparison.md").read_text(), "What others have")
+    head = re.findall(r"^\| \| Timebound \| (.*) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)[0]
+
+    products = {name for cell in head.split(" | ") for name in cell.split(", ")}
+
+    assert {"Mosquitto", "EMQX", "NATS", "DDS", "Zenoh"} <= products
+    assert [name for name in products if not any(name in row[0] for row in rows)] == []
+    for row in rows:
+        assert all(row), row
+        assert len(row) == 4
+        assert re.search(r"\d", row[3]), row
+
+
 def test_every_page_is_in_the_index() -> None:
     index = (DOCS / "README.md").read_text()
 
@@ -203,17 +224,6 @@ def test_the_page_about_simulation_names_every_strategy() -> None:
     (listed,) = re.findall(r'^strategy = "\w+" +# (.*)$', (DOCS / "simulation.md").read_text(), re.MULTILINE)
 
     assert tuple(listed.split(", ")) == STRATEGY_NAMES
-
-
-def test_the_unit_for_systemd_keeps_data_where_it_says() -> None:
-    text = (DOCS / "operations.md").read_text()
-    (start,) = re.findall(r"^ *ExecStart=(.*)$", text, re.MULTILINE)
-    (state,) = re.findall(r"^ *StateDirectory=(.*)$", text, re.MULTILINE)
-
-    words = shlex.split(start)
-
-    assert words[1] == "serve"
-    assert words[words.index("--data") + 1] == f"/var/lib/{state}"
 
 
 @pytest.mark.parametrize(

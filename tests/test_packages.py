@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from timebound.cli import main
 from timebound.errors import ConfigError
-from timebound.packages import missing, require
+from timebound.packages import install_command, missing, require
 
 ROOT = Path(__file__).parents[1]
 QUICK = str(ROOT / "scenarios" / "quick.toml")
@@ -33,10 +34,12 @@ def test_all_missing_packages_are_named_with_one_way_to_install_them(monkeypatch
         require("Spark", "numpy", "pyspark", key="trace")
 
     assert str(one.value) == (
-        "--plot needs the package matplotlib; install it with: pip install 'timebound[plot]'"
+        "--plot needs the package matplotlib; "
+        "install it in a clone of the project with: pip install '.[plot]'"
     )
     assert str(several.value) == (
-        "trace: Spark needs the packages numpy and pyspark; install them with: pip install 'timebound[spark]'"
+        "trace: Spark needs the packages numpy and pyspark; "
+        "install them in a clone of the project with: pip install '.[spark]'"
     )
 
 
@@ -75,7 +78,7 @@ def test_command_says_at_once_what_it_lacks(
 
     said = " ".join(capsys.readouterr().err.split())
     assert ended.value.code == 2
-    assert f"needs the package {package}; install it with: pip install 'timebound[" in said
+    assert f"needs the package {package}; install it in a clone of the project with: pip install '.[" in said
     # Nothing was begun.
     assert list(tmp_path.iterdir()) == []
 
@@ -100,3 +103,15 @@ def test_command_says_at_once_that_java_is_missing(
     assert ended.value.code == 2
     assert "which has no bin/java; install Java 17" in " ".join(capsys.readouterr().err.split())
     assert list(tmp_path.iterdir()) == []
+
+
+PAGES = [ROOT / "README.md", ROOT / "examples" / "timebound.toml", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_the_docs_install_extras_as_the_messages_say() -> None:
+    known = {install_command(extra) for extra in ("plot", "spark", "trace")}
+
+    shown = [found for page in PAGES for found in re.findall(r"pip install '[^']*'", page.read_text())]
+
+    assert len(shown) > 5
+    assert set(shown) <= known

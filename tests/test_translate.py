@@ -75,7 +75,15 @@ def test_will_that_expires_at_once_is_told_from_one_that_never_does() -> None:
 def test_subscription_has_the_options_and_terms_of_its_entry() -> None:
     terms = (("where", "value > 90"), ("deadline", "250ms"), ("price", "3"), ("penalty", "0.5"))
 
-    subscription = to_subscription("c", "a/+", 1, True, False, 2, 9, terms)
+    subscription = to_subscription(
+        client_id="c",
+        topic_filter="a/+",
+        qos=1,
+        no_local=True,
+        retain_handling=2,
+        identifier=9,
+        user_properties=terms,
+    )
 
     assert (subscription.client_id, subscription.topic_filter, subscription.qos) == ("c", "a/+", 1)
     assert (subscription.no_local, subscription.retain_as_published) == (True, False)
@@ -91,7 +99,7 @@ def test_subscription_has_the_options_and_terms_of_its_entry() -> None:
 
 def test_wrong_content_filter_keeps_its_position() -> None:
     with pytest.raises(FilterError) as caught:
-        to_subscription("c", "a", 0, False, False, 0, 0, (("where", "value >> 90"),))
+        to_subscription(client_id="c", topic_filter="a", user_properties=(("where", "value >> 90"),))
 
     assert caught.value.position == 7
 
@@ -99,13 +107,15 @@ def test_wrong_content_filter_keeps_its_position() -> None:
 @pytest.mark.parametrize("text", ["all(a, b", "all(a/#/b, c)", "("])
 def test_wrong_correlation_is_named_as_the_property_it_came_in(text: str) -> None:
     with pytest.raises(ProtocolError, match="property 'correlate'") as caught:
-        to_subscription("c", "#", 0, False, False, 0, 0, (("correlate", text), ("within", "1s")))
+        to_subscription(
+            client_id="c", topic_filter="#", user_properties=(("correlate", text), ("within", "1s"))
+        )
 
     assert caught.value.reason_code == 0x83
 
 
 def test_watchdog_makes_a_subscription_wait_without_a_correlation() -> None:
-    watched = to_subscription("c", "a", 0, False, False, 0, 0, (("watchdog", "20ms"),))
+    watched = to_subscription(client_id="c", topic_filter="a", user_properties=(("watchdog", "20ms"),))
 
     assert watched.dependency is not None
-    assert watched.watchdog_ns == 20 * MILLISECOND
+    assert watched.terms.watchdog_ns == 20 * MILLISECOND

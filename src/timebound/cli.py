@@ -18,6 +18,8 @@ from timebound.commands import (
     calibrate,
     check,
     demo,
+    explain,
+    init,
     passwd,
     pipeline,
     pub,
@@ -82,6 +84,7 @@ def _root(
 # Help lists commands in this order.
 for command, panel in (
     (serve, RUN),
+    (init, RUN),
     (check, RUN),
     (passwd, RUN),
     (pub, TALK),
@@ -90,6 +93,7 @@ for command, panel in (
     (calibrate, CHOOSE),
     (sweep, STUDY),
     (report, STUDY),
+    (explain, STUDY),
 ):
     name = command.__name__.rpartition(".")[2]
     app.command(name, epilog=command.EXAMPLES, rich_help_panel=panel)(getattr(command, name))

@@ -40,8 +40,16 @@ def advice(what: str, absent: list[str]) -> str:
     noun, them = ("package", "it") if len(absent) == 1 else ("packages", "them")
     return (
         f"{what} needs the {noun} {' and '.join(absent)}; "
-        f"install {them} with: pip install 'timebound[{','.join(extras)}]'"
+        f"install {them} in a clone of the project with: {install_command(*extras)}"
     )
+
+
+def install_command(*extras: str) -> str:
+    """Return how to install this package with extras; the docs write it in the same way.
+
+    Decided here alone: until the package is published, it is installed from a clone of the project.
+    """
+    return f"pip install '.[{','.join(extras)}]'"
 
 
 def require(what: str, *packages: str, key: str = "") -> None:

@@ -6,6 +6,8 @@ reports.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from enum import Enum
 
 
@@ -26,6 +28,47 @@ class Reason(Enum):
     REFUSED = "refused"  # the receiver answered with an error
     FAULT = "fault"  # an error of the broker while it was handled
     MALFORMED = "malformed"  # a term of its publisher, such as `timeout`, cannot be read
+
+
+# The name of a message: broker, start of that broker and number. Names of brokers have no colon.
+MESSAGE_NAME_FORM = "<broker>:<start>.<number>, such as plant-1:1763480000000000000.42"
+
+
+def message_name(origin: str, started_ns: int, number: int) -> str:
+    """Return the name of a message as text."""
+    return f"{origin}:{started_ns}.{number}"
+
+
+def parse_message_name(text: str) -> tuple[str, int, int]:
+    """Return broker, start and number of a message's name.
+
+    Raises:
+        ValueError: the text is not a name; shows the right form.
+    """
+    origin, _, rest = text.rpartition(":")
+    started, _, number = rest.partition(".")
+    if not origin or not (started.isascii() and started.isdigit() and number.isascii() and number.isdigit()):
+        raise ValueError(f"{text!r} is not the name of a message: expected {MESSAGE_NAME_FORM}")
+    return origin, int(started), int(number)
+
+
+# W3C Trace Context: version, trace id, parent id and flags in hexadecimal, here of a context with `sampled`.
+TRACEPARENT = "traceparent"
+_SAMPLED_CONTEXT = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f][13579bdf](?=-|$)"
+)
+_FIRST_VERSION = "00-"  # it ends there; later ones may have more
+
+
+def sampled_traceparent(user_properties: Sequence[tuple[str, str]]) -> str:
+    """Return the `traceparent` of a publisher that samples its message; empty if there is none."""
+    for name, value in user_properties:
+        if name == TRACEPARENT:
+            found = _SAMPLED_CONTEXT.match(value)
+            if found is None or (value.startswith(_FIRST_VERSION) and len(value) > found.end()):
+                return ""
+            return found.group()
+    return ""
 
 
 class Outcome(Enum):
@@ -59,10 +102,15 @@ TRACE_FIELDS: tuple[tuple[str, str], ...] = (
     # Since version 2.
     ("sent_ns", "int64"),  # time of handing it to the link; 0 = not sent
     ("promised_ns", "int64"),  # the delay bound guaranteed to its flow; 0 = none
+    # Since version 3: the name of the message, the same at every broker that it passes.
+    ("origin", "string"),  # broker where it was published
+    ("started_ns", "int64"),  # when that broker had started; 0 = an earlier start, not known
+    ("number", "int64"),  # its number since
+    ("traceparent", "string"),  # of its publisher, if that samples the message (W3C); else empty
 )
-TRACE_SCHEMA_VERSION = 2
+TRACE_SCHEMA_VERSION = 3
 # Number of fields of each version; files of an older one are read with the rest missing.
-TRACE_FIELD_COUNTS: dict[int, int] = {1: 17, 2: 19}
+TRACE_FIELD_COUNTS: dict[int, int] = {1: 17, 2: 19, 3: 23}
 
 # Columns of a journal: field and Arrow type; `properties` are the user properties in their order. A
 # reader gets them between `offset` and `gap`. In a gap row, `gap` is the number of rows, from

@@ -6,19 +6,14 @@ SUBSCRIBE entry a subscription with its terms, and a will of a CONNECT one of th
 
 from __future__ import annotations
 
-from timebound.core.correlation.expression import Correlator, Dependency
-from timebound.core.correlation.text import parse_correlation
-from timebound.core.predicate.predicate import parse
-from timebound.core.sessions.correlations import dependency_of
 from timebound.core.values.message import Message
 from timebound.core.values.store_orders import Will
-from timebound.core.values.subscription import Subscription, UserProperties
-from timebound.errors import FilterError, ProtocolError
-from timebound.topics import check_filter
+from timebound.core.values.subscription import NO_USER_PROPERTIES, Subscription, UserProperties
+from timebound.errors import ProtocolError
 from timebound.units import SECOND
 from timebound.wire import packets
 from timebound.wire.reasons import ReasonCode
-from timebound.wire.terms import SubscribeTerms, parse_publish_terms, parse_subscribe_terms
+from timebound.wire.terms import parse_publish_terms, parse_subscribe_terms
 
 
 def to_message(packet: packets.Publish, topic: str, publisher: str, now_ns: int) -> Message:
@@ -56,14 +51,15 @@ def to_will(will: packets.Will, client_id: str, now_ns: int) -> Will:
 
 
 def to_subscription(
+    *,
     client_id: str,
     topic_filter: str,
-    qos: int,
-    no_local: bool,
-    retain_as_published: bool,
-    retain_handling: int,
-    identifier: int,
-    user_properties: UserProperties,
+    qos: int = 0,
+    no_local: bool = False,
+    retain_as_published: bool = False,
+    retain_handling: int = 0,
+    identifier: int = 0,
+    user_properties: UserProperties = NO_USER_PROPERTIES,
 ) -> Subscription:
     """Return the subscription of a SUBSCRIBE entry, or of a stored one.
 
@@ -72,38 +68,18 @@ def to_subscription(
         FilterError: the content filter `where` is invalid; carries the position.
     """
     terms = parse_subscribe_terms(user_properties)
-    return Subscription(
-        client_id,
-        topic_filter,
-        qos,
-        no_local,
-        retain_as_published,
-        retain_handling,
-        identifier,
-        parse(terms.where) if terms.where else None,
-        terms.deadline_ns,
-        terms.price,
-        terms.penalty,
-        user_properties,
-        terms.keep_last,
-        terms.is_ordered,
-        terms.notify_missed,
-        _dependency(topic_filter, terms),
-        terms.watchdog_ns,
-    )
-
-
-def _dependency(topic_filter: str, terms: SubscribeTerms) -> Dependency | None:
-    """Return what a subscription waits for; the parts of `correlate` must be valid filters."""
     try:
-        correlation = parse_correlation(terms.correlate, terms.within_ns) if terms.correlate else None
-        dependency = dependency_of(topic_filter, correlation, terms.watchdog_ns, terms.every_ns)
-        if correlation is not None and dependency is not None:
-            # As a whole: `watchdog` and `every` add to the depth and signals of the correlation.
-            for leaf in Correlator(dependency).leaves:
-                check_filter(str(leaf.key))
-    except (FilterError, ValueError) as error:
-        raise ProtocolError(
-            ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, f"property 'correlate': {error}"
-        ) from error
-    return dependency
+        return Subscription(
+            client_id=client_id,
+            topic_filter=topic_filter,
+            qos=qos,
+            no_local=no_local,
+            retain_as_published=retain_as_published,
+            retain_handling=retain_handling,
+            identifier=identifier,
+            terms=terms,
+            user_properties=user_properties,
+        )
+    except ValueError as error:
+        reason = f"property 'correlate': {error}"
+        raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, reason) from error

@@ -165,6 +165,23 @@ async def test_overlapping_subscriptions_get_each_message_once(broker: BrokerPro
     assert (wide.waiting, narrow.waiting) == (0, 0)
 
 
+async def test_names_give_one_filter_several_terms(broker: BrokerProcess) -> None:
+    topic = "client/named"
+    async with Client(port=broker.port) as client:
+        hot = await client.subscribe(topic, qos=1, name="hot", where="value > 90", deadline="10s", price=5)
+        everything = await client.subscribe(topic, qos=1, name="all", ordered=True)
+        for value in (1, 95, 2, 96):
+            await client.publish(topic, {"value": value}, qos=1)
+
+        of_hot, of_all = await take(hot, 2), await take(everything, 4)
+        await everything.unsubscribe()
+        await client.publish(topic, {"value": 97}, qos=1)
+        last = await take(hot, 1)
+
+    assert [message.json()["value"] for message in of_hot + last] == [95, 96, 97]
+    assert sorted(message.json()["value"] for message in of_all) == [1, 2, 95, 96]
+
+
 async def test_request_is_answered(broker: BrokerProcess) -> None:
     async with Client(port=broker.port) as asking, Client(port=broker.port) as answering:
         questions = answering.subscribe("client/double")

@@ -26,6 +26,8 @@ from timebound.wire.packets import (
     Connect,
     Publish,
     SubscribeEntry,
+    Unsuback,
+    Unsubscribe,
 )
 from timebound.wire.properties import Properties
 
@@ -169,3 +171,25 @@ async def test_kept_session_uses_the_same_identifier_for_a_filter_in_every_proce
             await client.disconnect()
 
     assert identifiers[0] == identifiers[1]
+
+
+async def test_subscriptions_to_one_filter_have_names_and_end_one_by_one() -> None:
+    async with ScriptedServer() as server:
+        client = Client(port=server.port)
+        peer = await server.connect(client)
+        hot = client.subscribe("a", name="hot", where="x > 1")
+        first, _ = await asyncio.gather(peer.grant(), hot)
+        plain = client.subscribe("a")
+        second, _ = await asyncio.gather(peer.grant(), plain)
+
+        with pytest.raises(SubscribeError, match="already subscribed to 'a' as 'hot'"):
+            await client.subscribe("a", name="hot")
+        assert first.properties.user_properties == [("name", "hot"), ("where", "x > 1")]
+        assert first.properties.subscription_identifiers != second.properties.subscription_identifiers
+        for subscription in (plain, hot):
+            ending = asyncio.create_task(subscription.unsubscribe())
+            packet = await peer.expect(Unsubscribe)
+            assert packet.properties.user_properties == [("name", subscription.name)]
+            peer.send(Unsuback(packet.packet_id, [0]))
+            await ending
+        await client.disconnect()

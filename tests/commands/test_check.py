@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from timebound.cli import app
@@ -49,6 +50,27 @@ def test_a_file_that_is_not_there_is_a_mistake_of_the_call(tmp_path: Path) -> No
 
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith(f"error: {tmp_path}/no.toml: ")
+
+
+def test_variables_are_checked_with_the_file_and_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    alone = CliRunner().invoke(app, ["check"])
+    monkeypatch.setenv("TIMEBOUND_CONFIG_METRICS_PORT", "1883")
+    monkeypatch.setenv("TIMEBOUND_CONFIG_METRICS_PROT", "1")
+
+    without = CliRunner().invoke(app, ["check"])
+    with_file = check(tmp_path / "t.toml", "[[listeners]]\nport = 1884\n", "--json")
+
+    assert (alone.exit_code, alone.stdout) == (0, "the environment: ok\n")
+    assert without.exit_code == 2
+    assert sorted(without.stderr.splitlines()) == [
+        "error: TIMEBOUND_CONFIG_METRICS_PORT: 127.0.0.1:1883 is used by listener 0",
+        "error: TIMEBOUND_CONFIG_METRICS_PROT: unknown key; did you mean TIMEBOUND_CONFIG_METRICS_PORT?",
+    ]
+    rows = json.loads(with_file.stdout)["mistakes"]
+    assert [(row["key"], row["path"]) for row in rows] == [("TIMEBOUND_CONFIG_METRICS_PROT", "")]
 
 
 def test_help_shows_its_example() -> None:

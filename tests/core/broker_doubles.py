@@ -1,13 +1,12 @@
 """Doubles around a real broker core: a storage that remembers, and a node without sockets.
 
-`RecordingStorage` keeps what was committed, as rows, and reads it back as fresh objects, so a
-broker restored from it shares nothing with the one that crashed. `Node` does what the network
-node does in a turn, one step at a time, so that a test decides what happens between the steps.
+Storage is that of a simulated node: it keeps what was committed, as rows, and reads it back as fresh
+objects. `Node` does what the network node does in a turn, one step at a time, so that a test decides
+what happens between the steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from timebound.core.broker import Broker, Close
@@ -17,27 +16,12 @@ from timebound.core.values.access import AccessList, AccessRule
 from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import Delivery, Message
 from timebound.core.values.store_orders import (
-    DropDelivery,
-    DropInbound,
-    DropMessage,
-    DropRetained,
-    DropSession,
-    DropSubscription,
-    DropWill,
-    PutDelivery,
-    PutInbound,
-    PutMessage,
-    PutRetained,
-    PutSession,
-    PutSubscription,
-    PutWill,
-    Snapshot,
-    StoredSession,
-    StoreOrder,
     Will,
 )
 from timebound.core.values.subscription import Subscription
 from timebound.records import Reason
+from timebound.sim.deployment.storage import Tables
+from timebound.terms import DEFAULT_TERMS, Terms
 from timebound.units import SECOND
 
 START_NS = 1_000_000 * SECOND
@@ -61,134 +45,6 @@ class Packet:
     dup: bool = False
     ids: tuple[int, ...] = ()
     sequence: int = 0  # of the delivery; not on the wire, for the tests' book-keeping
-
-
-def copy_message(message: Message) -> Message:
-    return Message(
-        message.topic,
-        message.payload,
-        message.qos,
-        message.retain,
-        message.published_ns,
-        message.publisher,
-        message.properties,
-        message.user_properties,
-        message.expires_ns,
-        message.timeout_ns,
-        message.priority,
-        message.sequence,
-    )
-
-
-class RecordingStorage:
-    """Tables as dicts. Rows are made when a batch is written, as the worker thread does."""
-
-    def __init__(self) -> None:
-        self.sessions: dict[str, PutSession] = {}
-        self.subscriptions: dict[tuple[str, str], Subscription] = {}
-        self.messages: dict[int, Message] = {}
-        self.deliveries: dict[tuple[str, int], PutDelivery] = {}
-        self.inbound: dict[tuple[str, int], bool] = {}
-        self.retained: dict[str, Message] = {}
-        self.wills: dict[str, Will] = {}
-        self.sequence_max = 0
-        self.generations: dict[str, int] = {}  # how often each client's session was dropped
-
-    def apply(self, orders: Iterable[StoreOrder]) -> None:
-        for order in orders:
-            if isinstance(order, (PutSession, DropSession, PutSubscription, DropSubscription)):
-                self._apply_session(order)
-            elif isinstance(order, (PutInbound, DropInbound, PutWill, DropWill)):
-                self._apply_small(order)
-            else:
-                self._apply_message(order)
-
-    def _apply_session(self, order: StoreOrder) -> None:
-        if isinstance(order, PutSession):
-            self.sessions[order.client_id] = order
-        elif isinstance(order, DropSession):
-            self.sessions.pop(order.client_id, None)
-            self.generations[order.client_id] = self.generations.get(order.client_id, 0) + 1
-            name = order.client_id
-            self.subscriptions = {key: row for key, row in self.subscriptions.items() if key[0] != name}
-            self.deliveries = {key: row for key, row in self.deliveries.items() if key[0] != name}
-            self.inbound = {key: row for key, row in self.inbound.items() if key[0] != name}
-        elif isinstance(order, PutSubscription):
-            wanted = order.subscription
-            self.subscriptions[wanted.client_id, wanted.topic_filter] = wanted
-        elif isinstance(order, DropSubscription):
-            self.subscriptions.pop((order.client_id, order.topic_filter), None)
-
-    def _apply_small(self, order: StoreOrder) -> None:
-        if isinstance(order, PutInbound):
-            self.inbound[order.client_id, order.packet_id] = True
-        elif isinstance(order, DropInbound):
-            self.inbound.pop((order.client_id, order.packet_id), None)
-        elif isinstance(order, PutWill):
-            message = copy_message(order.message)
-            self.wills[order.client_id] = Will(
-                order.client_id, message, order.delay_s, order.due_ns, order.user
-            )
-        elif isinstance(order, DropWill):
-            self.wills.pop(order.client_id, None)
-
-    def _apply_message(self, order: StoreOrder) -> None:
-        if isinstance(order, PutMessage):
-            self.messages[order.message.sequence] = copy_message(order.message)
-            self.sequence_max = max(self.sequence_max, order.message.sequence)
-        elif isinstance(order, DropMessage):
-            self.messages.pop(order.sequence, None)
-        elif isinstance(order, PutDelivery):
-            self.deliveries[order.client_id, order.sequence] = order
-        elif isinstance(order, DropDelivery):
-            self.deliveries.pop((order.client_id, order.sequence), None)
-        elif isinstance(order, PutRetained):
-            self.retained[order.message.topic] = copy_message(order.message)
-            self.sequence_max = max(self.sequence_max, order.message.sequence)
-        elif isinstance(order, DropRetained):
-            self.retained.pop(order.topic, None)
-        else:
-            raise AssertionError(f"unknown order {order!r}")
-
-    def check(self) -> None:
-        """What storage holds must be whole: no delivery without its message and session."""
-        for (client_id, sequence), delivery in self.deliveries.items():
-            assert client_id in self.sessions, f"delivery {sequence} of {client_id!r} has no session"
-            assert delivery.message_sequence in self.messages, f"delivery {sequence} has no message"
-        used = {delivery.message_sequence for delivery in self.deliveries.values()}
-        assert used == set(self.messages), "a message is stored that no delivery needs"
-        for client_id, _ in [*self.subscriptions, *self.inbound]:
-            assert client_id in self.sessions
-
-    def snapshot(self) -> Snapshot:
-        snapshot = Snapshot()
-        snapshot.sequence_max = self.sequence_max
-        messages = {sequence: copy_message(message) for sequence, message in self.messages.items()}
-        for row in self.sessions.values():
-            stored = StoredSession(row.client_id, row.expiry_interval_s, row.ended_ns, row.user)
-            stored.inbound = [key[1] for key in self.inbound if key[0] == row.client_id]
-            stored.subscriptions = [
-                subscription for key, subscription in self.subscriptions.items() if key[0] == row.client_id
-            ]
-            for client_id, sequence in sorted(self.deliveries):
-                if client_id == row.client_id:
-                    put = self.deliveries[client_id, sequence]
-                    stored.deliveries.append(_delivery(put, messages[put.message_sequence]))
-            snapshot.sessions.append(stored)
-        snapshot.retained = [copy_message(message) for message in self.retained.values()]
-        for will in self.wills.values():
-            message = copy_message(will.message)
-            snapshot.wills.append(Will(will.client_id, message, will.delay_s, will.due_ns, will.user))
-        return snapshot
-
-
-def _delivery(row: PutDelivery, message: Message) -> Delivery:
-    delivery = Delivery(
-        message, row.qos, row.retain, row.subscription_ids, row.sequence, row.packet_id, row.state
-    )
-    delivery.stored = True
-    message.stored_copies += 1
-    return delivery
 
 
 class Peer:
@@ -227,7 +83,7 @@ class Node:
         self.limits = limits or BrokerLimits()
         self.access = AccessList(rules or [])
         self.is_durable = durable
-        self.storage = RecordingStorage()
+        self.storage = Tables()
         self.pending: list[Batch] = []
         self.peers: dict[int, Peer] = {}
         self.ready: dict[str, Session] = {}
@@ -276,18 +132,26 @@ class Node:
         retain_as_published: bool = False,
         retain_handling: int = 0,
         identifier: int = 0,
+        terms: Terms = DEFAULT_TERMS,
     ) -> int:
         mark = self.broker.mark()
         subscription = Subscription(
-            peer.client_id, topic_filter, qos, no_local, retain_as_published, retain_handling, identifier
+            client_id=peer.client_id,
+            topic_filter=topic_filter,
+            qos=qos,
+            no_local=no_local,
+            retain_as_published=retain_as_published,
+            retain_handling=retain_handling,
+            identifier=identifier,
+            terms=terms,
         )
         code = self.broker.subscribe(peer.session, subscription, self.now_ns)
         self.broker.reply(peer.session, b"SUBACK", mark)
         return code
 
-    def unsubscribe(self, peer: Peer, topic_filter: str) -> int:
+    def unsubscribe(self, peer: Peer, topic_filter: str, name: str | None = None) -> int:
         mark = self.broker.mark()
-        code = self.broker.unsubscribe(peer.session, topic_filter, self.now_ns)
+        code = self.broker.unsubscribe(peer.session, topic_filter, self.now_ns, name)
         self.broker.reply(peer.session, b"UNSUBACK", mark)
         return code
 

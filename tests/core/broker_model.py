@@ -270,9 +270,9 @@ class BrokerModel:
 
     def subscribe(self, wanted: Subscription, promise: Promise, now_ns: int) -> None:
         session = self.sessions[wanted.client_id]
-        is_new = wanted.topic_filter not in session.subscriptions
-        session.subscriptions[wanted.topic_filter] = (wanted, promise)
-        session.removed.pop(wanted.topic_filter, None)
+        is_new = wanted.key not in session.subscriptions
+        session.subscriptions[wanted.key] = (wanted, promise)
+        session.removed.pop(wanted.key, None)
         if split_share(wanted.topic_filter)[0] or wanted.retain_handling == 2:
             return
         if wanted.retain_handling == 1 and not is_new:
@@ -285,10 +285,17 @@ class BrokerModel:
             elif not (wanted.no_local and message.publisher == wanted.client_id):
                 self._offer(session, message, [wanted], True, promise)
 
-    def unsubscribe(self, client_id: str, topic_filter: str, promise: Promise) -> bool:
+    def unsubscribe(self, client_id: str, topic_filter: str, name: str | None, promise: Promise) -> bool:
         session = self.sessions[client_id]
-        session.removed[topic_filter] = promise
-        existed = session.subscriptions.pop(topic_filter, None) is not None
+        ended = [
+            key
+            for key, (one, _) in session.subscriptions.items()
+            if one.topic_filter == topic_filter and name in (None, one.terms.name)
+        ]
+        for key in ended:
+            session.removed[key] = promise
+            del session.subscriptions[key]
+        existed = bool(ended)
         if existed and split_share(topic_filter)[0] and self._members(topic_filter):
             for copy in sorted(session.in_state(QUEUED), key=sequence_of):
                 if copy.group == topic_filter:

@@ -160,11 +160,11 @@ class World:
         self.model.subscribe(wanted, promise, self.node.now_ns)
         self.observe(in_order=False)
 
-    def unsubscribe(self, client: Client, topic_filter: str) -> None:
+    def unsubscribe(self, client: Client, topic_filter: str, name: str | None = None) -> None:
         peer, _ = self.live(client)
         promise = Promise()
-        existed = self.model.unsubscribe(client.name, topic_filter, promise)
-        assert self.node.unsubscribe(peer, topic_filter) == (0x00 if existed else 0x11)
+        existed = self.model.unsubscribe(client.name, topic_filter, name, promise)
+        assert self.node.unsubscribe(peer, topic_filter, name) == (0x00 if existed else 0x11)
         client.expected.append(("UNSUBACK", 0, promise))
         self.model.reassign_orphans()
         self.observe()
@@ -553,20 +553,27 @@ class World:
                 assert copy.tag == self.node.storage.messages[row.message_sequence].properties
                 copy.packet_id = row.packet_id
                 copy.state = (QUEUED, STARTED, RELEASED)[row.state]
-                copy.pairs = 1
-                copy.group = self.restored_group(known, copy)
+                found = self.restored_subscriptions(known, copy, row.subscription_ids)
+                unshared = [one for one in found if not split_share(one.topic_filter)[0]]
+                copy.pairs = len(unshared) or 1
+                copy.group = found[0].topic_filter if found and not unshared else ""
                 known.copies[sequence] = copy
-                self.model.matched += 1
+                self.model.matched += copy.pairs
 
     @staticmethod
-    def restored_group(known: ModelSession, copy: Copy) -> str:
-        """The shared filter of a stored copy; none where it may be for another subscription."""
-        assert copy.message is not None
-        found = [split_share(name) for name in known.subscriptions]
-        found = [one for one in found if selects(one[1], copy.message.topic)]
-        if not found or not all(group for group, _ in found):
-            return ""
-        return f"$share/{found[0][0]}/{found[0][1]}"
+    def restored_subscriptions(
+        known: ModelSession, copy: Copy, identifiers: tuple[int, ...]
+    ) -> list[Subscription]:
+        """The subscriptions that a stored copy may be for."""
+        message = copy.message
+        assert message is not None
+        return [
+            one
+            for one, _ in known.subscriptions.values()
+            if selects(split_share(one.topic_filter)[1], message.topic)
+            and not (one.no_local and one.client_id == message.publisher)
+            and (not one.identifier or not identifiers or one.identifier in identifiers)
+        ]
 
     def restore_wills(self) -> None:
         model, now_ns = self.model, self.node.now_ns

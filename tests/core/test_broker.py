@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from timebound.core.broker import (
-    DENIED,
-    NO_MATCHING_SUBSCRIBERS,
-    NO_SUBSCRIPTION_EXISTED,
-    NOT_AUTHORIZED,
-    PACKET_ID_NOT_FOUND,
-    QUOTA_EXCEEDED,
-    SESSION_TAKEN_OVER,
-    SUCCESS,
-    TAKEN,
-    Broker,
-)
-from timebound.core.correlation.expression import Every
+from timebound.core.broker import Broker
 from timebound.core.link.scheduling import Scheduling
-from timebound.core.predicate.predicate import parse
 from timebound.core.sessions.session import Session
 from timebound.core.values.access import AccessList, AccessRule
 from timebound.core.values.delay import LinkDelay
 from timebound.core.values.limits import BrokerLimits
-from timebound.core.values.message import Message
+from timebound.core.values.message import Message, MessageName
+from timebound.core.values.reason_codes import (
+    NO_MATCHING_SUBSCRIBERS,
+    NO_SUBSCRIPTION_EXISTED,
+    NOT_AUTHORIZED,
+    PACKET_IDENTIFIER_NOT_FOUND,
+    QUOTA_EXCEEDED,
+    SESSION_TAKEN_OVER,
+    SUCCESS,
+)
+from timebound.core.values.store_orders import Snapshot
 from timebound.core.values.subscription import Subscription
-from timebound.records import Reason
+from timebound.terms import Terms
 from timebound.units import SECOND
 
 from .broker_doubles import START_NS, make_will
@@ -41,7 +38,7 @@ def connected(broker: Broker, client_id: str, connection: int = 1) -> Session:
 def test_reason_codes_are_those_of_the_standard() -> None:
     # MQTT 5, 2.4
     assert (SUCCESS, NO_MATCHING_SUBSCRIBERS, NO_SUBSCRIPTION_EXISTED) == (0x00, 0x10, 0x11)
-    assert (NOT_AUTHORIZED, SESSION_TAKEN_OVER, PACKET_ID_NOT_FOUND, QUOTA_EXCEEDED) == (
+    assert (NOT_AUTHORIZED, SESSION_TAKEN_OVER, PACKET_IDENTIFIER_NOT_FOUND, QUOTA_EXCEEDED) == (
         0x87,
         0x8E,
         0x92,
@@ -75,28 +72,6 @@ def test_the_end_of_an_old_connection_changes_nothing() -> None:
     assert broker.session("c") is None
 
 
-def test_what_became_of_a_message_is_told() -> None:
-    broker = broker_of(AccessRule("*", "publish", "open", True))
-    session = connected(broker, "c")
-
-    found = [
-        broker.publish(session, Message(topic, b"", qos, False, START_NS, "c"), packet_id, START_NS)
-        for topic, qos, packet_id in (
-            ("open", 0, 0),
-            ("open", 1, 1),
-            ("open", 2, 2),
-            ("closed", 0, 0),
-            ("closed", 1, 3),
-            ("closed", 2, 4),
-        )
-    ]
-
-    assert found == [TAKEN] * 3 + [DENIED] * 3
-    codes = [(reply.packet_id, reply.reason_code) for reply in session.replies]
-    assert codes == [(1, NO_MATCHING_SUBSCRIBERS), (2, NO_MATCHING_SUBSCRIBERS), (3, 0x87), (4, 0x87)]
-    assert broker.counters.refused[Reason.NOT_AUTHORIZED.value] == 3
-
-
 def test_a_limit_that_is_reached_is_named() -> None:
     broker = broker_of(
         subscriptions_per_client_max=2,
@@ -105,22 +80,42 @@ def test_a_limit_that_is_reached_is_named() -> None:
         ticks_per_second_max=1,
     )
     session, other = connected(broker, "c", 1), connected(broker, "d", 2)
-    four = parse("a = 1 AND b = 2 AND c = 3 AND d = 4")
-    two, three = parse("a = 1 AND b = 2"), parse("a = 1 AND b = 2 AND c = 3")
-    often = Subscription("c", "t", dependency=Every(SECOND // 2))
-    assert broker.subscribe(other, Subscription("d", "t", predicate=two), START_NS) == SUCCESS
+    four = "a = 1 AND b = 2 AND c = 3 AND d = 4"
+    two, three = "a = 1 AND b = 2", "a = 1 AND b = 2 AND c = 3"
+    often = Subscription(client_id="c", topic_filter="t", terms=Terms(every_ns=SECOND // 2))
+    assert (
+        broker.subscribe(
+            other, Subscription(client_id="d", topic_filter="t", terms=Terms(where=two)), START_NS
+        )
+        == SUCCESS
+    )
 
     assert broker.limit_reached(session, often) == "ticks_per_second_max"
     assert (
-        broker.limit_reached(session, Subscription("c", "t", predicate=four)) == "filter_cost_per_client_max"
+        broker.limit_reached(session, Subscription(client_id="c", topic_filter="t", terms=Terms(where=four)))
+        == "filter_cost_per_client_max"
     )
-    assert broker.limit_reached(session, Subscription("c", "t", predicate=three)) == "filter_cost_total_max"
-    assert broker.limit_reached(session, Subscription("c", "t", predicate=two)) == ""
+    assert (
+        broker.limit_reached(session, Subscription(client_id="c", topic_filter="t", terms=Terms(where=three)))
+        == "filter_cost_total_max"
+    )
+    assert (
+        broker.limit_reached(session, Subscription(client_id="c", topic_filter="t", terms=Terms(where=two)))
+        == ""
+    )
     for topic_filter in ("t", "u"):
-        assert broker.subscribe(session, Subscription("c", topic_filter), START_NS) == SUCCESS
-    assert broker.limit_reached(session, Subscription("c", "v")) == "subscriptions_per_client_max"
-    assert broker.limit_reached(session, Subscription("c", "u")) == ""
-    assert broker.subscribe(session, Subscription("c", "v"), START_NS) == QUOTA_EXCEEDED
+        assert (
+            broker.subscribe(session, Subscription(client_id="c", topic_filter=topic_filter), START_NS)
+            == SUCCESS
+        )
+    assert (
+        broker.limit_reached(session, Subscription(client_id="c", topic_filter="v"))
+        == "subscriptions_per_client_max"
+    )
+    assert broker.limit_reached(session, Subscription(client_id="c", topic_filter="u")) == ""
+    assert (
+        broker.subscribe(session, Subscription(client_id="c", topic_filter="v"), START_NS) == QUOTA_EXCEEDED
+    )
     broker._check()
 
 
@@ -128,7 +123,7 @@ def test_a_session_is_ready_until_it_was_taken_and_again_when_its_socket_has_roo
     broker = broker_of()
     session = connected(broker, "c")
     assert not broker.has_ready()
-    broker.subscribe(session, Subscription("c", "t"), START_NS)
+    broker.subscribe(session, Subscription(client_id="c", topic_filter="t"), START_NS)
     for payload in (b"1", b"2"):
         broker.publish(session, Message("t", payload, 0, False, START_NS, "c"), 0, START_NS)
 
@@ -149,7 +144,7 @@ def test_the_broker_asks_to_be_woken_for_the_earliest_of_its_timers() -> None:
     broker = broker_of()
     assert broker.next_wakeup_ns() is None
     session = connected(broker, "c")
-    every = Subscription("c", "tick", dependency=Every(5 * SECOND))
+    every = Subscription(client_id="c", topic_filter="tick", terms=Terms(every_ns=5 * SECOND))
     broker.subscribe(session, every, START_NS)
     assert broker.next_wakeup_ns() == START_NS + 5 * SECOND
 
@@ -193,7 +188,7 @@ def test_settings_of_a_listener_reach_its_sessions_alone() -> None:
 def test_what_is_retained_can_be_asked_for_and_forgotten_without_a_word() -> None:
     broker = broker_of()
     session = connected(broker, "c")
-    broker.subscribe(session, Subscription("c", "#"), START_NS)
+    broker.subscribe(session, Subscription(client_id="c", topic_filter="#"), START_NS)
     broker.route(Message("$SYS/x", b"5", 0, True, START_NS), START_NS)
     assert broker.retained_payload("$SYS/x") == b"5"
 
@@ -210,7 +205,7 @@ def test_an_answer_leaves_at_once_and_a_reply_after_what_was_ordered() -> None:
     assert opened is not None
     broker.committed(opened)
     mark = broker.mark()
-    broker.subscribe(session, Subscription("c", "t"), START_NS)
+    broker.subscribe(session, Subscription(client_id="c", topic_filter="t"), START_NS)
 
     broker.reply(session, b"SUBACK", mark)
     broker.answer(session, b"PINGRESP")
@@ -220,3 +215,19 @@ def test_an_answer_leaves_at_once_and_a_reply_after_what_was_ordered() -> None:
     assert batch is not None
     broker.committed(batch)
     assert [reply.frame for reply in session.replies] == [b"PINGRESP", b"SUBACK"]
+
+
+def test_restored_messages_keep_their_names() -> None:
+    broker = Broker(BrokerLimits(), AccessList([]))
+    broker.identify("valley", 5)
+    snapshot = Snapshot()
+    names = (None, MessageName("", 3, 2), MessageName("hill", 9, 42))
+    for sequence, name in enumerate(names, 1):
+        message = Message(f"t/{sequence}", b"", 0, True, 0, sequence=sequence)
+        message.name = name
+        snapshot.retained.append(message)
+
+    broker.restore(snapshot, 10)
+
+    told = [broker.account.trace.name_of(message) for message in snapshot.retained]
+    assert told == ["valley:0.1", "valley:3.2", "hill:9.42"]

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from timebound.core.sessions.session import PUBACK, PUBCOMP, PUBREC
 from timebound.core.values.subscription import Subscription
+from timebound.terms import Terms
 
 from .broker_doubles import BYTES_MAX, NEVER_S, make_will
 from .broker_model import Promise
@@ -32,7 +33,7 @@ class BrokerMachine(RuleBasedStateMachine):
         for name, topic_filter in (("a", "u"), ("b", "t/+"), ("c", "#")):
             client = self.world.clients[name]
             self.world.connect(client, "u", False, NEVER_S, receive_maximum, None)
-            self.world.subscribe(client, Subscription(name, topic_filter, 2))
+            self.world.subscribe(client, Subscription(client_id=name, topic_filter=topic_filter, qos=2))
         self.world.settle()
 
     def connected(self) -> list[Client]:
@@ -96,6 +97,7 @@ class BrokerMachine(RuleBasedStateMachine):
         as_published=st.booleans(),
         handling=st.sampled_from([0, 1, 2]),
         identifier=st.sampled_from([0, 7, 8]),
+        name=st.sampled_from(["", "", "n", "m"]),
     )
     def subscribe(
         self,
@@ -106,16 +108,27 @@ class BrokerMachine(RuleBasedStateMachine):
         as_published: bool,
         handling: int,
         identifier: int,
+        name: str,
     ) -> None:
         client = self.draw_client(data)
-        no_local = no_local and not topic_filter.startswith("$share")  # 3.8.3-4
-        wanted = Subscription(client.name, topic_filter, qos, no_local, as_published, handling, identifier)
+        is_shared = topic_filter.startswith("$share")
+        no_local = no_local and not is_shared  # 3.8.3-4
+        wanted = Subscription(
+            client_id=client.name,
+            topic_filter=topic_filter,
+            qos=qos,
+            no_local=no_local,
+            retain_as_published=as_published,
+            retain_handling=handling,
+            identifier=identifier,
+            terms=Terms(name="" if is_shared else name),
+        )
         self.world.subscribe(client, wanted)
 
     @precondition(lambda self: self.connected())
-    @rule(data=st.data(), topic_filter=FILTERS)
-    def unsubscribe(self, data: st.DataObject, topic_filter: str) -> None:
-        self.world.unsubscribe(self.draw_client(data), topic_filter)
+    @rule(data=st.data(), topic_filter=FILTERS, name=st.sampled_from([None, None, "", "n"]))
+    def unsubscribe(self, data: st.DataObject, topic_filter: str, name: str | None) -> None:
+        self.world.unsubscribe(self.draw_client(data), topic_filter, name)
 
     # --- messages -----------------------------------------------------------------------
 
@@ -247,7 +260,10 @@ class Walk:
         self.world = World(durable=True)
         for client in self.world.clients.values():
             self.world.connect(client, "u", False, NEVER_S, self.random.choice([1, 2, 4]), None)
-            self.world.subscribe(client, Subscription(client.name, self.random.choice(["t/+", "#"]), 2))
+            self.world.subscribe(
+                client,
+                Subscription(client_id=client.name, topic_filter=self.random.choice(["t/+", "#"]), qos=2),
+            )
         self.world.settle()
 
     def run(self) -> None:
@@ -302,13 +318,20 @@ class Walk:
         client = self.client()
         if client is not None:
             topic_filter = self.random.choice(["t/1", "t/+", "#", "$share/g/t/+"])
-            wanted = Subscription(client.name, topic_filter, self.random.choice([1, 2, 2, 2]))
+            name = "" if topic_filter.startswith("$share") else self.random.choice(["", "", "n", "m"])
+            wanted = Subscription(
+                client_id=client.name,
+                topic_filter=topic_filter,
+                qos=self.random.choice([1, 2, 2, 2]),
+                terms=Terms(name=name),
+            )
             self.world.subscribe(client, wanted)
 
     def unsubscribe(self) -> None:
         client = self.client()
         if client is not None and self.random.random() < 0.5:
-            self.world.unsubscribe(client, self.random.choice(["t/1", "t/+", "#"]))
+            name = self.random.choice([None, None, "", "n"])
+            self.world.unsubscribe(client, self.random.choice(["t/1", "t/+", "#"]), name)
 
     def publish(self) -> None:
         client = self.client()

@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from timebound.core.predicate.predicate import parse
 from timebound.core.sessions.session import PUBACK, PUBREL
 from timebound.core.values.access import AccessRule
 from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import Message, copy_cost
 from timebound.core.values.subscription import Subscription
+from timebound.terms import Terms
 
 from .broker_doubles import Node, Packet, Peer
 
@@ -152,7 +152,7 @@ def test_a_client_cannot_have_more_subscriptions_than_the_limit() -> None:
 def test_content_filters_select() -> None:
     node = Node(durable=False)
     peer = node.connect("c")
-    wanted = Subscription("c", "t", 1, predicate=parse("value > 90"))
+    wanted = Subscription(client_id="c", topic_filter="t", qos=1, terms=Terms(where="value > 90"))
     node.broker.subscribe(peer.session, wanted, node.now_ns)
 
     for payload in (b'{"value": 91}', b'{"value": 90}', b"no json"):
@@ -164,7 +164,9 @@ def test_content_filters_select() -> None:
 def test_a_content_filter_and_a_plain_subscription_make_one_copy() -> None:
     node = Node(durable=False)
     peer = node.connect("c")
-    wanted = Subscription("c", "t", 1, identifier=7, predicate=parse("value > 90"))
+    wanted = Subscription(
+        client_id="c", topic_filter="t", qos=1, identifier=7, terms=Terms(where="value > 90")
+    )
     node.broker.subscribe(peer.session, wanted, node.now_ns)
     node.subscribe(peer, "#", 0, identifier=8)
 
@@ -579,8 +581,10 @@ def test_unsubscribing_one_by_one_does_not_look_at_the_subscriptions_that_stay()
     def seconds(deadline_ns: int) -> float:
         node = Node(BrokerLimits(subscriptions_per_client_max=10_000), durable=False)
         peer = node.connect("c")
-        subscriptions = [Subscription("c", f"t/{number}") for number in range(4_000)]
-        subscriptions.append(Subscription("c", "last", deadline_ns=deadline_ns))
+        subscriptions = [Subscription(client_id="c", topic_filter=f"t/{number}") for number in range(4_000)]
+        subscriptions.append(
+            Subscription(client_id="c", topic_filter="last", terms=Terms(deadline_ns=deadline_ns))
+        )
         for subscription in subscriptions:
             assert node.broker.subscribe(peer.session, subscription, node.now_ns) == 0
         assert peer.session.timed_subscriptions == (1 if deadline_ns else 0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from timebound.core.distribution import MISSED_MAX
-from timebound.core.predicate.predicate import parse
 from timebound.core.sessions.session import PUBACK, PUBREC, PUBREL
 from timebound.core.values.subscription import Subscription
 from timebound.records import Reason
+from timebound.terms import Terms
 
 from .broker_doubles import Node, Peer
 
@@ -46,7 +46,9 @@ def test_a_member_that_leaves_hands_on_what_it_did_not_acknowledge(durable: bool
     node = Node(durable=durable)
     publisher = node.connect("publisher")
     leaving = node.connect("leaving", expiry_s=0, receive_maximum=2)
-    wanted = Subscription("leaving", GROUP, 2, deadline_ns=deadline_ns)
+    wanted = Subscription(
+        client_id="leaving", topic_filter=GROUP, qos=2, terms=Terms(deadline_ns=deadline_ns)
+    )
     node.broker.subscribe(leaving.session, wanted, node.now_ns)
     publish(node, publisher, b"sent 1", qos=1)
     publish(node, publisher, b"sent 2", qos=2)
@@ -142,7 +144,9 @@ def test_what_no_other_member_wants_is_dropped_with_the_session() -> None:
     publish(node, publisher, b"1", qos=1)
     picky = node.connect("picky")
     node.broker.subscribe(
-        picky.session, Subscription("picky", GROUP, 1, predicate=parse("a > 1")), node.now_ns
+        picky.session,
+        Subscription(client_id="picky", topic_filter=GROUP, qos=1, terms=Terms(where="a > 1")),
+        node.now_ns,
     )
 
     node.disconnect(leaving)
@@ -158,7 +162,9 @@ def test_unsubscribing_hands_on_what_was_not_sent(deadline_ns: int) -> None:
     node = Node()
     publisher = node.connect("publisher")
     leaving = node.connect("leaving", receive_maximum=1)
-    wanted = Subscription("leaving", GROUP, 1, deadline_ns=deadline_ns)
+    wanted = Subscription(
+        client_id="leaving", topic_filter=GROUP, qos=1, terms=Terms(deadline_ns=deadline_ns)
+    )
     node.broker.subscribe(leaving.session, wanted, node.now_ns)
     node.subscribe(leaving, "own", 1)
     publish(node, publisher, b"1", b"2", b"3", qos=1)
@@ -206,7 +212,7 @@ def test_an_error_with_one_copy_that_is_left_keeps_no_other_from_being_handed_on
     node.settle()
     staying = node.connect("staying", expiry_s=60)
     node.subscribe(staying, "$share/g/u", 1)
-    stranger = Subscription("stranger", GROUP, 1)
+    stranger = Subscription(client_id="stranger", topic_filter=GROUP, qos=1)
     node.broker._index.insert(stranger)  # of no session: whoever chooses it raises
 
     node.disconnect(leaving, expiry_s=0)

@@ -6,9 +6,9 @@ from typing import Any
 
 from timebound.core.broker import Broker
 from timebound.core.distribution import RetainedReplay
-from timebound.core.predicate.predicate import parse
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
+from timebound.terms import Terms
 
 from .broker_doubles import Node, Peer
 
@@ -22,8 +22,8 @@ def retain(node: Node, *topics: str) -> None:
         node.publish(publisher, topic, f"old {topic}".encode(), retain=True)
 
 
-def begin(node: Node, peer: Peer, topic_filter: str = "#", **terms: object) -> RetainedReplay:
-    wanted = Subscription(peer.client_id, topic_filter, **terms)  # type: ignore[arg-type]  # as they are
+def begin(node: Node, peer: Peer, topic_filter: str = "#", **options: object) -> RetainedReplay:
+    wanted = Subscription(client_id=peer.client_id, topic_filter=topic_filter, **options)  # type: ignore[arg-type]  # as they are
     code, replay = node.broker.begin_subscribe(peer.session, wanted, node.now_ns)
     assert code == 0
     assert replay is not None
@@ -180,7 +180,7 @@ def test_a_filter_that_fails_before_a_new_message_harms_only_its_client() -> Non
     failing = Message("a", b"old a", 0, True, node.now_ns, user_properties=BROKEN)
     node.broker.route(failing, node.now_ns)
     picky, plain = node.connect("picky"), node.connect("plain")
-    begin(node, picky, predicate=parse("b > 1"))
+    begin(node, picky, terms=Terms(where="b > 1"))
     begin(node, plain)
 
     node.publish(publisher, "a", b"new a", qos=1)

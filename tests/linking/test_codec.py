@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,11 +11,11 @@ from hypothesis import strategies as st
 from timebound.core.mesh.flooding import LINK, SUBSCRIPTION, LinkStateAdvertisement
 from timebound.core.mesh.message import Copy, MeshMessage
 from timebound.core.mesh.table import MeshSubscription
-from timebound.core.predicate.predicate import parse
 from timebound.core.values.delay import LinkDelay
 from timebound.core.values.message import Message
 from timebound.errors import ProtocolError
 from timebound.linking import codec as mesh_codec
+from timebound.terms import Terms
 from timebound.units import SECOND
 from timebound.wire.codec import Decoder, encode_publish
 from timebound.wire.packets import Publish
@@ -134,7 +136,14 @@ def test_a_message_without_its_way_is_no_copy() -> None:
 
 
 def test_links_and_subscriptions_and_their_ends_are_told() -> None:
-    subscription = MeshSubscription("s@a", "a", "t/#", parse("x > 1"), 5_000_000, 2.5, 0.25, 7, "s")
+    subscription = MeshSubscription(
+        client_id="s@a",
+        home="a",
+        topic_filter="t/#",
+        last_mile_ns=7,
+        subscriber="s",
+        terms=Terms(where="x > 1", deadline_ns=5_000_000, price=2.5, penalty=0.25),
+    )
     told = [
         LinkStateAdvertisement((LINK, "a", "b", ""), (5, 1), LinkDelay(0.1, 0.02, 0.003)),
         LinkStateAdvertisement((LINK, "a", "c", ""), (5, 2)),
@@ -143,9 +152,10 @@ def test_links_and_subscriptions_and_their_ends_are_told() -> None:
     ]
 
     [payload], too_large = mesh_codec.encode_advertisements(told)
-    heard, mistakes = mesh_codec.decode_advertisements(payload)
+    found_all = mesh_codec.decode_advertisements(payload)
+    heard = found_all.advertisements
 
-    assert (too_large, mistakes) == ([], [])
+    assert (too_large, found_all.mistakes, found_all.unknown) == ([], [], [])
     assert [(one.key, one.stamp) for one in heard] == [(one.key, one.stamp) for one in told]
     delay = heard[0].delay
     assert delay is not None
@@ -173,10 +183,26 @@ def test_links_and_subscriptions_and_their_ends_are_told() -> None:
     ],
 )
 def test_news_that_cannot_be_read_are_left_out_and_the_others_are_used(payload: bytes) -> None:
-    heard, mistakes = mesh_codec.decode_advertisements(payload[:-1] + b',[0,"a","b","",1,1]]')
+    found = mesh_codec.decode_advertisements(payload[:-1] + b',[0,"a","b","",1,1]]')
 
-    assert [one.key for one in heard] == [(LINK, "a", "b", "")]
-    assert len(mistakes) == 1
+    assert [one.key for one in found.advertisements] == [(LINK, "a", "b", "")]
+    assert len(found.mistakes) == 1
+    assert found.unknown == []
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'[[1,"a","s","t",1,1,null,["s","",0,1,0,0,"later"]]]',
+        b'[[1,"a","s","t",1,1,null,["s","",0,1,0,0],{"later":1}]]',
+    ],
+)
+def test_news_with_further_fields_are_used_without_them(payload: bytes) -> None:
+    found = mesh_codec.decode_advertisements(payload)
+
+    assert [one.key for one in found.advertisements] == [(SUBSCRIPTION, "a", "s", "t")]
+    assert found.mistakes == []
+    assert found.unknown == ["further fields in an advertisement of kind 1"]
 
 
 @pytest.mark.parametrize("payload", [b"", b"{}", b"[1", b"7", 5_000 * b"[" + 5_000 * b"]"], ids=range(5))
@@ -186,7 +212,9 @@ def test_news_that_are_no_list_are_a_mistake_of_the_neighbour(payload: bytes) ->
 
 
 def subscribed(number: int, where: str, client_id: str = "s@a") -> LinkStateAdvertisement:
-    subscription = MeshSubscription(client_id, "a", f"t/{number}", parse(where))
+    subscription = MeshSubscription(
+        client_id=client_id, home="a", topic_filter=f"t/{number}", terms=Terms(where=where)
+    )
     key = (SUBSCRIPTION, "a", client_id, f"t/{number}")
     return LinkStateAdvertisement(key, (1, number), subscription=subscription)
 
@@ -203,7 +231,7 @@ def test_advertisements_are_packed_by_their_size_and_what_fits_into_no_packet_is
     for payload in payloads:
         frame = encode_publish(mesh_codec.ADVERTISEMENTS_TOPIC, payload, 0, False, False, 0, b"", 5)
         assert len(frame) <= 8_192
-    heard = [one for payload in payloads for one in mesh_codec.decode_advertisements(payload)[0]]
+    heard = [one for payload in payloads for one in mesh_codec.decode_advertisements(payload).advertisements]
     assert [one.key for one in heard] == [one.key for one in told if one not in too_large]
 
 
@@ -217,9 +245,8 @@ def test_the_size_of_an_advertisement_is_known_before_it_is_made() -> None:
 
 
 def test_levels_are_read_as_written() -> None:
-    assert mesh_codec.decode_levels(mesh_codec.encode_levels({"a": 1, "b": 2})) == {"a": 1, "b": 2}
-    with pytest.raises(ProtocolError, match="neither full nor exhausted"):
-        mesh_codec.decode_levels(b'{"a": 3}')
+    assert mesh_codec.decode_levels(mesh_codec.encode_levels({"a": 1, "b": 2})) == ({"a": 1, "b": 2}, [])
+    assert mesh_codec.decode_levels(b'{"a": 3, "b": 1}') == ({"b": 1}, ["level 3"])
     with pytest.raises(ProtocolError, match="cannot be read"):
         mesh_codec.decode_levels(b"[]")
 
@@ -233,3 +260,24 @@ def test_waits_are_told_in_nanoseconds() -> None:
         mesh_codec.decode_delay_report(b'{"a": -1}')
     with pytest.raises(ProtocolError, match="cannot be read"):
         mesh_codec.decode_delay_report(b"[]")
+
+
+def test_what_a_later_broker_adds_to_an_advertisement_is_passed_over() -> None:
+    name = "s\0hot@a"
+    wanted = MeshSubscription(
+        client_id=name, home="a", topic_filter="t", terms=Terms(deadline_ns=5, price=2.0), subscriber="s"
+    )
+    advertisement = LinkStateAdvertisement((SUBSCRIPTION, "a", name, "t"), (5, 3), subscription=wanted)
+    [payload], _ = mesh_codec.encode_advertisements([advertisement])
+    [fact] = json.loads(payload)
+    assert fact == [1, "a", name, "t", 5, 3, None, ["s", "", 5, 2.0, 0.0, 0]], "as the first version has it"
+    fact[7] += ["more", {"and": 1}]
+    fact.append("again")
+
+    found = mesh_codec.decode_advertisements(json.dumps([fact]).encode())
+
+    assert found.mistakes == []
+    [heard] = found.advertisements
+    assert heard.key == advertisement.key
+    assert heard.subscription is not None
+    assert (heard.subscription.subscriber, heard.subscription.terms) == ("s", wanted.terms)

@@ -7,6 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timebound.core.broker import Broker
+from timebound.core.link.outlet import PACKET_ID_MAX
+from timebound.core.link.queue import LinkQueue
+from timebound.core.link.strategy.registry import strategy_named
+from timebound.core.mesh.link import MeshLink
 from timebound.core.mesh.message import Copy, MeshMessage
 from timebound.core.sessions.session import Reply
 from timebound.core.values.access import AccessList
@@ -18,7 +22,6 @@ from timebound.linking import codec
 from timebound.linking.link import (
     HELLO_NS,
     LATENCY_WINDOW_NS,
-    PACKET_ID_MAX,
     PINGRESP_FRAME,
     PUBACK,
     NeighbourLink,
@@ -42,6 +45,7 @@ class Ends:
         self.copies: list[Copy] = []
         self._decoder = Decoder(5, is_server=True)
         self.is_storing = False  # copies are not confirmed yet
+        self.outlet = MeshLink("b", LinkQueue(strategy_named("fifo"), KB_IN_100_MS), KB_IN_100_MS, 0.5)
 
     def write(self, data: bytes) -> None:
         self.written += data
@@ -71,6 +75,9 @@ class Ends:
 
     def on_levels(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
         self.events.append(f"levels {payload.decode()}")
+
+    def on_unknown(self, link: NeighbourLink, what: str) -> None:
+        self.events.append(f"unknown {what}")
 
     def on_room(self, link: NeighbourLink, now_ns: int) -> None:
         self.events.append("room")
@@ -110,12 +117,14 @@ def link_of(
     ends: Ends, *, is_paced: bool = False, meter: SetMeter | None = None, receive_maximum: int = 1_024
 ) -> NeighbourLink:
     session = Broker(BrokerLimits(), AccessList([])).open_link("b", 1)
+    ends.outlet.open(receive_maximum)
     return NeighbourLink(
         "b",
         ends,
         ends,
         KB_IN_100_MS,
         session,
+        ends.outlet,
         is_paced=is_paced,
         meter=meter,
         receive_maximum=receive_maximum,
@@ -125,6 +134,16 @@ def link_of(
 def copy_of(number: int = 1, size: int = 1_024, published_ns: int = 0, payload: bytes = b"x") -> Copy:
     message = Message("t", payload, 1, False, published_ns, "p", sequence=number)
     return Copy(MeshMessage(message, "a", size, 5), ("a",), 1, {"b"})
+
+
+def put(link: NeighbourLink, copy: Copy, now_ns: int) -> bool:
+    """Send a copy as the core orders it."""
+    outlet = link._outlet
+    packet_id = outlet.start(copy)
+    is_sent = link.put(copy, packet_id, now_ns)
+    if not is_sent:
+        outlet.confirm(packet_id)
+    return is_sent
 
 
 def ack(packet_id: int) -> Ack:
@@ -141,7 +160,7 @@ def test_a_link_is_ready_when_its_hello_is_confirmed_and_knows_half_of_the_round
     link.send_hello(0)
     [hello] = sent(ends)
     assert (hello.topic, hello.qos, link.is_ready) == (codec.HELLO_TOPIC, 1, False)
-    assert link.unconfirmed() == []  # a hello is not sent another way
+    assert ends.outlet.unconfirmed() == []  # a hello is not sent another way
 
     link.receive([ack(hello.packet_id)], 10 * MILLISECOND)
 
@@ -156,17 +175,17 @@ def test_a_copy_is_kept_until_it_is_confirmed_and_dated_for_its_arrival() -> Non
     link.latency_ns = 3 * MILLISECOND
     copies = [copy_of(number, published_ns=SECOND) for number in (1, 2)]
     for copy in copies:
-        assert link.put(copy, 2 * SECOND)
+        assert put(link, copy, 2 * SECOND)
     assert not ends.written  # until it is flushed
 
     link.flush(2 * SECOND)
 
     packets = sent(ends)
-    assert link.unconfirmed() == copies
+    assert ends.outlet.unconfirmed() == copies
     arrived = codec.decode_copy(packets[0], 10 * SECOND).what.message
     assert 10 * SECOND - arrived.published_ns == SECOND + 100 * MILLISECOND + 3 * MILLISECOND
     link.receive([ack(packets[0].packet_id), ack(999)], 3 * SECOND)
-    assert link.unconfirmed() == copies[1:]
+    assert ends.outlet.unconfirmed() == copies[1:]
     assert link.sent == 2
 
 
@@ -175,14 +194,14 @@ def test_what_is_larger_than_the_neighbour_accepts_is_not_sent() -> None:
     link = link_of(ends)
     link.packet_size_max = 200
 
-    assert not link.put(copy_of(payload=b"x" * 200), 0)
+    assert not put(link, copy_of(payload=b"x" * 200), 0)
     assert not link.send_control(codec.LEVELS_TOPIC, b"x" * 200)
-    assert link.put(copy_of(), 0)
+    assert put(link, copy_of(), 0)
     assert link.send_control(codec.LEVELS_TOPIC, b"{}")
     link.flush(0)
 
     assert [packet.topic for packet in sent(ends)] == [codec.LEVELS_TOPIC, "t"]
-    assert len(link.unconfirmed()) == 1
+    assert len(ends.outlet.unconfirmed()) == 1
 
 
 def test_no_more_copies_are_under_way_than_the_neighbour_receives() -> None:
@@ -190,7 +209,7 @@ def test_no_more_copies_are_under_way_than_the_neighbour_receives() -> None:
     link = link_of(ends, receive_maximum=2)
     for number in (1, 2):
         assert link.has_room(0)
-        link.put(copy_of(number), 0)
+        put(link, copy_of(number), 0)
     assert not link.has_room(0)
     link.flush(0)
 
@@ -203,14 +222,14 @@ def test_no_more_copies_are_under_way_than_the_neighbour_receives() -> None:
 def test_a_paced_link_is_busy_for_the_time_of_each_copy_and_rests_between() -> None:
     link = link_of(Ends(), is_paced=True)
 
-    link.put(copy_of(size=2_048), SECOND)
+    put(link, copy_of(size=2_048), SECOND)
     assert not link.has_room(SECOND + 200 * MILLISECOND - 1)
     assert link.has_room(SECOND + 200 * MILLISECOND)
-    link.put(copy_of(), SECOND + 250 * MILLISECOND)
+    put(link, copy_of(), SECOND + 250 * MILLISECOND)
     # A timer that fired late does not slow the link down.
     assert link.next_room_ns() == SECOND + 300 * MILLISECOND
     link.rest()
-    link.put(copy_of(), 5 * SECOND)
+    put(link, copy_of(), 5 * SECOND)
 
     assert link.next_room_ns() == 5 * SECOND + 100 * MILLISECOND
 
@@ -236,7 +255,7 @@ def test_a_meter_decides_how_much_is_written_and_measures_the_delay() -> None:
     assert link.delay.mean_s_per_kb == 0.2
     meter.wake_ns = 3 * SECOND
 
-    link.put(copy_of(payload=b"x" * 150), SECOND)  # all that is allowed: written at once
+    put(link, copy_of(payload=b"x" * 150), SECOND)  # all that is allowed: written at once
 
     assert len(sent(ends)) == 1
     assert (link.has_room(2 * SECOND), link.next_room_ns()) == (False, 3 * SECOND)
@@ -252,7 +271,7 @@ def test_what_the_transport_still_holds_makes_a_metered_copy_older() -> None:
     link = link_of(ends, meter=meter)
     meter.held_ns = 70 * MILLISECOND
 
-    link.put(copy_of(), 0)
+    put(link, copy_of(), 0)
     link.flush(0)
 
     message = codec.decode_copy(sent(ends)[0], SECOND).what.message
@@ -262,7 +281,7 @@ def test_what_the_transport_still_holds_makes_a_metered_copy_older() -> None:
 def test_packets_of_a_neighbour_reach_the_mesh_and_are_confirmed() -> None:
     far, ends = Ends(), Ends()
     sender, link = link_of(far), link_of(ends)
-    sender.put(copy_of(7), 0)
+    put(sender, copy_of(7), 0)
     sender.flush(0)
     for topic, payload in (
         (codec.ADVERTISEMENTS_TOPIC, b"[]"),
@@ -277,7 +296,8 @@ def test_packets_of_a_neighbour_reach_the_mesh_and_are_confirmed() -> None:
     link.receive(far.packets(), SECOND)
 
     assert [copy.what.number for copy in ends.copies] == [7]
-    assert ends.events == ["advertisements []", "delays {}", "levels {}"]
+    unknown = "unknown control topic '$timebound/mesh/later'"
+    assert ends.events == ["advertisements []", "delays {}", "levels {}", unknown]
     assert PINGRESP_FRAME in ends.written
     kinds = [packet.fields().get("kind") for packet in Decoder(5, is_server=False).feed(bytes(ends.written))]
     assert kinds == [PUBACK, None, PUBACK]
@@ -288,7 +308,7 @@ def test_a_copy_is_confirmed_when_its_session_says_so_and_a_hello_at_once() -> N
     far, ends = Ends(), Ends()
     sender, link = link_of(far), link_of(ends)
     ends.is_storing = True
-    sender.put(copy_of(7), 0)
+    put(sender, copy_of(7), 0)
     sender.flush(0)
     sender.send_hello(0)
     [copy, hello] = sent(far)
@@ -316,7 +336,7 @@ def test_the_latency_is_measured_again_by_a_hello_at_a_time() -> None:
     link.paused()
     link.patrol(HELLO_NS)
     link.resumed(HELLO_NS)
-    link.put(copy_of(1), HELLO_NS)
+    put(link, copy_of(1), HELLO_NS)
     link.flush(HELLO_NS)
     [copy] = sent(ends)
     link.patrol(HELLO_NS)
@@ -353,11 +373,11 @@ def test_a_disconnect_closes_the_link_and_ends_what_comes_after() -> None:
 def test_packet_ids_start_over_and_leave_out_those_under_way() -> None:
     ends = Ends()
     link = link_of(ends)
-    link.put(copy_of(1), 0)
-    link._last_packet_id = PACKET_ID_MAX - 1
+    put(link, copy_of(1), 0)
+    ends.outlet.last_packet_id = PACKET_ID_MAX - 1
 
     for number in (2, 3):
-        link.put(copy_of(number), 0)
+        put(link, copy_of(number), 0)
     link.flush(0)
 
     assert [packet.packet_id for packet in sent(ends)] == [1, PACKET_ID_MAX, 2]
@@ -400,3 +420,17 @@ def test_the_latency_is_the_shortest_of_this_window_and_the_one_before(
             end_ns = now_ns + LATENCY_WINDOW_NS
         windows[-1].append(took_ns // 2)
         assert link.latency_ns == min(min(window) for window in windows[-2:])
+
+
+def test_an_ended_connection_confirms_nothing_of_the_one_that_replaced_it() -> None:
+    ends = Ends()
+    old = link_of(ends)
+    put(old, copy_of(1), 0)
+    old.end()
+    replacing = link_of(ends)
+    copy = copy_of(2)
+    put(replacing, copy, 0)  # with the packet id of the first
+
+    old.receive([ack(1)], 0)
+
+    assert ends.outlet.unconfirmed() == [copy]

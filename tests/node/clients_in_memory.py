@@ -66,7 +66,7 @@ class PlainClient:
 
     def lose(self) -> None:
         """The transport is closed."""
-        if self.connection.transport() is not None:
+        if self.connection._transport is not None:
             self.protocol.eof_received()
             self.protocol.connection_lost(None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from timebound.config.input import InputConfig
+from timebound.config.input import InputConfig, entrance_options
 from timebound.config.limits import Limits
 from timebound.config.listeners import ListenerConfig
 from timebound.config.values import Config
@@ -101,7 +101,8 @@ class House:
         input_config: InputConfig | None = None,
     ) -> None:
         self.storage = HeldStorage()
-        self.broker = Broker(BrokerLimits(), AccessList([]), is_durable)
+        options = entrance_options(input_config or InputConfig())
+        self.broker = Broker(BrokerLimits(), AccessList([]), is_durable, None, options)
         self.driver = Driver(self.broker, self.storage, limits, asyncio.get_running_loop(), input_config)
         self.logins = Logins(asyncio.get_running_loop(), 1)
         config = Config(limits=limits)

@@ -14,6 +14,7 @@ from tests.conftest import BrokerProcess, ShareOver, StartOver
 from tests.peer import Endpoint, Peer, join, props
 
 from timebound.demo.relay import ShapingRelay
+from timebound.records import parse_message_name
 from timebound.units import MILLISECOND, parse_duration
 from timebound.wire.packets import Ack, Pingreq, Pingresp, Publish, make_publish
 
@@ -154,6 +155,10 @@ def test_a_timeout_is_kept_and_its_drop_is_told(
     assert told["topic_filter"] == "expiring/#"
     assert told["reason"] in ("timed_out", "hopeless", "replaced")
     assert isinstance(told["age_ms"], float)
+    origin, started_ns, number = parse_message_name(str(told["message"]))
+    assert origin == "timebound"
+    assert started_ns > 0
+    assert number > 0
 
 
 def test_an_urgent_message_overtakes_what_can_wait(relay_port: int, publisher: Peer) -> None:

@@ -1,14 +1,20 @@
-"""SUBSCRIBE and UNSUBSCRIBE that take longer than a turn: order, answers, and what may happen meanwhile."""
+"""Requests that take longer than a turn: order, answers, and what may happen meanwhile.
+
+SUBSCRIBE and UNSUBSCRIBE, and what concerns all flows: advertisements, weights, the loss of a client.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import itertools
 from typing import Any
 
 import pytest
 from tests.node.doubles import Build, House, RecordingTransport
 from tests.peer import props
 
+from timebound.core.input.contract import Contract
 from timebound.core.values.message import Message
 from timebound.node.clients.connection import Connection
 from timebound.units import SECOND
@@ -105,6 +111,25 @@ async def test_other_clients_get_their_turn_meanwhile(build: Build) -> None:
     assert kinds(seen) == [Suback, Publish]
     assert house.driver.input.has_more()
     finish(house)
+
+
+async def test_long_filters_of_many_clients_are_read_one_a_turn(build: Build) -> None:
+    house = build()
+    connected = [house.open(Connect(f"c{number}")) for number in range(9)]
+    house.driver.input.turn_ns = 1
+    for number, (connection, _) in enumerate(connected):
+        where = " OR ".join(f"a{one} = {number}" for one in range(60))
+        packet = Subscribe(1, [SubscribeEntry("t")], props(user_properties=[("where", where)]))
+        connection.data_received(encode(packet, 5))
+
+    answered = []
+    while house.driver.input.has_more():
+        house.driver.turn()
+        answered.append(sum([Suback in kinds(transport) for _, transport in connected]))
+
+    assert answered[-1] == 9
+    assert max([after - before for before, after in itertools.pairwise([0, *answered])]) == 1
+    house.broker._check()
 
 
 async def test_unsubscribing_takes_turns_too(build: Build) -> None:
@@ -208,3 +233,166 @@ async def test_a_filter_that_fails_ends_its_client_and_leaves_nothing_under_way(
     assert [packet.packet_id for packet in answers.packets() if isinstance(packet, Ack)] == [7]
     payloads = [packet.payload for packet in answers.packets() if isinstance(packet, Publish)]
     assert sorted(payloads) == [b"new", *[b"old"] * 10, b"u"]
+
+
+FLOWS = 50
+PERIODS = props(user_properties=[("period", "never")])
+
+
+def advertisement(topic: str, packet_id: int = 1) -> Publish:
+    terms = Properties()
+    terms.user_properties = [("period", "1s"), ("delay", "5s")]
+    return make_publish(f"$timebound/advertise/{topic}", b"", 1, packet_id=packet_id, properties=terms)
+
+
+def with_flows(house: House) -> Connection:
+    """Return a client that has FLOWS flows."""
+    press, _ = house.open(Connect("press"))
+    for number in range(FLOWS):
+        contract = Contract("press", f"p/{number}", interval_ns=SECOND, delay_ns=5 * SECOND)
+        assert house.broker.entrance.flows.advertise(press, contract, house.driver.now_ns()).accepted
+    return press
+
+
+async def test_an_advertisement_takes_turns_in_which_others_are_served(build: Build) -> None:
+    house = build()
+    with_flows(house)
+    other, seen = house.open(Connect("other"), Subscribe(1, [SubscribeEntry("mine")]))
+
+    _, transport = begin(house, advertisement("a"), Pingreq())
+    assert kinds(transport) == []
+    other.data_received(encode(make_publish("mine", b"now"), 5))
+    house.driver.turn()
+
+    assert kinds(seen) == [Suback, Publish]
+    assert kinds(transport) == []
+    assert finish(house) > FLOWS // 2
+    assert kinds(transport) == [Ack, Pingresp]
+    assert house.broker.entrance.flows.admission.flow_count() == FLOWS + 1
+
+
+@pytest.mark.parametrize("is_contended", [False, True])
+async def test_messages_behind_an_advertisement_wait_for_its_answer_and_are_policed(
+    build: Build, is_contended: bool
+) -> None:
+    house = build()
+    with_flows(house)
+    house.driver.input.turn_ns = 1
+    connection, transport = house.open(Connect("c"))
+    if is_contended:
+        house.driver.schedule()  # both are read before the turn
+        other, _ = house.open(Connect("other"))
+        other.data_received(encode(make_publish("x", b"x"), 5))
+    wanted = [advertisement("a"), *[make_publish("a", b"x", 1, packet_id=2 + n) for n in range(9)]]
+    connection.data_received(b"".join(encode(packet, 5) for packet in wanted))
+    house.driver.turn()
+    assert kinds(transport) == []
+    finish(house)
+
+    ids = [packet.packet_id for packet in transport.packets() if isinstance(packet, Ack)]
+    assert ids == list(range(1, 11))
+    assert house.broker.entrance.excess_lowered > 0
+
+
+async def test_advertisements_of_several_clients_wait_for_each_other(build: Build) -> None:
+    house = build()
+    with_flows(house)
+    house.driver.input.turn_ns = 1
+    answered: list[str] = []
+    askers = [house.open(Connect(f"c{number}")) for number in range(5)]
+    for number, (connection, _) in enumerate(askers):
+        connection.data_received(encode(advertisement(f"a/{number}"), 5))
+    while house.driver.input.has_more():
+        house.driver.turn()
+        for number, (_, transport) in enumerate(askers):
+            if Ack in kinds(transport) and f"a/{number}" not in answered:
+                answered.append(f"a/{number}")
+
+    assert answered == [f"a/{number}" for number in range(5)]
+
+
+@pytest.mark.parametrize("end", ["lost", "taken over", "closed"])
+@pytest.mark.parametrize("turns", [0, 5, FLOWS])
+async def test_a_client_that_goes_while_its_flow_is_analysed_leaves_nothing_behind(
+    build: Build, end: str, turns: int
+) -> None:
+    house = build()
+    with_flows(house)
+    connection, _ = begin(house, advertisement("a"))
+    for _ in range(turns):
+        house.driver.turn()
+
+    if end == "lost":
+        connection.connection_lost(None)
+    elif end == "closed":
+        connection.close(0x8B, "stopping")
+    else:
+        house.open(Connect("c"))
+    finish(house)
+
+    entrance = house.broker.entrance
+    assert entrance.flows.admission.flow_count() == FLOWS
+    assert "a" not in entrance.scheduler.topics
+    assert [topic for topic, _, _ in entrance.flows.admission.topics()] == list(entrance.scheduler.topics)
+    assert house.broker.counters.faults == 0
+
+
+async def test_refusals_leave_nothing_for_the_garbage_collector(build: Build) -> None:
+    """A flood of them would be visited by collections of tens of milliseconds."""
+    house = build()
+    connection, transport = house.open(Connect("c"))
+    wrong = encode(make_publish("$timebound/advertise/a", b"", 1, packet_id=1, properties=PERIODS), 5)
+
+    def ask(count: int) -> None:
+        for _ in range(count):
+            connection.data_received(wrong)
+            finish(house)
+
+    ask(10)
+    gc.collect()
+    gc.disable()
+    try:
+        ask(200)
+        assert gc.collect() < 200
+    finally:
+        gc.enable()
+    codes = [packet.reason_code for packet in transport.packets() if isinstance(packet, Ack)]
+    assert codes == [0x83] * 210 or set(codes) == {0x83, 0x97}
+
+
+async def test_the_flows_of_a_lost_client_are_released_over_turns(build: Build) -> None:
+    house = build()
+    press = with_flows(house)
+    other, seen = house.open(Connect("other"), Subscribe(1, [SubscribeEntry("mine")]))
+    house.driver.input.turn_ns = 1
+
+    press.connection_lost(None)
+    house.driver.turn()
+    other.data_received(encode(make_publish("mine", b"now"), 5))
+    house.driver.turn()
+
+    assert kinds(seen) == [Suback, Publish]
+    assert house.broker.entrance.flows.admission.flow_count() > FLOWS // 2
+    finish(house)
+    assert house.broker.entrance.flows.admission.flow_count() == 0
+
+
+async def test_a_weight_is_removed_over_turns_and_messages_keep_their_order(build: Build) -> None:
+    house = build()
+    house.broker.entrance.flows.set_weight("w/#", 5, 0)
+    askers = [house.open(Connect(f"c{number}"))[0] for number in range(40)]
+    _, seen = house.open(Connect("seen"), Subscribe(1, [SubscribeEntry("w/+")]))
+    house.driver.schedule()
+    for asker in askers:
+        asker.data_received(b"".join(encode(make_publish("w/1", b"%d" % n), 5) for n in range(20)))
+    house.driver.input.turn_ns = 1
+    house.driver.turn()
+
+    boss, transport = house.open(Connect("boss"))
+    boss.data_received(encode(make_publish("$timebound/control/weight", b"w/# -", 1, packet_id=1), 5))
+    assert finish(house) > 20
+
+    assert [packet.reason_code for packet in transport.packets() if isinstance(packet, Ack)] == [0]
+    assert house.broker.entrance.flows.weights() == {"#": 1}
+    assert kinds(seen).count(Publish) == 800
+    assert list(house.broker.entrance.scheduler.topics) == ["\0#"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import socket
 import struct
 
 import pytest
-from tests.conftest import BrokerProcess, ShareOver, StartBroker
+from tests.conftest import BrokerProcess, Certificates, ShareOver, StartBroker
 from tests.peer import Peer, join
 
 from timebound.node.notices import INTERVAL_NS, REASONS_MAX, SUBJECTS_MAX, Notices
@@ -73,6 +74,16 @@ def test_beyond_the_limit_reasons_of_a_client_share_their_lines(caplog: pytest.L
     assert caplog.messages[-1] == f"c: topic 99 ({4 * REASONS_MAX - 1} times in 10 s)"
 
 
+def test_a_count_has_the_level_of_its_lines(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    notices = Notices()
+    notices.note("a", "a", "left", 1, logging.INFO)
+    notices.note("a", "a", "left", 1, logging.INFO)
+    notices.patrol(1 + INTERVAL_NS)
+
+    assert [record.levelname for record in caplog.records] == ["INFO", "INFO"]
+
+
 # --- what is logged -----------------------------------------------------------------------
 
 
@@ -119,6 +130,50 @@ def test_refused_connects_are_logged_once_for_an_address(start_broker: StartBrok
                 assert peer.connect(f"more-{number}").reason_code == 0x97
 
     broker.wait_logged("sessions_max (1) is reached")
+    assert len(lines(broker, "refused 127.0.0.1:")) == 1
+
+
+def flood(port: int, sent: bytes, count: int = 20) -> None:
+    for _ in range(count):
+        with socket.create_connection(("127.0.0.1", port), 10) as connection:
+            connection.sendall(sent)
+            while connection.recv(4_096):
+                pass
+
+
+def test_a_flood_of_failed_handshakes_is_one_line_and_a_count(
+    start_broker: StartBroker, certificates: Certificates
+) -> None:
+    tls = f'certificate = "{certificates.certificate}"\nkey = "{certificates.key}"\n'
+    broker = start_broker(f"[[listeners]]\nport = 0\n[listeners.tls]\n{tls}")
+
+    flood(broker.port_of("mqtts:"), b"GET / HTTP/1.1\r\n\r\n")
+
+    broker.wait_logged("failed: http request")
+    assert len(lines(broker, "TLS handshake with 127.0.0.1:")) == 1
+    broker.wait_logged("failed: http request (19 times in 10 s)", 20.0)
+
+
+@pytest.mark.parametrize(
+    ("head", "reason"),
+    [
+        (b"GET /other HTTP/1.1\r\n", "path '/other' is not that of the listener"),
+        (
+            b"GET /mqtt HTTP/1.1\r\nOrigin: https://bad.example\r\n",
+            "origin https://bad.example is not in the listener's origins",
+        ),
+    ],
+)
+def test_a_flood_of_web_pages_that_are_refused_is_one_line(
+    start_broker: StartBroker, head: bytes, reason: str
+) -> None:
+    broker = start_broker('[[listeners]]\nname = "web"\nport = 0\nkind = "websocket"\n')
+    upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    rest = b"Host: x\r\n" + upgrade + b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+
+    flood(broker.port_of("ws:"), head + rest)
+
+    broker.wait_logged(f"on web: {reason}")
     assert len(lines(broker, "refused 127.0.0.1:")) == 1
 
 
@@ -181,11 +236,14 @@ def test_a_near_miss_on_publish_is_delivered_and_logged_once(
     name = f"speller-{scheme}-{qos}"
     with join(guarded.port, name) as peer:
         peer.subscribe("open/near")
+        answers: list[str] = []
         for _ in range(3):
             peer.publish("open/near", b"1", qos, user_properties=[("time-out", "1s"), ("colour", "red")])
             received = [peer.receive() for _ in range(1 + qos)]
             [message] = [packet for packet in received if isinstance(packet, Publish)]
             assert message.user_properties == (("time-out", "1s"), ("colour", "red"))
+            answers += [packet.reason_string for packet in received if isinstance(packet, Ack)]
 
         guarded.wait_logged("message to 'open/near': unknown property 'time-out'; did you mean 'timeout'?")
     assert len(lines(guarded, f"'{name}'", "time-out")) == 1
+    assert answers == [["unknown property 'time-out'; did you mean 'timeout'?", "", ""], []][qos == 0]

@@ -19,7 +19,7 @@ from tests.peer import Peer, join, props
 
 from timebound.config.tls import TlsConfig
 from timebound.node.config import ListenerConfig
-from timebound.node.serve import _url
+from timebound.node.serve import ServeOptions, _configure, _url
 from timebound.wire.codec import encode
 from timebound.wire.packets import Publish, Suback, Subscribe, SubscribeEntry, make_publish
 
@@ -43,6 +43,24 @@ def serve(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProce
         cwd=cwd,
         env=environment(),
     )
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
+@pytest.mark.parametrize(
+    ("tls", "is_shared"), [("", True), ('[listeners.tls]\ncertificate = "c.pem"\nkey = "k.pem"\n', False)]
+)
+def test_a_port_for_browsers_is_at_the_address_of_a_listener_without_tls(
+    host: str, tls: str, is_shared: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "timebound.toml"
+    file.write_text(f'[[listeners]]\nhost = "{host}"\nallow_anonymous = true\n{tls}')
+
+    config, _ = _configure(file, ServeOptions(ws_port=8083), {}, is_persistent=False)
+
+    _, added = config.listeners
+    assert (added.kind, added.port) == ("websocket", 8083)
+    # One with TLS must not open a network to passwords without it.
+    assert added.host == (host if is_shared else "127.0.0.1")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -24,6 +24,7 @@ from timebound.pipeline.jobs.cube import cube
 from timebound.pipeline.jobs.earnings import bills
 from timebound.pipeline.jobs.quality import good, with_faults
 from timebound.records import Reason
+from timebound.terms import Terms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -170,9 +171,9 @@ def test_two_runs_do_not_share_a_folder(spark: SparkSession, tmp_path: Path) -> 
 
 
 SUBSCRIPTIONS = [
-    Subscription("s", "t/#", price=1.25, penalty=0.000_001),
-    Subscription("u", "t/#", price=0.1, penalty=3.0, deadline_ns=2 * MS),
-    Subscription("v", "#", price=0.0, penalty=0.3, deadline_ns=5 * MS),
+    Subscription(client_id="s", topic_filter="t/#", terms=Terms(price=1.25, penalty=0.000_001)),
+    Subscription(client_id="u", topic_filter="t/#", terms=Terms(price=0.1, penalty=3.0, deadline_ns=2 * MS)),
+    Subscription(client_id="v", topic_filter="#", terms=Terms(price=0.0, penalty=0.3, deadline_ns=5 * MS)),
 ]
 PAIRS = st.lists(
     st.tuples(

@@ -25,7 +25,9 @@ def batch_of(subscribers: int, rows_of_run: int) -> TraceBatch:
     """A message after the other to all subscribers, so many read at once."""
     account = Account()
     account.is_tracing = True
-    subscriptions = [Subscription(f"s{number}", f"t/{number}") for number in range(subscribers)]
+    subscriptions = [
+        Subscription(client_id=f"s{number}", topic_filter=f"t/{number}") for number in range(subscribers)
+    ]
     for batch in range(3):
         published_ns = START + batch * 1_000_003
         messages = [

@@ -19,7 +19,7 @@ START = 1_800_000_000 * SECOND  # 2027-01-15 08:00 UTC
 KILOBYTE = 1_024
 
 
-def row(number: int = 1, **values: Any) -> dict[str, Any]:
+def row(number: int = 1, /, **values: Any) -> dict[str, Any]:
     """A message delivered 3 ms after publication, of which 1 ms in the queue."""
     published_ns = values.get("published_ns", START + number * SECOND)
     made = {
@@ -42,6 +42,10 @@ def row(number: int = 1, **values: Any) -> dict[str, Any]:
         "link": "s",
         "sent_ns": published_ns + 3 * MS,
         "promised_ns": 0,
+        "origin": "n1",
+        "started_ns": 1,
+        "number": number,
+        "traceparent": "",
         "date": "2027-01-15",
         "node": "n1",
     }
@@ -49,7 +53,7 @@ def row(number: int = 1, **values: Any) -> dict[str, Any]:
     return made | values
 
 
-def dropped(number: int = 1, reason: str = "queue_full", **values: Any) -> dict[str, Any]:
+def dropped(number: int = 1, /, reason: str = "queue_full", **values: Any) -> dict[str, Any]:
     return row(number, **{"outcome": "dropped", "reason": reason, "sent_ns": 0, **values})
 
 

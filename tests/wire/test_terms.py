@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timebound.errors import ProtocolError
+from timebound.terms import DEFAULT_TERMS
 from timebound.units import format_duration
 from timebound.wire.terms import (
     DEFAULT_PUBLISH_TERMS,
-    DEFAULT_SUBSCRIBE_TERMS,
     WORTH_MAX,
     parse_publish_terms,
     parse_subscribe_terms,
@@ -25,10 +25,10 @@ from timebound.wire.terms import (
 def test_no_terms_give_the_shared_defaults() -> None:
     assert parse_publish_terms(()) is DEFAULT_PUBLISH_TERMS
     assert parse_publish_terms((("site", "7"), ("Timeout", "soon"))) is DEFAULT_PUBLISH_TERMS
-    assert parse_subscribe_terms([]) is DEFAULT_SUBSCRIBE_TERMS
-    assert parse_subscribe_terms([("timeout", "soon")]) is DEFAULT_SUBSCRIBE_TERMS
-    assert DEFAULT_SUBSCRIBE_TERMS.price == 1.0
-    assert DEFAULT_SUBSCRIBE_TERMS.penalty == 0.0
+    assert parse_subscribe_terms([]) is DEFAULT_TERMS
+    assert parse_subscribe_terms([("timeout", "soon")]) is DEFAULT_TERMS
+    assert DEFAULT_TERMS.price == 1.0
+    assert DEFAULT_TERMS.penalty == 0.0
 
 
 def test_publish_terms_are_read() -> None:

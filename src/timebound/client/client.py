@@ -9,7 +9,7 @@ from __future__ import annotations
 import ssl
 from random import Random
 from types import TracebackType
-from typing import Final
+from typing import Final, Unpack
 
 from timebound.client.advertising import advertisement, withdrawal
 from timebound.client.backoff import DELAY_S_MAX
@@ -21,14 +21,13 @@ from timebound.client.refusals import NotTimebound, PublishRefused
 from timebound.client.requests import Requests
 from timebound.client.session import ClientSession
 from timebound.client.subscription import QUEUE_SIZE, Subscription
+from timebound.client.terms import term_properties
 from timebound.client.topics import check_filter, check_topic
 from timebound.client.values import (
     Duration,
     Payload,
     UserPropertiesLike,
     check_qos,
-    duration_text,
-    number_text,
     priority_text,
     to_ns,
     to_payload,
@@ -38,6 +37,7 @@ from timebound.client.values import (
 )
 from timebound.client.will import Will
 from timebound.errors import ClientError
+from timebound.terms import TermArguments
 from timebound.units import SECOND, format_duration
 from timebound.wire.packets import Disconnect, SubscribeEntry
 from timebound.wire.properties import Properties
@@ -358,20 +358,18 @@ class Client:
         self,
         *topic_filters: str,
         qos: int = 0,
-        where: str | None = None,
-        deadline: Duration | None = None,
-        price: float | None = None,
-        penalty: float | None = None,
         no_local: bool = False,
         retain_as_published: bool = False,
         retain_handling: int = 0,
         properties: UserPropertiesLike | None = None,
         queue_size: int = QUEUE_SIZE,
+        **terms: Unpack[TermArguments],
     ) -> Subscription:
         """Return a subscription; it begins when it is first awaited, iterated or entered.
 
-        `where` selects by content, `deadline` is the age allowed on arrival, `price` is earned by a
-        message in time and `penalty` paid for a late one. `properties` are further user properties.
+        Of the terms, `where` selects by content, `deadline` is the age allowed on arrival, `price` is earned
+        by a message in time and `penalty` paid for a late one; docs/wire.md lists all. Subscriptions to one
+        filter need different names (`name`). `properties` are further user properties.
         Up to `queue_size` unread messages with QoS 0 are kept; beyond it the oldest are dropped.
 
         Raises:
@@ -387,24 +385,16 @@ class Client:
             raise ValueError(f"retain_handling is {retain_handling!r}; it must be 0, 1 or 2")
         if queue_size < 1:
             raise ValueError(f"queue_size is {queue_size!r}; it must be at least 1")
-        terms = Properties()
-        terms.user_properties = to_user_properties(properties)
-        if where is not None:
-            terms.user_properties.append(("where", where))
-        if deadline is not None:
-            terms.user_properties.append(("deadline", duration_text(deadline, "deadline")))
-        if price is not None:
-            terms.user_properties.append(("price", number_text(price, "price")))
-        if penalty is not None:
-            terms.user_properties.append(("penalty", number_text(penalty, "penalty")))
+        wanted = Properties()
+        wanted.user_properties = to_user_properties(properties) + term_properties(terms)
         has_options = no_local or retain_as_published or retain_handling
-        if self._options.version != 5 and (terms.user_properties or has_options):
-            raise ValueError("where, deadline, price, penalty and options need MQTT 5 (version is 4)")
+        if self._options.version != 5 and (wanted.user_properties or has_options):
+            raise ValueError("terms such as where and deadline, and options, need MQTT 5 (version is 4)")
         entries = [
             SubscribeEntry(topic_filter, qos, no_local, retain_as_published, retain_handling)
             for topic_filter in topic_filters
         ]
-        return Subscription(self._session, entries, terms, queue_size=queue_size)
+        return Subscription(self._session, entries, wanted, queue_size=queue_size)
 
     def _subscribe_to_answers(self, topic_filter: str, consumer: Requests) -> Subscription:
         entries = [SubscribeEntry(topic_filter, 1)]

@@ -17,6 +17,7 @@ from timebound.client.receipts import Receipt
 from timebound.client.subscription import Subscription
 from timebound.client.topics import FilterMatcher
 from timebound.errors import SubscribeError
+from timebound.terms import with_name
 
 logger = logging.getLogger("timebound.client")
 
@@ -47,14 +48,15 @@ class SubscriptionRouter:
         """Add a subscription and deliver the messages that were waiting for it.
 
         Raises:
-            SubscribeError: a filter is already subscribed to; the server would replace it.
+            SubscribeError: a filter is already subscribed to under this name; the server would replace it.
         """
         for other in self._by_identifier.values():
             for topic_filter in subscription.topic_filters:
-                if topic_filter in other.topic_filters:
+                if topic_filter in other.topic_filters and subscription.name == other.name:
+                    named = f" as {other.name!r}" if other.name else ""
                     raise SubscribeError(
-                        f"this client is already subscribed to {topic_filter!r}; a second subscription "
-                        "would replace the first, so use that one or another client"
+                        f"this client is already subscribed to {topic_filter!r}{named}; a second one "
+                        "would replace the first, so use that one, another name or another client"
                     )
         subscription.identifier = self._new_identifier(subscription)
         self._by_identifier[subscription.identifier] = subscription
@@ -114,10 +116,11 @@ class SubscriptionRouter:
                 self._unclaimed.append((message, receipt))
 
     def _new_identifier(self, subscription: Subscription) -> int:
-        """Return a free identifier; in a kept session the same for the same filters in every process."""
+        """Return a free identifier; in a kept session the same in every process."""
         if self._keeps_session:
-            filters = "\0".join(subscription.topic_filters).encode()
-            self._last_identifier = zlib.crc32(filters) % _IDENTIFIER_MAX
+            filters = "\0".join(subscription.topic_filters)
+            key = with_name(filters, subscription.name).encode()
+            self._last_identifier = zlib.crc32(key) % _IDENTIFIER_MAX
         while True:
             self._last_identifier = self._last_identifier % _IDENTIFIER_MAX + 1
             if self._last_identifier not in self._by_identifier:

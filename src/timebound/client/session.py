@@ -49,7 +49,7 @@ class ClientSession:
         self._connection: ClientConnection | None = None
         self._subscribing: dict[int, Subscription] = {}  # by packet id, on this connection
         self._unsubscribing: dict[int, asyncio.Future[None]] = {}
-        self._to_unsubscribe: list[str] = []  # ended while there was no connection
+        self._to_unsubscribe: list[Subscription] = []  # ended while there was no connection
         self._is_resumed = False  # the server has subscriptions of an earlier process
         self._online = asyncio.Event()  # there is a connection, or there will be none again
         self._writable = asyncio.Event()
@@ -74,8 +74,8 @@ class ClientSession:
         self._connection = connection
         self._is_resumed = present and (is_first or self._is_resumed)
         self._receipts.attach(connection, session_present=present)
-        if present and self._to_unsubscribe:
-            self._send_unsubscribe(connection, tuple(self._to_unsubscribe))
+        for subscription in self._to_unsubscribe if present else ():
+            self._send_unsubscribe(connection, subscription)
         self._to_unsubscribe.clear()
         for subscription in self._router.subscriptions():
             if subscription.state is State.STARTING or not present:
@@ -332,9 +332,9 @@ class ClientSession:
         if not is_subscribed:
             return
         if self._connection is None:
-            self._to_unsubscribe += subscription.topic_filters
+            self._to_unsubscribe.append(subscription)
             return
-        future = self._send_unsubscribe(self._connection, subscription.topic_filters)
+        future = self._send_unsubscribe(self._connection, subscription)
         try:
             async with asyncio.timeout(self._operation_timeout_s):
                 await future
@@ -351,7 +351,7 @@ class ClientSession:
         if isinstance(failure, SubscribeRefused) and len(subscription.topic_filters) == 1:
             return
         if is_subscribed and self._connection is not None:
-            self._send_unsubscribe(self._connection, subscription.topic_filters)
+            self._send_unsubscribe(self._connection, subscription)
 
     def take(self, receipt: Receipt) -> None:
         self._receipts.take(receipt)
@@ -369,12 +369,16 @@ class ClientSession:
         connection.send(subscription.packet(packet_id, with_identifier=has_identifiers))
 
     def _send_unsubscribe(
-        self, connection: ClientConnection, topic_filters: tuple[str, ...]
+        self, connection: ClientConnection, subscription: Subscription
     ) -> asyncio.Future[None]:
         packet_id = self._take_id()
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._unsubscribing[packet_id] = future
-        connection.send(Unsubscribe(packet_id, list(topic_filters)))
+        packet = Unsubscribe(packet_id, list(subscription.topic_filters))
+        if connection.version == 5:
+            # Also where it is empty: other subscriptions to the filters, with other names, go on.
+            packet.properties.user_properties.append(("name", subscription.name))
+        connection.send(packet)
         return future
 
     def _take_id(self) -> int:

@@ -47,7 +47,7 @@ class SubscriptionOwner(Protocol):
 
 
 class Subscription:
-    """Messages for one or more topic filters, made by `Client.subscribe`.
+    """Messages for one or more topic filters, made by `Client.subscribe`; it may have a name.
 
     `await subscription` waits until it is granted, `async for message in subscription` does so too
     and then yields messages, `async with subscription` also unsubscribes at its end.
@@ -65,6 +65,7 @@ class Subscription:
         consumer: Callable[[Message], None] | None = None,
     ) -> None:
         self.topic_filters: Final = tuple(entry.topic_filter for entry in entries)
+        self.name: Final = next((value for name, value in properties.user_properties if name == "name"), "")
         self.granted_qos: tuple[int, ...] = ()
         self.reason_string = ""  # of the last SUBACK, such as a hint about a misspelt property
         self.dropped = 0  # QoS 0 messages that a slow reader missed

@@ -104,10 +104,11 @@ def to_user_properties(value: UserPropertiesLike | None) -> list[tuple[str, str]
     if value is None:
         return []
     pairs = value.items() if isinstance(value, Mapping) else value
-    return [(name, _scalar_text(name, item)) for name, item in pairs]
+    return [(name, scalar_text(name, item)) for name, item in pairs]
 
 
-def _scalar_text(name: str, value: Scalar) -> str:
+def scalar_text(name: str, value: Scalar) -> str:
+    """Return a value as the text of a user property: numbers and booleans as in JSON."""
     if isinstance(value, str):
         text = value
     elif isinstance(value, bool):

@@ -10,15 +10,13 @@ from __future__ import annotations
 from math import ceil
 from typing import Any, Final
 
-from timebound.config.input import InputConfig
+from timebound.core.account.counters import Counters
 from timebound.core.input.admission import AdmissionControl
 from timebound.core.input.bounds import NEVER, UNBOUNDED
 from timebound.core.input.cells import WEIGHT_MAX
 from timebound.core.input.contract import BURST_MAX, Contract, Decision
-from timebound.core.input.scheduler import InputScheduler
-from timebound.node.input.flows import Flows
-from timebound.node.input.input import QUANTUM_NS_DEFAULT
-from timebound.node.input.publisher import InputMessage
+from timebound.core.input.entrance import Entrance
+from timebound.core.input.options import QUANTUM_NS_DEFAULT, EntranceOptions
 from timebound.units import MILLISECOND, SECOND
 
 Row = dict[str, Any]
@@ -45,8 +43,7 @@ def _advise_node(rows: list[Row], quantum_ns: int) -> list[Row]:
 
 def _new_admission(quantum_ns: int) -> AdmissionControl:
     """Return the admission control of a broker without configuration."""
-    scheduler: InputScheduler[InputMessage] = InputScheduler()
-    return Flows(scheduler, InputConfig(), quantum_ns).admission
+    return Entrance(EntranceOptions(quantum_ns=quantum_ns), Counters()).flows.admission
 
 
 def _share(row: Row, admission: AdmissionControl) -> float:

@@ -29,7 +29,7 @@ _NO_MATCHING_SUBSCRIBERS: Final = 0x10
 
 
 @dataclass(frozen=True, slots=True)
-class Publishing:
+class PublishSource:
     """What to publish; one of `payload`, `file`, `stdin` and `lines` is given."""
 
     topic: str
@@ -68,7 +68,7 @@ class Publishing:
             yield payload
 
 
-def run_pub(connecting: Connecting, publishing: Publishing, *, as_json: bool = False) -> int:
+def run_pub(connecting: Connecting, publishing: PublishSource, *, as_json: bool = False) -> int:
     """Publish; return the exit code."""
     return run(_publish(connecting, publishing, as_json), as_json=as_json)
 
@@ -82,7 +82,7 @@ class _Tally:
         self.reason_code = 0
 
 
-async def _publish(connecting: Connecting, publishing: Publishing, as_json: bool) -> int:
+async def _publish(connecting: Connecting, publishing: PublishSource, as_json: bool) -> int:
     publishing.check()
     interval_s = to_ns(publishing.interval, "--interval") / SECOND
     properties = parse_properties(publishing.properties)
@@ -127,7 +127,7 @@ async def _wait_read(client: Client) -> None:
 
 async def _publish_all(
     client: Client,
-    publishing: Publishing,
+    publishing: PublishSource,
     properties: list[tuple[str, str]],
     interval_s: float,
     tally: _Tally,

@@ -12,7 +12,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from timebound.client import Message, Subscription
@@ -21,6 +21,7 @@ from timebound.commands._connection import Connecting
 from timebound.commands._options import parse_properties
 from timebound.commands._run import FAILED, OK, fail, run
 from timebound.terminal import safe, safe_bytes
+from timebound.terms import TermArguments
 from timebound.units import SECOND
 
 # Retained messages follow a SUBACK without a sign of their end; this much silence is taken for it.
@@ -33,10 +34,7 @@ class Subscribing:
 
     filters: tuple[str, ...]
     qos: int = 0
-    where: str | None = None
-    deadline: str | None = None
-    price: float | None = None
-    penalty: float | None = None
+    terms: TermArguments = field(default_factory=TermArguments)
     properties: tuple[str, ...] = ()
     count: int = 0  # 0 = no limit
     wait: str | None = None
@@ -67,12 +65,9 @@ async def _subscribe(connecting: Connecting, subscribing: Subscribing) -> int:
     subscription = client.subscribe(
         *subscribing.filters,
         qos=subscribing.qos,
-        where=subscribing.where,
-        deadline=subscribing.deadline,
-        price=subscribing.price,
-        penalty=subscribing.penalty,
         retain_handling=2 if subscribing.no_retained else 0,
         properties=parse_properties(subscribing.properties),
+        **subscribing.terms,
     )
     printer = _Printer(subscribing)
     async with client:

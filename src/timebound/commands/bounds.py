@@ -117,7 +117,7 @@ def _print_described(
 def _print_running(report: dict[str, Any]) -> None:
     typer.echo(
         f"quantum {report['quantum_us']:.1f} us, round {report['round_ms']:.1f} ms, "
-        f"stop {report['stop_ms']:.1f} ms, {report['service_rate']:,.0f} messages/s; "
+        f"stall {report['stop_ms']:.1f} ms, {report['service_rate']:,.0f} messages/s; "
         f"{report['taken']:.1%} of {report['reserved']:.0%} for advertised flows taken"
     )
     topics = _table("topics", "weight", "share")

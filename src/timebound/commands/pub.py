@@ -54,9 +54,9 @@ def pub(
     A server does not acknowledge QoS 0: exit code 0 then means that it read everything and kept the
     connection. Use --qos 1 or 2 to learn whether a message was accepted.
     """
-    from timebound.commands._publish import Publishing, run_pub
+    from timebound.commands._publish import PublishSource, run_pub
 
-    publishing = Publishing(
+    publishing = PublishSource(
         topic,
         payload=payload,
         file=file,

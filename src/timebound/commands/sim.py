@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.table import Table
@@ -20,17 +20,18 @@ if TYPE_CHECKING:
 
     from timebound.sim.mesh.experiment import RunResult
     from timebound.sim.papers.grid import GridRow
-    from timebound.sim.scenario.scenario import Scenario
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Simulate a mesh of brokers: the broker's own decisions under virtual time.",
+    help="Simulate brokers under virtual time: their own decisions, or whole brokers with their clients.",
     epilog="Examples:  timebound sim run scenarios/quick.toml  ·  "
-    "timebound sim paper 002 --figure 6 --rates 15",
+    "timebound sim paper 002 --figure 6 --rates 15  ·  timebound sim swarm --seeds 1..100",
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of tables.")]
 Seeds = Annotated[str, typer.Option("--seeds", "--seed", help="Seeds, such as 7, 1..10 or 1,2,5.")]
+# Numbers of one option; each is a run. A slip such as 1..10000000000 must not fill the memory.
+NUMBERS_MAX: Final = 1_000_000
 
 
 @app.command()
@@ -40,18 +41,21 @@ def run(
     trace: Annotated[
         Path | None, typer.Option(help="Write one record per message and subscription: .parquet or .jsonl.")
     ] = None,
+    config: Annotated[
+        list[Path] | None,
+        typer.Option(help="Simulate the broker of this configuration file; repeat it for each broker."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Simulate a scenario and print what became of its messages."""
     from dataclasses import replace
 
-    from timebound.sim.mesh.experiment import run as simulate
+    from timebound.commands._whole import loaded_with
     from timebound.sim.mesh.trace import check_trace_name, write_trace
-    from timebound.sim.scenario.scenario import load_scenario
 
     if trace is not None:
         check_trace_name(trace)
-    loaded = load_scenario(scenario)
+    loaded, simulate = loaded_with(scenario, config or [])
     show_notices(loaded.notices)
     wanted = _numbers(seeds, "--seeds") if seeds else loaded.seeds
     setting = replace(loaded.setting, is_tracing=trace is not None)
@@ -72,7 +76,22 @@ def run(
             json.dumps({"scenario": loaded.name, "runs": [_run_json(one) for one in results]}, indent=2)
         )
     else:
-        printer().print(_run_table(loaded, results))
+        strategy = "" if config else loaded.setting.strategy  # configurations have their own
+        printer().print(_run_table(loaded.name, strategy, results))
+
+
+@app.command()
+def swarm(
+    seeds: Seeds = "1..100",
+    keep: Annotated[
+        str, typer.Option(help="Only the actions at these places of the seed's script, such as 3,8.")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Run random deployments of whole brokers with faults, and check what brokers promise."""
+    from timebound.commands._swarm import run_swarm
+
+    run_swarm(_numbers(seeds, "--seeds"), _numbers(keep, "--keep") if keep else (), is_json=as_json)
 
 
 @app.command()
@@ -239,8 +258,8 @@ def _run_json(result: RunResult) -> dict[str, object]:
     }
 
 
-def _run_table(scenario: Scenario, results: list[RunResult]) -> Table:
-    table = Table(title=f"{scenario.name}: strategy {scenario.setting.strategy}")
+def _run_table(name: str, strategy: str, results: list[RunResult]) -> Table:
+    table = Table(title=f"{name}: strategy {strategy}" if strategy else name)
     names = ("seed", "published", "matched", "in time", "late", "dropped", "earning", "traffic", "events/s")
     for name in names:
         table.add_column(name, justify="right")
@@ -268,7 +287,8 @@ def _numbers(text: str, option: str) -> tuple[int, ...]:
     try:
         if ".." in text:
             first, last = text.split("..")
-            numbers = tuple(range(int(first), int(last) + 1))
+            wanted = range(int(first), int(last) + 1)
+            numbers = tuple(wanted[: NUMBERS_MAX + 1])
         else:
             numbers = tuple(int(word) for word in _words(text))
     except ValueError as error:
@@ -277,4 +297,6 @@ def _numbers(text: str, option: str) -> tuple[int, ...]:
         ) from error
     if not numbers:
         raise typer.BadParameter(f"{text!r} has no numbers", param_hint=option)
+    if len(numbers) > NUMBERS_MAX:
+        raise typer.BadParameter(f"{text!r} has more than {NUMBERS_MAX} numbers", param_hint=option)
     return numbers

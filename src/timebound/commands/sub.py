@@ -18,6 +18,10 @@ EXAMPLES: Final = (
 Filters = Annotated[
     list[str], typer.Argument(metavar="FILTER...", help="Topic filters; + and # are wildcards.")
 ]
+Name = Annotated[
+    str | None,
+    typer.Option(help="Name of the subscription: a session has one for each filter and name."),
+]
 Where = Annotated[str | None, typer.Option(metavar="EXPRESSION", help="Content filter, like 'value > 90'.")]
 Deadline = Annotated[
     str | None, typer.Option(metavar="DURATION", help="Maximum age of a message on arrival, like 250ms.")
@@ -61,6 +65,7 @@ JsonLines = Annotated[
 def sub(
     filters: Filters,
     qos: given.Qos = 0,
+    name: Name = None,
     where: Where = None,
     deadline: Deadline = None,
     price: Price = None,
@@ -86,10 +91,7 @@ def sub(
     subscribing = Subscribing(
         tuple(filters),
         qos=qos,
-        where=where,
-        deadline=deadline,
-        price=price,
-        penalty=penalty,
+        terms={"name": name, "where": where, "deadline": deadline, "price": price, "penalty": penalty},
         properties=tuple(prop or ()),
         count=count,
         wait=wait,

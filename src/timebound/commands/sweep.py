@@ -42,6 +42,7 @@ def sweep(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON row per run.")] = False,
 ) -> None:
     """Run a scenario with varied parameters, and collect all runs in one table."""
+    from timebound.errors import ConfigError
     from timebound.pipeline.spark.session import check_spark
     from timebound.pipeline.sweep.results import default_figures, write_results
     from timebound.pipeline.sweep.sweep import SweepPlan, check_plan
@@ -50,6 +51,8 @@ def sweep(
 
     check_spark(master, remote)
     loaded = load_scenario(scenario)
+    if loaded.fidelity != "mesh":
+        raise ConfigError("sweeps simulate fidelity 'mesh'; use `timebound sim run`", path=str(scenario))
     show_notices(loaded.notices)
     variations = {one.key: one.values for one in map(parse_variation, vary or ())}
     rows = combinations({**variations, "seed": read_seeds(seeds, loaded.seeds)})

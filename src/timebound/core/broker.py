@@ -14,23 +14,28 @@ from typing import Final
 from timebound.core.account.account import Account
 from timebound.core.account.counters import Counters, Statistics
 from timebound.core.distribution import Distribution, RetainedReplay
+from timebound.core.input.entrance import TURNED_DOWN, Entrance
+from timebound.core.input.options import EntranceOptions
+from timebound.core.input.publisher import Publisher
+from timebound.core.input.requests import BOUNDS_TOPIC, InputRequest
+from timebound.core.link.due import DueList
 from timebound.core.link.scheduling import Scheduling
 from timebound.core.matching.index import SubscriptionIndex
 from timebound.core.matching.retained import WALK_STEPS_MAX, RetainedStore
 from timebound.core.matching.tap import Tap
 from timebound.core.mesh.member import Member
 from timebound.core.mesh.message import Copy
+from timebound.core.publishing import Publishing
 from timebound.core.sessions.correlations import TIMERS_MAX, Correlations
 from timebound.core.sessions.durability import ALL_SO_FAR, Batch, Durability
 from timebound.core.sessions.faults import Fault, Faults
 from timebound.core.sessions.lifecycle import Lifecycle
 from timebound.core.sessions.outbound import Outbound
-from timebound.core.sessions.pressure import NO_HOMES, Pressure
+from timebound.core.sessions.pressure import Pressure
 from timebound.core.sessions.session import (
     ENCODED,
     PUBACK,
     PUBCOMP,
-    PUBREC,
     PUBREL,
     ReadyList,
     Reply,
@@ -39,34 +44,29 @@ from timebound.core.sessions.session import (
 from timebound.core.values.access import AccessList, ClientAccess
 from timebound.core.values.delay import LinkDelay
 from timebound.core.values.limits import BrokerLimits
-from timebound.core.values.message import Delivery, Message
+from timebound.core.values.message import Delivery, Message, MessageName
+from timebound.core.values.reason_codes import (
+    NO_SUBSCRIPTION_EXISTED,
+    NOT_AUTHORIZED,
+    PACKET_IDENTIFIER_NOT_FOUND,
+    QUOTA_EXCEEDED,
+    SESSION_TAKEN_OVER,
+    SUCCESS,
+)
 from timebound.core.values.store_orders import (
     DropInbound,
     DropRetained,
     DropSubscription,
-    PutInbound,
     PutSubscription,
     Snapshot,
     Will,
 )
 from timebound.core.values.subscription import Subscription
+from timebound.core.wakeups import Wakeups
 from timebound.records import Reason
 from timebound.topics import split_share
 
-# MQTT 5 reason codes that the broker itself decides on (2.4).
-SUCCESS: Final = 0x00
-NO_MATCHING_SUBSCRIBERS: Final = 0x10
-NO_SUBSCRIPTION_EXISTED: Final = 0x11
-NOT_AUTHORIZED: Final = 0x87
-SESSION_TAKEN_OVER: Final = 0x8E
-PACKET_ID_NOT_FOUND: Final = 0x92
-QUOTA_EXCEEDED: Final = 0x97
 SECONDS_PER_HOUR: Final = 3_600
-
-# Results of `publish`.
-TAKEN: Final = 0
-DENIED: Final = 1
-REFUSED: Final = 2
 
 
 class Close:
@@ -87,6 +87,7 @@ class Broker:
         "_closes",
         "_correlations",
         "_distribution",
+        "_due",
         "_durability",
         "_faults",
         "_index",
@@ -98,8 +99,11 @@ class Broker:
         "_reconciled",
         "_retained",
         "_sessions",
+        "_wakeups",
         "account",
         "counters",
+        "entrance",
+        "publishing",
     )
 
     def __init__(
@@ -108,18 +112,22 @@ class Broker:
         access: AccessList,
         is_durable: bool = False,
         index: SubscriptionIndex | None = None,
+        entrance: EntranceOptions | None = None,
     ) -> None:
         self._limits = limits
         self.counters = Counters()
+        self.entrance = Entrance(entrance or EntranceOptions(), self.counters)
         self._ready = ReadyList()
         self._index = index if index is not None else SubscriptionIndex()
         self._durability = Durability(self._ready, is_durable)
         self.account = Account()
         self._faults = Faults()
         self._reconciled = 0  # faults that `reconcile` has already seen
+        self._due = DueList()  # of sessions, and of the links of a mesh
         self._outbound = Outbound(
-            limits, self._ready, self._durability, self.counters, self.account, self._faults
+            limits, self._ready, self._durability, self.counters, self.account, self._faults, self._due
         )
+        self._wakeups = Wakeups(self._due, self._outbound, self._faults)
         self._correlations = Correlations()
         self._lifecycle = Lifecycle(
             limits, access, self._index, self._outbound, self._durability, self._correlations, self._faults
@@ -137,6 +145,15 @@ class Broker:
             self._faults,
         )
         self._pressure = Pressure(self._ready, self._durability, self._faults)
+        self.publishing = Publishing(
+            self._sessions,
+            self._retained,
+            self._distribution,
+            self._durability,
+            self._pressure,
+            self.counters,
+            self._faults,
+        )
         self._closes: list[Close] = []
 
     # --- sessions -------------------------------------------------------------------
@@ -191,6 +208,11 @@ class Broker:
             self._publish_due_wills(now_ns)
             self._distribution.publish_notices(now_ns)
 
+    def identify(self, name: str, started_ns: int) -> None:
+        """Set what messages published here are named after; called once, before the first message."""
+        self.account.trace.origin = name
+        self.account.trace.started_ns = started_ns
+
     def restore(self, snapshot: Snapshot, now_ns: int) -> None:
         """Restore what an earlier run stored; called once, before the first client."""
         self._distribution.sequence = snapshot.sequence_max
@@ -201,6 +223,13 @@ class Broker:
             for stored in snapshot.sessions
             for delivery in stored.deliveries
         }
+        origin = self.account.trace.origin
+        for message in [*owed.values(), *snapshot.retained]:
+            # Storage does not know what this broker is called.
+            if message.name is None:
+                message.name = MessageName(origin, 0, message.sequence)
+            elif not message.name.origin:
+                message.name.origin = origin
         for message in snapshot.retained:
             if message.is_expired(now_ns):
                 self._durability.add(DropRetained(message.topic))
@@ -230,7 +259,7 @@ class Broker:
         group, _ = split_share(topic_filter)
         if not session.access.may_subscribe(topic_filter):
             return NOT_AUTHORIZED, None
-        old = session.subscriptions.get(topic_filter)
+        old = session.subscriptions.get(subscription.key)
         if self.limit_reached(session, subscription):
             return QUOTA_EXCEEDED, None
         try:
@@ -238,7 +267,7 @@ class Broker:
                 self._withdraw(session, old)  # its timers are needed
             is_started = self._correlations.start(subscription, now_ns)
             assert is_started, "no timers are left, although the limits were checked"
-            if old is not None and topic_filter in session.subscriptions:
+            if old is not None and old.key in session.subscriptions:
                 self._withdraw(session, old)
             session.add_subscription(subscription)
             self._index.insert(subscription)
@@ -250,8 +279,9 @@ class Broker:
         except BaseException:
             # The client gets no SUBACK, so it has no subscription, and the old one is not restored.
             self._withdraw(session, subscription)
-            if session.is_durable and topic_filter not in session.subscriptions:
-                self._durability.add(DropSubscription(session.client_id, topic_filter))
+            if session.is_durable and subscription.key not in session.subscriptions:
+                name = subscription.terms.name
+                self._durability.add(DropSubscription(session.client_id, topic_filter, name))
             raise
         wants_retained = subscription.retain_handling == 0 or (
             subscription.retain_handling == 1 and old is None
@@ -271,7 +301,7 @@ class Broker:
     def limit_reached(self, session: Session, subscription: Subscription) -> str:
         """Return the name of the limit that a subscription would exceed; empty if none."""
         limits = self._limits
-        old = session.subscriptions.get(subscription.topic_filter)
+        old = session.subscriptions.get(subscription.key)
         if old is None and len(session.subscriptions) >= limits.subscriptions_per_client_max:
             return "subscriptions_per_client_max"
         if subscription.predicate is not None or subscription.dependency is not None:
@@ -287,28 +317,72 @@ class Broker:
                 return f"the broker's number of timers ({TIMERS_MAX})"
         return ""
 
-    def unsubscribe(self, session: Session, topic_filter: str, now_ns: int) -> int:
-        """Remove a subscription; return the reason code for UNSUBACK."""
-        subscription = session.subscriptions.get(topic_filter)
-        if subscription is None:
+    def unsubscribe(self, session: Session, topic_filter: str, now_ns: int, name: str | None = None) -> int:
+        """Remove the subscriptions to a filter, or the one of this name; return the code for UNSUBACK."""
+        found = session.subscriptions_to(topic_filter)
+        if name is not None:
+            found = [one for one in found if one.terms.name == name]
+        if not found:
             return NO_SUBSCRIPTION_EXISTED
-        self._withdraw(session, subscription)
+        for subscription in found:
+            self._withdraw(session, subscription)
+            if session.is_durable:
+                name = subscription.terms.name
+                self._durability.add(DropSubscription(session.client_id, topic_filter, name))
         if split_share(topic_filter)[0]:
-            self._distribution.leave_group(session, subscription, now_ns)
-        if session.is_durable:
-            self._durability.add(DropSubscription(session.client_id, topic_filter))
-        if subscription.is_timed():
+            self._distribution.leave_group(session, topic_filter, now_ns)
+        if any([one.is_timed() for one in found]):
             self._outbound.relax(session)
         return SUCCESS
 
     def _withdraw(self, session: Session, subscription: Subscription) -> None:
         """Remove a subscription from index, correlations and session."""
-        topic_filter = subscription.topic_filter
+        key = subscription.key
         self._index.remove(subscription)
         self._correlations.stop(subscription)
-        if session.subscriptions.get(topic_filter) is subscription:
-            session.remove_subscription(topic_filter)
-        session.audiences.pop(topic_filter, None)
+        if session.subscriptions.get(key) is subscription:
+            session.remove_subscription(key)
+        session.audiences.pop(key, None)
+
+    # --- the entrance ---------------------------------------------------------------
+
+    def police(
+        self,
+        publisher: Publisher,
+        session: Session,
+        topic: str,
+        size: int,
+        qos: int,
+        packet_id: int,
+        arrived_ns: int,
+    ) -> int:
+        """Check a message against its flow's contract: CONFORMING, EXCESS, or TURNED_DOWN and answered.
+
+        Needed only of publishers with `policers`.
+        """
+        verdict = self.entrance.police(publisher, topic, size, arrived_ns)
+        if verdict == TURNED_DOWN and qos:
+            reason = f"{Reason.NOT_ADMITTED.value}: {topic!r} exceeds what was advertised"
+            self.refuse_publish(session, qos, packet_id, QUOTA_EXCEEDED, reason)
+        return verdict
+
+    def continue_jobs(self, now_ns: int) -> InputRequest | None:
+        """Take one step of the first of `entrance.jobs`; return a request that is done, to be answered.
+
+        A step takes well below a millisecond. The driver counts the processor time as that of requests
+        (`flows.allowance`).
+        """
+        flows = self.entrance.flows
+        job = self.entrance.jobs.step(now_ns)
+        if flows.is_report_new:
+            flows.is_report_new = False
+            report = flows.last_report.encode()
+            self._distribution.route(Message(BOUNDS_TOPIC, report, 0, True, now_ns), now_ns)
+        if isinstance(job, InputRequest):
+            return job
+        if job is not None and job.error is not None:
+            self._faults.note(job.name, 0, job.error)
+        return None
 
     # --- messages in ----------------------------------------------------------------
 
@@ -318,50 +392,37 @@ class Broker:
         Return TAKEN; DENIED (already answered); or REFUSED: nothing was done, `refusal` returns why, and
         the caller must answer.
         """
-        self.counters.messages_received += 1
-        qos = message.qos
-        mesh = self._distribution.mesh
-        if qos == 0:
-            if not session.access.may_publish(message.topic):
-                self.counters.refuse(Reason.NOT_AUTHORIZED)
-                return DENIED
-            self._distribution.route(message, now_ns)
-            if mesh is not None and mesh.pressed:
-                self._pressure.slow(session, mesh.pressed)
-            return TAKEN
-        mark = self._durability.mark()
-        if qos == 2 and packet_id in session.inbound:
-            # MQTT 5, 4.3.3: resent before it was released; it was routed the first time.
-            self._pressure.acknowledge(session, Reply(PUBREC, packet_id), NO_HOMES, mark)
-            return TAKEN
-        kind = PUBACK if qos == 1 else PUBREC
-        if not session.access.may_publish(message.topic):
-            self.counters.refuse(Reason.NOT_AUTHORIZED)
-            reason = f"{Reason.NOT_AUTHORIZED.value}: publishing to {message.topic!r} is not allowed"
-            denied = Reply(kind, packet_id, NOT_AUTHORIZED, reason)
-            self._pressure.acknowledge(session, denied, NO_HOMES, mark)
-            return DENIED
-        if mesh is not None and mesh.refusal(message):
-            return REFUSED
-        count = self._distribution.route(message, now_ns)
-        if qos == 2:
-            session.inbound[packet_id] = True
-            if session.is_durable:
-                self._durability.add(PutInbound(session.client_id, packet_id))
-        reason_code = SUCCESS if count else NO_MATCHING_SUBSCRIBERS
-        reason = ""
-        if message.retain and message.payload and self._retained.get(message.topic) is not message:
-            reason = (
-                f"{Reason.QUOTA.value}: delivered, but not retained; retained messages are at their limit"
-            )
-        reply = Reply(kind, packet_id, reason_code, reason)
-        self._pressure.acknowledge(session, reply, self.pressed(), mark)
-        return TAKEN
+        return self.publishing.publish(session, message, packet_id, now_ns)
 
     def refusal(self, message: Message) -> str:
         """Return why a QoS 1 or 2 message cannot be accepted; empty if it can."""
-        mesh = self._distribution.mesh
-        return "" if mesh is None else mesh.refusal(message)
+        return self.publishing.refusal(message)
+
+    def accept_request(self, session: Session, qos: int, packet_id: int, answer: str = "") -> None:
+        """Acknowledge a QoS 1 or 2 request to the broker itself, with a text as answer."""
+        self.publishing.accept_request(session, qos, packet_id, answer)
+
+    def refuse_publish(
+        self, session: Session, qos: int, packet_id: int, reason_code: int, reason: str
+    ) -> None:
+        """Refuse a QoS 1 or 2 message that the shell did not accept."""
+        self.publishing.refuse_publish(session, qos, packet_id, reason_code, reason)
+
+    def is_matching(self) -> bool:
+        """Whether messages are being matched in steps; `wake` does the next one."""
+        return self.publishing.is_matching()
+
+    def pressed(self) -> list[str]:
+        """Return what the last message published here waits for: full brokers it goes to, or its matching."""
+        return self.publishing.pressed()
+
+    def has_room(self, homes: list[str]) -> bool:
+        """Whether none of these brokers is full."""
+        return self.publishing.has_room(homes)
+
+    def relieve_publishers(self) -> None:
+        """Send the acknowledgements that waited for links which have room again."""
+        self.publishing.relieve_publishers()
 
     def route(self, message: Message, now_ns: int) -> int:
         """Publish a message of the broker itself, such as `$SYS`; return the number of sessions matched."""
@@ -370,6 +431,8 @@ class Broker:
     def join_mesh(self, member: Member) -> None:
         """Forward messages to other brokers whose clients want them; `member` watches the index."""
         self._distribution.mesh = member
+        self._wakeups.forwarder = member.forwarder
+        member.forwarder.share_due(self._due)
 
     def open_link(self, name: str, connection: int) -> Session:
         """Return a session that holds the confirmations for a neighbour broker, and nothing else."""
@@ -399,41 +462,9 @@ class Broker:
             elif mesh.is_home_of(copy):
                 mark = ALL_SO_FAR  # a second copy; the first may not be on disk yet
         finally:
+            self._distribution.end_selection()
             if packet_id:
                 self._durability.reply(link, Reply(PUBACK, packet_id), mark)
-
-    def accept_request(self, session: Session, qos: int, packet_id: int, answer: str = "") -> None:
-        """Acknowledge a QoS 1 or 2 request to the broker itself, with a text as answer.
-
-        No packet id is kept for QoS 2: a request that is resent is repeated, with the same result.
-        """
-        kind = PUBACK if qos == 1 else PUBREC
-        reply = Reply(kind, packet_id, SUCCESS, answer)
-        self._pressure.acknowledge(session, reply, NO_HOMES, self._durability.mark())
-
-    def refuse_publish(
-        self, session: Session, qos: int, packet_id: int, reason_code: int, reason: str
-    ) -> None:
-        """Refuse a QoS 1 or 2 message that the shell did not accept."""
-        kind = PUBACK if qos == 1 else PUBREC
-        mark = self._durability.mark()
-        self._pressure.acknowledge(session, Reply(kind, packet_id, reason_code, reason), NO_HOMES, mark)
-
-    def pressed(self) -> list[str]:
-        """Return the full brokers among those that the last message published here goes to."""
-        mesh = self._distribution.mesh
-        return mesh.pressed if mesh is not None else NO_HOMES
-
-    def has_room(self, homes: list[str]) -> bool:
-        """Whether none of these brokers is full."""
-        mesh = self._distribution.mesh
-        return mesh is None or not any([home in mesh.forwarder.levels() for home in homes])
-
-    def relieve_publishers(self) -> None:
-        """Send the acknowledgements that waited for links which have room again."""
-        mesh = self._distribution.mesh
-        if mesh is not None and len(self._pressure):
-            self._pressure.relieve(mesh.forwarder.levels())
 
     def _publish_due_wills(self, now_ns: int) -> None:
         while self._lifecycle.due_wills:
@@ -465,7 +496,7 @@ class Broker:
                 self._durability.add(DropInbound(session.client_id, packet_id))
             reason_code = SUCCESS
         else:
-            reason_code = PACKET_ID_NOT_FOUND
+            reason_code = PACKET_IDENTIFIER_NOT_FOUND
         self._durability.reply(session, Reply(PUBCOMP, packet_id, reason_code), mark)
         return True
 
@@ -533,15 +564,14 @@ class Broker:
 
     def wake(self, now_ns: int) -> None:
         """Handle what is due, at the time of `next_wakeup_ns`."""
+        if self.is_matching():
+            self.publishing.continue_matching(now_ns)
         # Before sessions end: what has expired must not go to another member of a group.
-        self._outbound.wake(now_ns)
+        self._wakeups.wake(now_ns)
         self._lifecycle.wake(now_ns)
         self._distribution.reassign_orphans(now_ns)
         self._distribution.wake(now_ns)
         self._publish_due_wills(now_ns)
-        mesh = self._distribution.mesh
-        if mesh is not None:
-            mesh.forwarder.wake(now_ns)
         self._distribution.publish_notices(now_ns)
 
     def stop_notices(self) -> None:
@@ -609,10 +639,10 @@ class Broker:
 
     def next_wakeup_ns(self) -> int | None:
         """Return when to call `wake` next, if nothing else happens; ask after what was ready is written."""
+        if self.is_matching():
+            return self._distribution.held_ns  # at once
         first = _earlier(self._lifecycle.next_wakeup_ns(), self._correlations.next_wakeup_ns())
-        first = _earlier(first, self._outbound.next_wakeup_ns())
-        mesh = self._distribution.mesh
-        return first if mesh is None else _earlier(first, mesh.forwarder.next_wakeup_ns())
+        return _earlier(first, self._wakeups.next_ns())
 
     def forget_matches(self) -> None:
         """Forget the matches of topics, to free memory; they are computed anew when needed."""

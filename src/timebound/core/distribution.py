@@ -10,11 +10,18 @@ Long, since a call inside one compiled class is a jump, and every message passes
 from __future__ import annotations
 
 import json
-from typing import Final, cast
+from typing import Final
 
 from timebound.core.account.account import Missed
 from timebound.core.account.counters import Counters
-from timebound.core.matching.index import Match, SharedGroup, SubscriptionIndex
+from timebound.core.matching.gradual import TESTS_PER_STEP, Gradual, GradualSelection, HeldMessage
+from timebound.core.matching.index import (
+    FilterErrors,
+    Match,
+    SharedGroup,
+    SubscriptionIndex,
+    attributes_of,
+)
 from timebound.core.matching.retained import RetainedStore, RetainedWalk
 from timebound.core.matching.tap import Tap
 from timebound.core.mesh.member import Member
@@ -39,6 +46,8 @@ DROPS_PREFIX: Final = "$timebound/drops/"
 # in memory.
 MISSED_MAX: Final = 1_000
 NO_IDENTIFIERS: Final[tuple[int, ...]] = ()
+# In place of a number of sessions: the message is being matched in steps (`held`).
+HELD: Final = -1
 # A message with more copies counts as long: the shell then checks the length of the turn.
 LONG_COPIES: Final = 64
 
@@ -70,12 +79,16 @@ class Distribution:
         "_counters",
         "_durability",
         "_faults",
+        "_gradual",
         "_groups",
         "_index",
+        "_is_holding",
         "_outbound",
         "_replays",
         "_retained",
         "_sessions",
+        "held",
+        "held_ns",
         "mesh",
         "sends_notices",
         "sequence",
@@ -102,19 +115,36 @@ class Distribution:
         self._durability = durability
         self._correlations = correlations
         self._counters = counters
+        self._gradual = Gradual()
+        self._is_holding = False  # whether `_gradual` has any
         self._groups = 0  # correlations completed
         self._replays: dict[RetainedReplay, bool] = {}  # replays that are not finished
+        self.held: HeldMessage | None = None  # the last message, if it is being matched in steps
+        self.held_ns = 0  # when one was held, or matched a step further
         self.sequence = 0  # of the last message
         self.sends_notices = True  # about missed messages
         self.mesh: Member | None = None  # for messages to clients of other brokers
         self.tap: Tap | None = None  # for messages to journals
 
     def route(self, message: Message, now_ns: int) -> int:
-        """Distribute a message published here, also to the mesh; return the number of sessions matched."""
+        """Distribute a message published here, also to the mesh; return the number of sessions matched.
+
+        HELD: that is not known yet, and `continue_matching` does the rest.
+        """
         self.number(message)
         if self.tap is not None and self.tap.offer(message) and message.qos:
             self._durability.expect_journal()
-        count = self.distribute(message, now_ns)
+        match = self._index.match(message.topic)
+        if (match.cost > TESTS_PER_STEP or self._is_holding) and self._hold(match, message, now_ns):
+            return HELD
+        count = self._distribute(match, message, now_ns)
+        if self.mesh is None and not self._account.missed:
+            return count
+        return count + self._finish(message, now_ns)
+
+    def _finish(self, message: Message, now_ns: int) -> int:
+        """Publish notices if many are due, and pass a message on to the mesh; return its sessions there."""
+        count = 0
         if len(self._account.missed) > MISSED_MAX:
             self.publish_notices(now_ns)
         if self.mesh is not None:
@@ -122,7 +152,50 @@ class Distribution:
                 count += self.mesh.publish(message, now_ns)
             except Exception as error:  # local clients have it, and its publisher still gets an answer
                 self._faults.note(MESH, 0, error)
+            self.end_selection()
         return count
+
+    def _hold(self, match: Match, message: Message, now_ns: int) -> bool:
+        """Hold a message if its filters take long, or if an earlier one of its publisher is held."""
+        self.held = None
+        held = self._gradual.hold(match, message)
+        if held is None:
+            return False
+        if isinstance(held, GradualSelection):
+            self._index.put_selection(held.selected())
+            return False
+        # Who subscribes from now on gets it as retained, if at all.
+        self._prepare(message, now_ns)
+        self.held = held
+        self._is_holding = True
+        self.held_ns = now_ns
+        self._counters.long_messages += 1
+        return True
+
+    def holding(self) -> dict[str, int]:
+        """Return the names of messages that are being matched in steps."""
+        return self._gradual.names
+
+    def last_held(self, publisher: str) -> HeldMessage | None:
+        return self._gradual.last(publisher)
+
+    def continue_matching(self, now_ns: int) -> HeldMessage | None:
+        """Do one step of matching what is held; return the message that has been distributed by it."""
+        self.held_ns = now_ns
+        try:
+            held = self._gradual.step()
+        finally:
+            if not len(self._gradual):
+                self._is_holding = False
+                self.held = None
+        if held is not None:
+            message = held.selection.message
+            match = self._index.match(message.topic)
+            message.trace_hint = match.trace_hint
+            self._index.put_selection(held.selection.selected())
+            self._route_selectively(match, message, now_ns)
+            self._finish(message, now_ns)
+        return held
 
     def number(self, message: Message) -> None:
         """Number a message that has arrived at this broker."""
@@ -131,11 +204,18 @@ class Distribution:
 
     def distribute(self, message: Message, now_ns: int) -> int:
         """Distribute a message to the clients of this broker; return the number of sessions matched."""
+        return self._distribute(self._index.match(message.topic), message, now_ns)
+
+    def _prepare(self, message: Message, now_ns: int) -> None:
+        """Keep a message if it is retained, for the subscriptions to come."""
         if message.retain:
             self._retain(message)
         if self._replays:
             self._replay_before(message.topic, now_ns)
-        match = self._index.match(message.topic)
+
+    def _distribute(self, match: Match, message: Message, now_ns: int) -> int:
+        if message.retain or self._replays:
+            self._prepare(message, now_ns)
         message.trace_hint = match.trace_hint
         if not match.is_simple:
             return self._route_selectively(match, message, now_ns)
@@ -152,10 +232,11 @@ class Distribution:
 
     def _route_selectively(self, match: Match, message: Message, now_ns: int) -> int:
         """Distribute a message whose match is not simple; return the number of sessions matched."""
-        attributes = _attributes(message) if match.needs_attributes else None
+        selection = self._index.select(message)
+        attributes = selection.attributes
         by_session: dict[str, list[Subscription]] = {}
         waiting = 0
-        for subscription in self._selected(match, attributes):
+        for subscription in selection.local:
             if subscription.no_local and subscription.client_id == message.publisher:
                 continue
             if subscription.dependency is not None:
@@ -164,9 +245,9 @@ class Distribution:
             else:
                 by_session.setdefault(subscription.client_id, []).append(subscription)
         for subscriptions in by_session.values():
-            # MQTT 5, 3.3.4: one copy for all subscriptions of a session.
-            retain = message.retain and any([one.retain_as_published for one in subscriptions])
-            self._deliver(subscriptions[0], tuple(subscriptions[1:]), message, retain, now_ns)
+            first = subscriptions[0]
+            retain = message.retain and first.retain_as_published
+            self._deliver(first, tuple(subscriptions[1:]), message, retain, now_ns)
         count = len(by_session) + waiting
         if attributes is not None or count > LONG_COPIES:
             self._counters.long_messages += 1
@@ -174,10 +255,39 @@ class Distribution:
             candidates = self._candidates(group, attributes)
             if candidates:
                 chosen = self._choose_member(candidates, message)
-                retain = message.retain and chosen.retain_as_published
-                self._deliver(chosen, NO_OTHERS, message, retain, now_ns)
+                if group.named:
+                    self._deliver_to_member(group.subscriptions_of(chosen, attributes), message, now_ns)
+                else:
+                    retain = message.retain and chosen.retain_as_published
+                    self._deliver(chosen, NO_OTHERS, message, retain, now_ns)
                 count += 1
+        if self.mesh is None:
+            self.end_selection()
         return count
+
+    def end_selection(self) -> None:
+        """Release a message that has been matched, here and for other brokers; note filters that raised."""
+        errors = self._index.end_selection()
+        if errors:
+            self._note_all(errors)
+
+    def _deliver_to_member(self, subscriptions: list[Subscription], message: Message, now_ns: int) -> None:
+        """Pass a message to the subscriptions of one member of a shared group, which differ in their names.
+
+        Those that correlate together count it once.
+        """
+        plain: list[Subscription] = []
+        served: list[str] = []
+        for subscription in subscriptions:
+            if subscription.dependency is None:
+                plain.append(subscription)
+            elif subscription.shared_correlation not in served:
+                served.append(subscription.shared_correlation)
+                self._deliver(subscription, NO_OTHERS, message, False, now_ns)
+        if plain:
+            first = plain[0]
+            retain = message.retain and first.retain_as_published
+            self._deliver(first, tuple(plain[1:]), message, retain, now_ns)
 
     def _deliver(
         self,
@@ -186,19 +296,24 @@ class Distribution:
         message: Message,
         retain: bool,
         now_ns: int,
-    ) -> None:
+        group: str = "",
+        is_correlated: bool = False,
+    ) -> bool:
         """Pass a message to a subscription that selects it, and to `others` of the same session.
 
-        Every message takes this way: published, shared or retained. A subscription that correlates gets
-        it later, together with others. An error ends the connection of this subscriber only.
+        Every message takes this way: published here or elsewhere, shared, retained, correlated, a notice or a
+        tick. A subscription that correlates gets it later: then `is_correlated`, and `group` names what it
+        belongs to. An error ends the connection of this subscriber only; False after one.
         """
         try:
-            if subscription.dependency is not None:
+            if subscription.dependency is not None and not is_correlated:
                 self._arrive(subscription, message, now_ns)
             else:
-                self._offer(subscription, others, message, retain, "", now_ns)
+                self._offer(subscription, others, message, retain, group, now_ns)
         except Exception as error:  # concerns one of several receivers
             self._note(subscription, error)
+            return False
+        return True
 
     def _offer(
         self,
@@ -209,43 +324,26 @@ class Distribution:
         group: str,
         now_ns: int,
     ) -> None:
-        """Queue a copy, at the highest QoS of the subscriptions and with all identifiers (MQTT 5, 3.3.4)."""
+        """Queue one copy for all subscriptions of a session (MQTT 5, 3.3.4).
+
+        It has their highest QoS and all identifiers, and RETAIN if one of them wants it as published.
+        """
         qos = subscription.qos
         identifiers = (subscription.identifier,) if subscription.identifier else NO_IDENTIFIERS
         if others:
             qos = max(qos, max([other.qos for other in others]))
             identifiers += tuple([other.identifier for other in others if other.identifier])
+            if message.retain and any([other.retain_as_published for other in others]):
+                retain = True
         if message.qos < qos:
             qos = message.qos
         session = self._sessions[subscription.client_id]
         self._outbound.offer(session, message, qos, retain, identifiers, subscription, others, now_ns, group)
 
-    def _selected(self, match: Match, attributes: Attributes | None) -> list[Subscription]:
-        """Return the unshared subscriptions that select the message; a filter that raises selects nothing."""
-        try:
-            return match.select(attributes)
-        except Exception:  # raised by some filter: evaluate each alone, to find out which
-            assert attributes is not None, "only content filters are evaluated"
-            found = list(match.plain)
-            for content in match.contents:
-                found += self._wanting(cast(list[Subscription], content.keys()), attributes)
-            return found
-
     def _candidates(self, group: SharedGroup, attributes: Attributes | None) -> list[Subscription]:
-        try:
-            return group.candidates(attributes)
-        except Exception:  # as above
-            return self._wanting(list(group.members.values()), attributes)
-
-    def _wanting(self, asked: list[Subscription], attributes: Attributes | None) -> list[Subscription]:
-        found: list[Subscription] = []
-        for subscription in asked:
-            predicate = subscription.predicate
-            try:
-                if predicate is None or (attributes is not None and predicate.matches(attributes)):
-                    found.append(subscription)
-            except Exception as error:
-                self._note(subscription, error)
+        errors: FilterErrors = []
+        found = group.candidates(attributes, errors)
+        self._note_all(errors)
         return found
 
     def _arrive(self, subscription: Subscription, message: Message, now_ns: int) -> None:
@@ -257,6 +355,14 @@ class Distribution:
             self._note(keeper, error)
             return
         self.deliver_together(keeper, together, now_ns)
+
+    def _note_all(self, errors: FilterErrors) -> None:
+        """Note filters that raised: here of a client, at another broker of the mesh."""
+        for subscription, error in errors:
+            if subscription.home:
+                self._faults.note(MESH, 0, error)
+            else:
+                self._note(subscription, error)
 
     def _note(self, subscription: Subscription, error: Exception) -> None:
         session = self._sessions.get(subscription.client_id)
@@ -272,18 +378,11 @@ class Distribution:
         takers = self._correlations.takers(subscription)
         if len(takers) > 1:
             subscription = self._choose_member(takers, messages[0])
-        try:
-            self._offer_together(subscription, messages, now_ns)
-        except Exception as error:  # concerns one of several members
-            self._note(subscription, error)
-
-    def _offer_together(self, subscription: Subscription, messages: list[Message], now_ns: int) -> None:
-        """Queue copies of messages that belong together."""
         first = messages[0]
         session = self._sessions[subscription.client_id]
         if session.connection == 0 and subscription.qos and is_own_topic(first.topic):
             # The client is away: the next tick or alarm replaces the last, so they do not pile up.
-            session.ticks[subscription.topic_filter, first.topic] = first
+            session.ticks[subscription.key, first.topic] = first
             return
         is_group = len(messages) > 1
         if is_group:
@@ -293,15 +392,16 @@ class Distribution:
             if not message.sequence:
                 self.number(message)
             group = f"{self._groups}:{number + 1}/{len(messages)}" if is_group else ""
-            terms = subscription.free() if is_own_topic(message.topic) else subscription
-            self._offer(terms, NO_OTHERS, message, False, group, now_ns)
+            taker = subscription.free() if is_own_topic(message.topic) else subscription
+            if not self._deliver(taker, NO_OTHERS, message, False, now_ns, group, True):
+                return
 
     def deliver_ticks(self, session: Session, now_ns: int) -> None:
         """Deliver the last ticks to a session that has reconnected."""
         ticks = session.ticks
         session.ticks = {}
-        for (topic_filter, _), message in ticks.items():
-            subscription = session.subscriptions.get(topic_filter)
+        for (key, _), message in ticks.items():
+            subscription = session.subscriptions.get(key)
             if subscription is not None:
                 self.deliver_together(subscription, [message], now_ns)
 
@@ -352,19 +452,24 @@ class Distribution:
         """Queue a copy for another member; False after an error, which ends that member's connection."""
         message = delivery.message
         retain = message.retain and taker.retain_as_published
-        try:
-            self._offer(taker, NO_OTHERS, message, retain, delivery.group, now_ns)
-        except Exception as error:  # concerns the new member, not the one that left
-            self._note(taker, error)
-            return False
-        return True
+        others = self._companions(taker, message)
+        return self._deliver(taker, others, message, retain, now_ns, delivery.group, True)
 
-    def leave_group(self, session: Session, subscription: Subscription, now_ns: int) -> None:
+    def _companions(self, taker: Subscription, message: Message) -> tuple[Subscription, ...]:
+        """Return the other subscriptions of a shared group's member that its copy of a message is for."""
+        group = self._index.shared_group(taker.topic_filter)
+        if group is None or not group.named or taker.dependency is not None:
+            return NO_OTHERS
+        attributes = attributes_of(message) if group.has_predicate() else None
+        found = group.subscriptions_of(taker, attributes)
+        return tuple([one for one in found if one is not taker and one.dependency is None])
+
+    def leave_group(self, session: Session, topic_filter: str, now_ns: int) -> None:
         """Leave the unsent copies of a member that unsubscribed to the rest of the group.
 
         Copies without a taker stay with the session, as after any UNSUBSCRIBE.
         """
-        unsent = self._outbound.unsent(session, subscription)
+        unsent = self._outbound.unsent(session, topic_filter)
         wanted = [delivery for delivery in unsent if self._candidates_for(delivery)]
         self._outbound.withdraw(session, wanted, Reason.DISCONNECTED, now_ns)
         self.reassign_orphans(now_ns)
@@ -375,7 +480,7 @@ class Distribution:
         group = self._index.shared_group(delivery.subscription.topic_filter)
         if group is None:
             return []
-        return self._candidates(group, _attributes(delivery.message) if group.has_predicate() else None)
+        return self._candidates(group, attributes_of(delivery.message) if group.has_predicate() else None)
 
     def _choose_member(self, candidates: list[Subscription], message: Message) -> Subscription:
         """Return the first member that is connected and has room; otherwise the first that can store it.
@@ -467,7 +572,7 @@ class Distribution:
         if subscription.no_local and subscription.client_id == message.publisher:
             return
         predicate = subscription.predicate
-        if predicate is not None and not predicate.matches(_attributes(message)):
+        if predicate is not None and not predicate.matches(attributes_of(message)):
             return
         replay.given.add(message.topic)
         self._deliver(subscription, NO_OTHERS, message, True, now_ns)
@@ -487,21 +592,22 @@ class Distribution:
             if topic.startswith(NOTICE_PREFIX):
                 continue  # no notice about a lost notice
             subscription = miss.subscription
-            if subscription is not None and subscription.notify_missed and miss.client_id in self._sessions:
-                notice = _notice(MISSED_PREFIX, miss, now_ns)
+            if (
+                subscription is not None
+                and subscription.terms.notify_missed
+                and miss.client_id in self._sessions
+            ):
+                notice = _notice(self._account.trace.name_of(miss.message), MISSED_PREFIX, miss, now_ns)
                 self.number(notice)
-                # With terms of its own: no deadline that it could miss, and no price.
-                terms = Subscription(miss.client_id, MISSED_PREFIX + "#")
-                self._deliver(terms, NO_OTHERS, notice, False, now_ns)
+                # With the default terms: no deadline that it could miss, and no price on an own topic.
+                taker = Subscription(client_id=miss.client_id, topic_filter=MISSED_PREFIX + "#")
+                self._deliver(taker, NO_OTHERS, notice, False, now_ns)
             if is_watched and self._index.match(DROPS_PREFIX + topic).has_any():
-                self.route(_notice(DROPS_PREFIX, miss, now_ns), now_ns)
+                name = self._account.trace.name_of(miss.message)
+                self.route(_notice(name, DROPS_PREFIX, miss, now_ns), now_ns)
 
 
-def _attributes(message: Message) -> Attributes:
-    return Attributes(message.user_properties, message.payload, message.topic)
-
-
-def _notice(prefix: str, missed: Missed, now_ns: int) -> Message:
+def _notice(name: str, prefix: str, missed: Missed, now_ns: int) -> Message:
     message = missed.message
     subscription = missed.subscription
     fields = {
@@ -511,10 +617,13 @@ def _notice(prefix: str, missed: Missed, now_ns: int) -> Message:
         "topic_filter": subscription.topic_filter if subscription is not None else "",
         "reason": missed.reason.value,
         "age_ms": (missed.time_ns - message.published_ns) / 1_000_000,
+        "message": name,
     }
+    if subscription is not None and subscription.terms.name:
+        fields["name"] = subscription.terms.name
     return Message(prefix + message.topic, json.dumps(fields).encode(), 0, False, now_ns)
 
 
 def _is_current(replay: RetainedReplay) -> bool:
     """Whether the subscription of a replay still exists."""
-    return replay.session.subscriptions.get(replay.subscription.topic_filter) is replay.subscription
+    return replay.session.subscriptions.get(replay.subscription.key) is replay.subscription

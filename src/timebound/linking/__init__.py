@@ -1,1 +1,1 @@
-"""The protocol between two brokers: packets of a mesh and one open link; no IO."""
+"""The protocol between two brokers: packets of a mesh, one open link, and all links of a broker; no IO."""

@@ -15,15 +15,16 @@ from typing import Final
 
 import msgspec
 
-from timebound.config.limits import MQTT_PACKET_BYTES_MAX
 from timebound.core.mesh.flooding import LINK, SUBSCRIPTION, LinkStateAdvertisement
 from timebound.core.mesh.member import COPY_BYTES
 from timebound.core.mesh.message import Copy, MeshMessage
 from timebound.core.mesh.pressure import EXHAUSTED, FULL
 from timebound.core.mesh.table import MeshSubscription
-from timebound.core.predicate.predicate import parse
 from timebound.core.values.delay import LinkDelay
+from timebound.core.values.limits import MQTT_PACKET_BYTES_MAX
+from timebound.core.values.message import MessageName
 from timebound.errors import FilterError, ProtocolError
+from timebound.terms import Terms
 from timebound.toml.setting import UNLIMITED
 from timebound.topics import check_filter
 from timebound.translate import to_message
@@ -53,7 +54,7 @@ _NUMBER_MAX: Final = (1 << 63) - 1
 _NOBODY: Final = "*"  # no valid broker name
 
 
-class Terms(msgspec.Struct, array_like=True, frozen=True):
+class AdvertisedTerms(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """The terms of an advertised subscription."""
 
     subscriber: str
@@ -64,7 +65,7 @@ class Terms(msgspec.Struct, array_like=True, frozen=True):
     last_mile_ns: int
 
 
-class Fact(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
+class Fact(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One advertisement; with neither `link` nor `terms` it is a withdrawal."""
 
     kind: int
@@ -74,11 +75,33 @@ class Fact(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     started_ns: int
     count: int
     link: tuple[float, float, float] | None = None
-    terms: Terms | None = None
+    terms: AdvertisedTerms | None = None
+
+
+class LaterTerms(AdvertisedTerms, frozen=True, forbid_unknown_fields=False):
+    """Terms with further fields, of a later version."""
+
+
+class LaterFact(Fact, frozen=True, forbid_unknown_fields=False):
+    """An advertisement with further fields, of a later version."""
+
+    terms: LaterTerms | None = None
+
+
+class DecodedAdvertisements:
+    """What came out of a packet of advertisements."""
+
+    __slots__ = ("advertisements", "mistakes", "unknown")
+
+    def __init__(self) -> None:
+        self.advertisements: list[LinkStateAdvertisement] = []
+        self.mistakes: list[str] = []  # one for each that cannot be used
+        self.unknown: list[str] = []  # what this version does not know, of those and of others
 
 
 _READ_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _READ_FACT: Final = msgspec.json.Decoder(Fact)
+_READ_LATER_FACT: Final = msgspec.json.Decoder(LaterFact)
 _READ_NUMBERS: Final = msgspec.json.Decoder(dict[str, int])
 _WRITE: Final = msgspec.json.Encoder()
 
@@ -122,13 +145,9 @@ def decode_copy(packet: Publish, now_ns: int) -> Copy:
         packet.passed_on = packet.passed_on[: -len(encode_user_property(COPY_PROPERTY, header))]
         message = to_message(packet, packet.topic, publisher, published_ns)
         message.hops = parse_count(hops, 0, _NUMBER_MAX)
-        what = MeshMessage(
-            message,
-            origin,
-            message.size() + COPY_BYTES,
-            parse_count(started, 0, _NUMBER_MAX),
-            parse_count(number, 0, _NUMBER_MAX),
-        )
+        name = MessageName(origin, parse_count(started, 0, _NUMBER_MAX), parse_count(number, 0, _NUMBER_MAX))
+        message.name = name
+        what = MeshMessage(message, origin, message.size() + COPY_BYTES, name.started_ns, name.number)
     except ValueError as error:
         raise _wrong(f"property {COPY_PROPERTY!r} is {header[:100]!r}: {error}") from error
     passed = () if via == _NOBODY else tuple(via.split(","))
@@ -174,27 +193,35 @@ def advertised_size(subscription: MeshSubscription) -> int:
     return len(_WRITE.encode(_to_fact(advertisement))) + 2 + _TOPIC_BYTES
 
 
-def decode_advertisements(payload: bytes) -> tuple[list[LinkStateAdvertisement], list[str]]:
-    """Return the advertisements of a payload, and one error for each that cannot be used.
+def decode_advertisements(payload: bytes) -> DecodedAdvertisements:
+    """Return the advertisements of a payload, a mistake for each that cannot be used, and what is unknown.
 
     An advertisement that this broker cannot read must not end the link: the neighbour would only send it
-    again.
+    again. One with further fields is used without them.
 
     Raises:
         ProtocolError: the payload is not a list.
     """
-    found: list[LinkStateAdvertisement] = []
-    mistakes: list[str] = []
+    found = DecodedAdvertisements()
     try:
         facts = _READ_LIST.decode(payload)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise _wrong(f"advertisements cannot be read: {error}") from error
     for fact in facts:
         try:
-            found.append(_to_advertisement(_READ_FACT.decode(fact)))
+            found.advertisements.append(_to_advertisement(_read_fact(fact, found.unknown)))
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, FilterError) as error:
-            mistakes.append(str(error))
-    return found, mistakes
+            found.mistakes.append(str(error))
+    return found
+
+
+def _read_fact(raw: msgspec.Raw, unknown: list[str]) -> Fact:
+    try:
+        return _READ_FACT.decode(raw)
+    except msgspec.ValidationError:
+        fact = _READ_LATER_FACT.decode(raw)
+        unknown.append(f"further fields in an advertisement of kind {fact.kind}")
+        return fact
 
 
 def encode_delay_report(delays: dict[str, int]) -> bytes:
@@ -220,8 +247,8 @@ def encode_levels(levels: dict[str, int]) -> bytes:
     return _WRITE.encode(levels)
 
 
-def decode_levels(payload: bytes) -> dict[str, int]:
-    """Return the levels of paths without room, by home (`core/mesh/pressure.py`).
+def decode_levels(payload: bytes) -> tuple[dict[str, int], list[str]]:
+    """Return the levels of paths without room, by home (`core/mesh/pressure.py`), and what is unknown.
 
     Raises:
         ProtocolError: they cannot be read.
@@ -230,9 +257,8 @@ def decode_levels(payload: bytes) -> dict[str, int]:
         levels = _READ_NUMBERS.decode(payload)
     except msgspec.MsgspecError as error:
         raise _wrong(f"levels cannot be read: {error}") from error
-    if any(level not in (FULL, EXHAUSTED) for level in levels.values()):
-        raise _wrong("a level is neither full nor exhausted")
-    return levels
+    known = {home: level for home, level in levels.items() if level in (FULL, EXHAUSTED)}
+    return known, [f"level {level}" for home, level in levels.items() if home not in known]
 
 
 def _to_fact(advertisement: LinkStateAdvertisement) -> Fact:
@@ -245,14 +271,14 @@ def _to_fact(advertisement: LinkStateAdvertisement) -> Fact:
     if delay is not None:
         link = (delay.mean_s_per_kb, delay.variance, delay.jitter_s)
     elif subscription is not None:
-        predicate = subscription.predicate
-        terms = Terms(
-            subscription.subscriber,
-            predicate.text if predicate is not None else "",
-            subscription.deadline_ns,
-            subscription.price,
-            subscription.penalty,
-            subscription.last_mile_ns,
+        wanted = subscription.terms
+        terms = AdvertisedTerms(
+            subscriber=subscription.subscriber,
+            where=wanted.where,
+            deadline_ns=wanted.deadline_ns,
+            price=wanted.price,
+            penalty=wanted.penalty,
+            last_mile_ns=subscription.last_mile_ns,
         )
     return Fact(kind, owner, first, second, started_ns, count, link, terms)
 
@@ -272,15 +298,14 @@ def _to_advertisement(fact: Fact) -> LinkStateAdvertisement:
         return LinkStateAdvertisement(key, stamp)
     check_filter(fact.second)
     subscription = MeshSubscription(
-        fact.first,
-        fact.owner,
-        fact.second,
-        parse(terms.where) if terms.where else None,
-        terms.deadline_ns,
-        terms.price,
-        terms.penalty,
-        terms.last_mile_ns,
-        terms.subscriber,
+        client_id=fact.first,
+        home=fact.owner,
+        topic_filter=fact.second,
+        terms=Terms(
+            where=terms.where, deadline_ns=terms.deadline_ns, price=terms.price, penalty=terms.penalty
+        ),
+        last_mile_ns=terms.last_mile_ns,
+        subscriber=terms.subscriber,
     )
     return LinkStateAdvertisement(key, stamp, subscription=subscription)
 

@@ -1,15 +1,16 @@
 """One open link to a neighbour broker, whichever side opened the connection.
 
-A link writes copies while its transport has room, keeps each until the neighbour has confirmed it (PUBACK),
-and knows its delay: from a configured rate, which it then keeps, or measured from what the kernel saw
-acknowledged. What it receives goes to the mesh. The broker confirms a copy through the link's session,
-perhaps after storage; a hello is answered at once, since it measures the way alone.
+A link encodes copies and writes them while its transport has room, and knows its delay: from a configured
+rate, which it then keeps, or measured from what the kernel saw acknowledged. What is in flight is known to
+the core's `MeshLink`. What it receives goes to the mesh. The broker confirms a copy through the link's
+session, perhaps after storage. A hello is answered at once, so that it measures the way alone.
 """
 
 from __future__ import annotations
 
 from typing import Final, Protocol
 
+from timebound.core.mesh.link import MeshLink
 from timebound.core.mesh.message import Copy
 from timebound.core.sessions.session import Session
 from timebound.core.values.delay import LinkDelay
@@ -21,7 +22,6 @@ from timebound.wire.packets import Ack, Disconnect, Packet, Pingreq, Pingresp, P
 from timebound.wire.reasons import ReasonCode
 
 PUBACK: Final = 4
-PACKET_ID_MAX: Final = 65_535
 PINGREQ_FRAME: Final = b"\xc0\x00"
 PINGRESP_FRAME: Final = b"\xd0\x00"
 # The latency is the shortest of this window and the one before: routes change.
@@ -31,6 +31,9 @@ HELLO_NS: Final = 10 * SECOND
 NO_LATENCY_NS: Final = 1 << 62  # nothing was measured; 0 is a measured latency
 # What a link asks its meter to allow: more than it can write at once.
 FULL_BYTES: Final = 1 << 20
+ERROR_MIN: Final = 0x80  # reason codes from here on refuse
+UNKNOWN_CODE: Final = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
+REASON_LENGTH_MAX: Final = 200  # of what is quoted from a neighbour
 _KILOBYTE: Final = 1_024.0
 
 
@@ -71,6 +74,9 @@ class Receiver(Protocol):
 
     def on_levels(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None: ...
 
+    def on_unknown(self, link: NeighbourLink, what: str) -> None:
+        """Take note of something that this version of the protocol does not know."""
+
     def on_room(self, link: NeighbourLink, now_ns: int) -> None: ...
 
     def on_later(self, link: NeighbourLink) -> None:
@@ -79,14 +85,11 @@ class Receiver(Protocol):
     def on_measured(self, link: NeighbourLink, delay: LinkDelay, now_ns: int) -> None: ...
 
 
-class Unconfirmed:
-    """A packet that was sent and not confirmed yet."""
+class CopyInlet(Protocol):
+    """Where copies wait until the broker takes them, beside the messages of clients."""
 
-    __slots__ = ("copy", "sent_ns")
-
-    def __init__(self, copy: Copy | None, sent_ns: int) -> None:
-        self.copy = copy  # None: a hello
-        self.sent_ns = sent_ns
+    def take_copy(self, copy: Copy, packet_id: int) -> None:
+        """Keep a copy, and hand it to `Receiver.on_copy` when its turn comes."""
 
 
 class NeighbourLink:
@@ -102,17 +105,23 @@ class NeighbourLink:
         receiver: Receiver,
         delay: LinkDelay,
         session: Session,
+        outlet: MeshLink,
         *,
         is_paced: bool,
         meter: ConnectionMeter | None = None,
         receive_maximum: int = 1_024,
         packet_size_max: int = 0,
         is_dialled: bool = False,
+        version: int = 0,
     ) -> None:
         self.name = name
+        self.version = version  # of the mesh protocol, as the neighbour speaks it
         self.is_dialled = is_dialled  # this broker opened the connection
         self.delay = delay
         self.session = session  # of `Broker.open_link`
+        self.inlet: CopyInlet | None = None  # without one, the mesh gets copies at once
+        self._outlet = outlet  # shared with later connections to the same neighbour
+        self._is_over = False
         self.is_paced = is_paced
         self.is_ready = False  # the neighbour has answered
         self.busy_until_ns = 0  # no copy is sent before; 0 = now
@@ -122,12 +131,10 @@ class NeighbourLink:
         self._receiver = receiver
         self._receive_maximum = receive_maximum
         self.packet_size_max = packet_size_max  # accepted by the neighbour; 0 = no limit
-        self._unconfirmed: dict[int, Unconfirmed] = {}
-        self._last_packet_id = 0
         self._is_paused = False
         self._answers: list[bytes] = []  # to what does not wait for storage
         self._greeted_ns = 0  # when the last hello was sent
-        self._is_greeting = False  # it is not confirmed yet
+        self._hello_id = 0  # its packet id, until it is confirmed
         self._frames: list[bytes] = []
         self._frame_bytes = 0
         self._allowed = 0  # bytes that may be written, as the meter last said
@@ -140,21 +147,29 @@ class NeighbourLink:
 
     # --- sending ------------------------------------------------------------------------
 
+    def open(self, now_ns: int) -> None:
+        """Begin with a hello, after the handshake; the link is ready when the neighbour has confirmed it."""
+        self._outlet.open(self._receive_maximum)
+        self.send_hello(now_ns)
+
+    def end(self) -> None:
+        """Note that the connection has ended: what it still receives confirms nothing."""
+        self._is_over = True
+
     def send_hello(self, now_ns: int) -> None:
-        """Send a hello; the link is ready when the neighbour has confirmed it."""
+        """Send a hello, which measures the latency."""
         self._greeted_ns = now_ns
-        self._is_greeting = True
-        packet_id = self._register(None, now_ns)
+        packet_id = self._hello_id = self._outlet.start(None)
         self._carrier.write(encode_publish(mesh_codec.HELLO_TOPIC, b"", 1, False, False, packet_id, b"", 5))
 
     def patrol(self, now_ns: int) -> None:
         """Measure the latency from time to time, if the link can send now; called about once a second."""
         is_due = self.is_ready and now_ns - self._greeted_ns >= HELLO_NS
-        has_room = not self._is_paused and len(self._unconfirmed) < self._receive_maximum
-        if is_due and has_room and not self._is_greeting:
+        has_room = not self._is_paused and self._outlet.send_quota > 0
+        if is_due and has_room and not self._hello_id:
             self.send_hello(now_ns)
 
-    def put(self, copy: Copy, now_ns: int) -> bool:
+    def put(self, copy: Copy, packet_id: int, now_ns: int) -> bool:
         """Send a copy; return False if it is larger than the neighbour accepts.
 
         The caller checks `has_room` before the next copy, and calls `flush` at the end.
@@ -168,10 +183,8 @@ class NeighbourLink:
         elif not self._frames and self._meter is not None:
             self._ahead_ns = self._meter.ahead_ns()
         age_ns = now_ns - what.message.published_ns + self._ahead_ns + duration_ns + self.latency_ns
-        packet_id = self._register(copy, now_ns)
         frame = mesh_codec.encode_copy(copy, age_ns, packet_id)
         if not self._takes(frame):
-            del self._unconfirmed[packet_id]
             return False
         self._frames.append(frame)
         self._frame_bytes += len(frame)
@@ -182,7 +195,7 @@ class NeighbourLink:
 
     def has_room(self, now_ns: int) -> bool:
         """Whether the link can send another copy now."""
-        if self._is_paused or len(self._unconfirmed) >= self._receive_maximum:
+        if self._is_paused or self._outlet.send_quota <= 0:
             return False
         if self._meter is not None:
             if self._asked_ns != now_ns:
@@ -260,19 +273,6 @@ class NeighbourLink:
         self._is_paused = False
         self._report_room(now_ns)
 
-    def unconfirmed(self) -> list[Copy]:
-        """Return copies that were sent and may not have arrived, oldest first."""
-        return [one.copy for one in self._unconfirmed.values() if one.copy is not None]
-
-    def _register(self, copy: Copy | None, now_ns: int) -> int:
-        packet_id = self._last_packet_id
-        while True:
-            packet_id = packet_id % PACKET_ID_MAX + 1
-            if packet_id not in self._unconfirmed:
-                self._last_packet_id = packet_id
-                self._unconfirmed[packet_id] = Unconfirmed(copy, now_ns)
-                return packet_id
-
     # --- receiving ----------------------------------------------------------------------
 
     def receive(self, packets: list[Packet], now_ns: int) -> None:
@@ -315,7 +315,11 @@ class NeighbourLink:
     def _on_publish(self, packet: Publish, now_ns: int) -> None:
         if not packet.topic.startswith(mesh_codec.PREFIX):
             packet_id = packet.packet_id if packet.qos else 0  # decoding sets the QoS of the message
-            self._receiver.on_copy(self, mesh_codec.decode_copy(packet, now_ns), packet_id, now_ns)
+            copy = mesh_codec.decode_copy(packet, now_ns)
+            if self.inlet is not None:
+                self.inlet.take_copy(copy, packet_id)
+            else:
+                self._receiver.on_copy(self, copy, packet_id, now_ns)
             return
         if packet.topic == mesh_codec.ADVERTISEMENTS_TOPIC:
             self._receiver.on_advertisements(self, packet.payload, now_ns)
@@ -323,17 +327,34 @@ class NeighbourLink:
             self._receiver.on_delay_report(self, packet.payload, now_ns)
         elif packet.topic == mesh_codec.LEVELS_TOPIC:
             self._receiver.on_levels(self, packet.payload, now_ns)
+        elif packet.topic != mesh_codec.HELLO_TOPIC:
+            self._on_unknown_topic(packet)
+            return
+        for name, _ in packet.user_properties:
+            self._receiver.on_unknown(self, f"property {name!r} on topic {packet.topic!r}")
         if packet.qos:
             self._answers.append(encode_ack(PUBACK, packet.packet_id, 0, 5))
 
+    def _on_unknown_topic(self, packet: Publish) -> None:
+        """Refuse a control packet of a later version; QoS 0 has no answer."""
+        what = f"control topic {packet.topic!r}"
+        self._receiver.on_unknown(self, what)
+        if packet.qos:
+            reason = f"unknown {what}"[:REASON_LENGTH_MAX]
+            self._answers.append(encode_ack(PUBACK, packet.packet_id, UNKNOWN_CODE, 5, reason))
+
     def _on_confirmed(self, packet: Ack, now_ns: int) -> None:
-        known = self._unconfirmed.pop(packet.packet_id, None)
-        if known is None:
+        if packet.reason_code >= ERROR_MIN:
+            why = f"{packet.reason_string[:REASON_LENGTH_MAX]!r} (0x{packet.reason_code:02x})"
+            self._receiver.on_unknown(self, f"refusal of a packet: {why}")
+        packet_id = packet.packet_id
+        if self._is_over or packet_id not in self._outlet.inflight:
             return
-        if known.copy is not None:
-            return  # it may have waited for the neighbour's storage, so it does not show the latency
-        self._is_greeting = False
-        self._note_latency((now_ns - known.sent_ns) // 2, now_ns)
+        self._outlet.confirm(packet_id)
+        if packet_id != self._hello_id:
+            return  # a copy may have waited for the neighbour's storage, so it does not show the latency
+        self._hello_id = 0
+        self._note_latency((now_ns - self._greeted_ns) // 2, now_ns)
         if not self.is_ready:
             self.is_ready = True
             self._receiver.on_ready(self, now_ns)

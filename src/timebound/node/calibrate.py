@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from timebound.core.broker import Broker
+from timebound.core.input.meter import DurationMeter
 from timebound.core.input.queues import ClientInput
 from timebound.core.input.scheduler import InputScheduler
 from timebound.core.values.access import AccessList
 from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
-from timebound.node.clients.outgoing import OutgoingEncoder
-from timebound.node.input.meter import DurationMeter
+from timebound.outgoing import OutgoingEncoder
 from timebound.units import SECOND
 from timebound.wire.codec import Decoder, encode
 from timebound.wire.packets import Connect, Publish
@@ -60,7 +60,7 @@ def calibrate(duration_ns: int, size: int = 256) -> Calibration:
     broker = Broker(BrokerLimits(), AccessList([]))
     publisher, _ = broker.connect("publisher", "", True, 0, 1_024, None, 1, 0)
     subscriber, _ = broker.connect("subscriber", "", True, 0, 1_024, None, 2, 0)
-    broker.subscribe(subscriber, Subscription("subscriber", "calibrate/#", 0), 0)
+    broker.subscribe(subscriber, Subscription(client_id="subscriber", topic_filter="calibrate/#"), 0)
     scheduler: InputScheduler[Message] = InputScheduler()
     client: ClientInput[Message] = ClientInput("publisher")
     queue = scheduler.open_queue(client, scheduler.add_topic("calibrate", 1))

@@ -1,6 +1,6 @@
 """The broker's configuration: read it, check it, or use the defaults.
 
-    config, mistakes = read_config(Path("timebound.toml"))  # with every mistake
+    config, mistakes = read_config(Path("timebound.toml"), os.environ)  # with every mistake
     config = load_config(Path("timebound.toml"))            # raises the first mistake
 
 The values are described in `config`, by a module for each subject, and read in `config/reader.py`. Here is
@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from timebound.config.addresses import is_loopback
 from timebound.config.limits import Limits
 from timebound.config.listeners import ListenerConfig
+from timebound.config.overrides import Override, from_environment
 from timebound.config.reader import ConfigReader
 from timebound.config.security import SecurityConfig
 from timebound.config.storage import DataConfig
@@ -78,13 +80,26 @@ def load_config(path: Path) -> Config:
     return config
 
 
-def read_config(path: Path) -> tuple[Config, list[ConfigError]]:
-    """Read a configuration file and the files it names; return the configuration and all mistakes."""
+def read_config(
+    path: Path | None,
+    environment: Mapping[str, str] | None = None,
+    options: Sequence[Override] = (),
+    *,
+    is_persistent: bool = True,
+) -> tuple[Config, list[ConfigError]]:
+    """Read a configuration and the files it names; return the configuration and all mistakes.
+
+    Variables of the environment win over the file, options over both. Without a file these and the defaults
+    count. The data folder is not looked at if nothing is to be stored.
+    """
+    found, mistakes = from_environment(environment or {})
     try:
-        reader = ConfigReader(_read_text(path), path)
+        text = "" if path is None else _read_text(path)
     except ConfigError as exc:
-        return default_config(), [exc]
-    _check_files(reader)
+        return default_config(), [exc, *mistakes]
+    reader = ConfigReader(text, path, [*found, *options])
+    reader.mistakes += mistakes
+    _check_files(reader, is_persistent)
     return reader.config, _in_order(reader.mistakes, path)
 
 
@@ -106,9 +121,10 @@ def _raise_first(mistakes: list[ConfigError]) -> None:
         raise mistakes[0]
 
 
-def _in_order(mistakes: list[ConfigError], path: Path) -> list[ConfigError]:
-    # The configuration itself first, then the files it names, each from top to bottom.
-    return sorted(mistakes, key=lambda mistake: (mistake.path != str(path), mistake.path, mistake.line))
+def _in_order(mistakes: list[ConfigError], path: Path | None) -> list[ConfigError]:
+    # The configuration first, then what is set outside it and the files it names, each from top to bottom.
+    own = "" if path is None else str(path)
+    return sorted(mistakes, key=lambda mistake: (mistake.path != own, mistake.path, mistake.line))
 
 
 def _read_text(path: Path) -> str:
@@ -146,7 +162,7 @@ def _read_rules(path: Path, security: SecurityConfig) -> tuple[list[AccessRule],
     return rules, mistakes
 
 
-def _check_files(reader: ConfigReader) -> None:
+def _check_files(reader: ConfigReader, is_persistent: bool) -> None:
     config = reader.config
     for at, path in reader.paths.items():
         _check_readable(reader, at, path)
@@ -161,7 +177,8 @@ def _check_files(reader: ConfigReader) -> None:
     if config.security.acl_file is not None:
         for mistake in _read_rules(config.security.acl_file, config.security)[1]:
             _add(reader, ("security", "acl_file"), mistake)
-    _check_folder(reader, ("data", "path"), config.data.path)
+    if is_persistent:
+        _check_folder(reader, ("data", "path"), config.data.path)
     if config.trace.enabled:
         _check_folder(reader, ("trace", "path"), config.trace.path)
     _check_packages(reader)

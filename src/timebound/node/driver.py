@@ -24,9 +24,9 @@ from timebound.core.broker import Broker
 from timebound.core.sessions.durability import Batch
 from timebound.core.values.message import Message
 from timebound.core.values.store_orders import PutOffset, StoreOrder
+from timebound.linking.mesh import Mesh
 from timebound.node.input.input import Input
 from timebound.node.memory import MemoryKeeper
-from timebound.node.mesh.mesh import Mesh
 from timebound.node.notices import Notices
 from timebound.units import SECOND
 from timebound.wire.codec import clear_caches
@@ -43,6 +43,8 @@ STOP_INPUT_NS_MAX: Final = 2 * SECOND
 # Errors logged with their traceback between two patrols, so that one that recurs in every turn does not
 # fill the disk.
 FAULTS_LOGGED_MAX: Final = 20
+# A constant, since compiled code looks up an attribute of a module by name: 2 % of a message's instructions.
+_MONOTONIC_NS: Final[Callable[[], int]] = time.monotonic_ns
 # MQTT 5, 2.4: Unspecified error. Details are for the log, not for clients.
 UNSPECIFIED_ERROR: Final = 0x80
 
@@ -105,7 +107,6 @@ class Driver:
         limits: Limits,
         loop: asyncio.AbstractEventLoop,
         input_config: InputConfig | None = None,
-        quantum_ns: int = 0,
     ) -> None:
         self.broker = broker
         self.limits = limits
@@ -131,7 +132,8 @@ class Driver:
         self._timer_ns = 0
         # Monotonic inside the process, close to the wall clock across restarts: expiries are stored.
         self._clock_offset_ns = time.time_ns() - time.monotonic_ns()
-        self.input = Input(input_config or InputConfig(), self._clock_offset_ns, quantum_ns)
+        turn_s = (input_config or InputConfig()).turn_s
+        self.input = Input(broker, self._clock_offset_ns, int(turn_s * SECOND))
         self.memory = MemoryKeeper(self._renew)
         self._window_ns = 0  # start of the window of immediate turns
         self._immediate_ns = 0  # their total time
@@ -140,7 +142,7 @@ class Driver:
         self.is_stopped = False  # further events are ignored: storage is being closed
 
     def now_ns(self) -> int:
-        return self._clock_offset_ns + time.monotonic_ns()
+        return self._clock_offset_ns + _MONOTONIC_NS()
 
     def next_number(self) -> int:
         """Return a new number for a connection."""
@@ -171,7 +173,7 @@ class Driver:
         """
         if self._is_scheduled:
             return
-        started_ns = time.monotonic_ns()
+        started_ns = _MONOTONIC_NS()
         turn_ns = self.input.turn_ns
         if started_ns - self._window_ns > turn_ns:
             self._window_ns = started_ns
@@ -180,7 +182,7 @@ class Driver:
             self.schedule()
             return
         self.turn()
-        self._immediate_ns += time.monotonic_ns() - started_ns
+        self._immediate_ns += _MONOTONIC_NS() - started_ns
 
     def turn(self) -> None:
         """Take in messages, and carry out everything the core has decided."""
@@ -287,6 +289,10 @@ class Driver:
         self._faults_logged += 1
         if self._faults_logged <= FAULTS_LOGGED_MAX:
             logger.error("internal error while serving %s: %r", name, error, exc_info=error)
+
+    def note(self, text: str, *, is_warning: bool) -> None:
+        """Log what happened to a link between brokers."""
+        logger.log(logging.WARNING if is_warning else logging.INFO, "%s", text)
 
     def _end(self, client: DrivenConnection) -> None:
         try:
@@ -434,6 +440,7 @@ class Driver:
     def _patrol_all(self, now_ns: int) -> None:
         self.broker.expire(now_ns)
         self.broker.reconcile()
+        self.broker.entrance.update(now_ns)
         for alert in self.broker.counters.alerts:
             logger.warning("%s", alert)
         self.broker.counters.alerts.clear()
@@ -442,7 +449,6 @@ class Driver:
         self._queued_bytes_peak = self.broker.queued_bytes()
         if self.mesh is not None:
             self.mesh.patrol(now_ns)
-        self.input.patrol()
 
     def stop(self) -> None:
         """Take in what was read before the connections were closed; then decide and store nothing more.
@@ -451,7 +457,9 @@ class Driver:
         acknowledged.
         """
         until_ns = self.now_ns() + STOP_INPUT_NS_MAX
-        while self.input.has_more() and self.now_ns() < until_ns:
+        while self.now_ns() < until_ns and (self.input.has_more() or self.broker.is_matching()):
+            if self.broker.is_matching():
+                self.broker.wake(self.now_ns())
             self.turn()
         self.turn()
         self.is_stopped = True

@@ -22,10 +22,11 @@ _OTHERS: Final = ""
 
 
 class _Counted:
-    __slots__ = ("count", "line", "until_ns")
+    __slots__ = ("count", "level", "line", "until_ns")
 
-    def __init__(self, until_ns: int) -> None:
+    def __init__(self, until_ns: int, level: int) -> None:
         self.until_ns = until_ns
+        self.level = level
         self.count = 0  # since the last line
         self.line = ""  # the last of them
 
@@ -36,7 +37,7 @@ class Notices:
     def __init__(self) -> None:
         self._subjects: dict[str, dict[str, _Counted]] = {}
 
-    def note(self, subject: str, start: str, reason: str, now_ns: int) -> None:
+    def note(self, subject: str, start: str, reason: str, now_ns: int, level: int = logging.WARNING) -> None:
         """Log `start: reason` about a subject, at once or as one of many."""
         line = f"{start}: {reason}"
         if subject not in self._subjects and len(self._subjects) >= SUBJECTS_MAX:
@@ -46,8 +47,8 @@ class Notices:
             reason = _OTHERS
         found = reasons.get(reason)
         if found is None:
-            reasons[reason] = _Counted(now_ns + INTERVAL_NS)
-            logger.warning("%s", line)
+            reasons[reason] = _Counted(now_ns + INTERVAL_NS, level)
+            logger.log(level, "%s", line)
         else:
             found.count += 1
             found.line = line
@@ -61,7 +62,8 @@ class Notices:
                 if found.count == 0:
                     del reasons[reason]
                     continue
-                logger.warning("%s (%d times in %d s)", found.line, found.count, INTERVAL_NS // SECOND)
+                text = f"{found.line} ({found.count} times in {INTERVAL_NS // SECOND} s)"
+                logger.log(found.level, "%s", text)
                 found.count = 0
                 found.until_ns = now_ns + INTERVAL_NS
             if not reasons:

@@ -10,18 +10,20 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
 
-from timebound.config.security import TO_LOG_IN
+from timebound.config.overrides import Override
 from timebound.config.telemetry import LogConfig
 from timebound.errors import ConfigError, StorageError
-from timebound.node.config import Config, ListenerConfig, default_config, read_config
+from timebound.node.config import Config, ListenerConfig, read_config
 from timebound.node.memory import set_collecting
 from timebound.node.server import Server
+from timebound.node.service_manager import READY, STOPPING, ServiceManager
 from timebound.terminal import LINES, safe
+from timebound.toml.lines import KeyPath
 from timebound.version import VERSION, is_compiled
 
 OK = 0
@@ -29,46 +31,85 @@ FAILED = 1
 WRONG = 2
 
 
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """What the command line sets; it wins over variables of the environment, and those over the file."""
+
+    host: str | None = None
+    port: int | None = None
+    data: Path | None = None
+    metrics_port: int | None = None
+    ws_port: int | None = None
+    password_file: Path | None = None
+
+
 def run(
     config_path: Path | None,
-    host: str | None,
-    port: int | None,
-    data: Path | None,
+    options: ServeOptions,
     *,
     is_persistent: bool,
     accept_loss: bool = False,
+    environment: Mapping[str, str] | None = None,
 ) -> int:
     """Serve until SIGINT or SIGTERM; return the exit code."""
-    config, mistakes = read_config(config_path) if config_path is not None else (default_config(), [])
-    config = _override(config, host, port, data)
-    if not mistakes and host is not None and not config.lets_somebody_in(config.listeners[0]):
-        mistakes.append(ConfigError(f"nobody could log in at {host!r}: {TO_LOG_IN}", key="--host"))
+    config, mistakes = _configure(config_path, options, environment or {}, is_persistent=is_persistent)
     for mistake in mistakes:
         print(f"error: {safe(str(mistake), keep=LINES)}", file=sys.stderr)
     if mistakes:
         return WRONG
     _set_up_log(config.log)
     try:
-        uvloop.run(_serve(config, is_persistent, accept_loss))
+        manager = ServiceManager(environment or {})
+        uvloop.run(_serve(config, is_persistent, accept_loss, manager))
     except (ConfigError, StorageError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return WRONG if isinstance(error, ConfigError) else FAILED
     return OK
 
 
-def _override(config: Config, host: str | None, port: int | None, data: Path | None) -> Config:
-    first = config.listeners[0]
-    if host is not None:
-        first = replace(first, host=host)
-    if port is not None:
-        first = replace(first, port=port)
-    config = replace(config, listeners=(first, *config.listeners[1:]))
-    if data is not None:
-        config = replace(config, data=replace(config.data, path=data))
-    return config
+def _configure(
+    path: Path | None, options: ServeOptions, environment: Mapping[str, str], *, is_persistent: bool
+) -> tuple[Config, list[ConfigError]]:
+    overrides = _overrides(options)
+    if options.ws_port is not None:
+        # Which listener it is about is known once the others are.
+        others, _ = read_config(path, environment, overrides, is_persistent=False)
+        overrides += _web_listener(others, options.ws_port)
+    return read_config(path, environment, overrides, is_persistent=is_persistent)
 
 
-async def _serve(config: Config, is_persistent: bool, accept_loss: bool) -> None:
+def _overrides(options: ServeOptions) -> list[Override]:
+    keys: list[tuple[str, KeyPath, object]] = [
+        ("--host", ("listeners", 0, "host"), options.host),
+        ("--port", ("listeners", 0, "port"), options.port),
+        ("--data", ("data", "path"), _from_here(options.data)),
+        ("--metrics-port", ("metrics", "port"), options.metrics_port),
+        ("--password-file", ("security", "password_file"), _from_here(options.password_file)),
+    ]
+    return [Override(name, at, value) for name, at, value in keys if value is not None]
+
+
+def _from_here(path: Path | None) -> str | None:
+    """Return a path as the command line means it: not relative to the configuration file."""
+    return None if path is None else str(path.absolute())
+
+
+def _web_listener(config: Config, port: int) -> list[Override]:
+    """Set the port of the first WebSocket listener; without one, add it at the first listener's address."""
+    name = "--ws-port"
+    for index, listener in enumerate(config.listeners):
+        if listener.kind == "websocket":
+            return [Override(name, ("listeners", index, "port"), port)]
+    first, index = config.listeners[0], len(config.listeners)
+    # A listener with TLS is no reason to send passwords over a network without it.
+    host = first.host if first.tls is None else ListenerConfig().host
+    values = {"port": port, "kind": "websocket", "host": host, "allow_anonymous": first.allow_anonymous}
+    return [
+        Override(name, ("listeners", index, key), value) for key, value in values.items() if value is not None
+    ]
+
+
+async def _serve(config: Config, is_persistent: bool, accept_loss: bool, manager: ServiceManager) -> None:
     server = Server(config, is_persistent=is_persistent, accept_loss=accept_loss)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -84,7 +125,14 @@ async def _serve(config: Config, is_persistent: bool, accept_loss: bool) -> None
     gc.freeze()
     set_collecting(is_small=True)
     _greet(server, config, is_persistent)
-    await server.serve_until(stopping)
+    manager.tell(READY)
+    feeding = asyncio.create_task(manager.feed_watchdog(), name="timebound-watchdog")
+    try:
+        await stopping.wait()
+        manager.tell(STOPPING)
+    finally:
+        await server.stop()
+        feeding.cancel()
     print("stopped", flush=True)
 
 

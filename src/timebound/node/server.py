@@ -2,7 +2,8 @@
 
     server = Server(config)
     await server.start()
-    await server.serve_until(stop_event)
+    ...
+    await server.stop()
 
 Start fails as a whole, with one clear error, before anything is changed. On stop, clients receive
 DISCONNECT (0x8B), pending data is flushed, and the port is released.
@@ -19,26 +20,25 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from timebound.config.limits import Limits
+from timebound.config.input import entrance_options
+from timebound.config.limits import core_limits
 from timebound.config.tls import TlsConfig
 from timebound.core.broker import Broker
 from timebound.core.mesh.interest import WatchedIndex
 from timebound.core.values.access import AccessList
-from timebound.core.values.limits import BrokerLimits
 from timebound.errors import ConfigError
+from timebound.linking.mesh import join_mesh
 from timebound.node.calibrate import start_quantum_ns
 from timebound.node.clients.connection import Connection
 from timebound.node.clients.handshake import Door
 from timebound.node.clients.tls import TlsAdapter
 from timebound.node.config import Config, ListenerConfig, load_access_list
-from timebound.node.control.input import publish_bounds
 from timebound.node.driver import PATROL_INTERVAL_S, Driver
 from timebound.node.journal.journals import Journals
 from timebound.node.listening import cannot_listen
 from timebound.node.login.logins import Logins
 from timebound.node.login.passwords import PasswordFile
 from timebound.node.mesh.dial import Dialler
-from timebound.node.mesh.mesh import join_mesh
 from timebound.node.storage.storage import NoStorage, Storage
 from timebound.node.telemetry.figures import Sources
 from timebound.node.telemetry.metrics import MetricsServer
@@ -86,6 +86,7 @@ class Server:
         self._publishing: RowPublisher | None = None
         self._flight: FlightService | None = None
         self._unframing: Unframing | None = None  # of all WebSocket listeners
+        self._not_ready = "starting"
         self.driver: Driver | None = None
 
     async def start(self) -> None:
@@ -114,12 +115,10 @@ class Server:
             )
         try:
             index = WatchedIndex() if self.config.neighbours else None
-            broker = Broker(_core_limits(self.config.limits), access, self._is_persistent, index)
-            quantum_ns = 0 if self.config.input.quantum_time_s else start_quantum_ns()
-            self.driver = Driver(
-                broker, self._storage, self.config.limits, loop, self.config.input, quantum_ns
-            )
+            broker = self._make_broker(access, index)
+            self.driver = Driver(broker, self._storage, self.config.limits, loop, self.config.input)
             now_ns = self.driver.now_ns()
+            broker.identify(self.config.node_name, now_ns)
             diallers = self._open_mesh(broker, index, self.driver)
             self._open_journals(broker, self.driver)
             snapshot = self._storage.load(now_ns)
@@ -145,6 +144,13 @@ class Server:
             figures = SysTopics(self._sources(now_ns), self.config.node_name)
             self._tasks.append(asyncio.create_task(self._publish_figures(figures), name="timebound-sys"))
         self.driver.turn()
+        self._not_ready = ""
+
+    def _make_broker(self, access: AccessList, index: WatchedIndex | None) -> Broker:
+        config = self.config
+        quantum_ns = 0 if config.input.quantum_time_s else start_quantum_ns()
+        options = entrance_options(config.input, quantum_ns)
+        return Broker(core_limits(config.limits), access, self._is_persistent, index, options)
 
     def _open_mesh(self, broker: Broker, index: WatchedIndex | None, driver: Driver) -> list[Dialler]:
         """Set up the mesh; return the diallers of links to neighbours."""
@@ -157,7 +163,7 @@ class Server:
         """Return the parts that figures are read from."""
         driver = self.driver
         assert driver is not None
-        return Sources(driver.broker, driver.input, driver.mesh, self._trace, started_ns)
+        return Sources(driver.broker, driver.mesh, self._trace, started_ns)
 
     async def _open_account(self, broker: Broker, started_ns: int) -> None:
         """Start trace files and metrics."""
@@ -171,7 +177,7 @@ class Server:
         metrics = self.config.metrics
         if metrics.port:
             assert self.driver is not None
-            self._metrics = MetricsServer(self._sources(started_ns), self.driver.now_ns)
+            self._metrics = MetricsServer(self._sources(started_ns), self.driver.now_ns, self.why_not_ready)
             try:
                 await self._metrics.start(metrics.host, metrics.port)
             except OSError as error:
@@ -216,6 +222,10 @@ class Server:
             driver.note_from_thread,
         )
 
+    def why_not_ready(self) -> str:
+        """Return why no client should be sent here; empty if listeners are open and storage is loaded."""
+        return self._not_ready
+
     def flight_url(self) -> str:
         """Return the URL of the Flight service; empty if there is none."""
         if self._flight is None:
@@ -233,15 +243,9 @@ class Server:
                 found.append((listener, address[0], address[1]))
         return found
 
-    async def serve_until(self, stopping: asyncio.Event) -> None:
-        """Run until the event is set, then stop."""
-        try:
-            await stopping.wait()
-        finally:
-            await self.stop()
-
     async def stop(self) -> None:
         """Close listeners and connections, then flush and close storage."""
+        self._not_ready = "stopping"
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -373,8 +377,6 @@ class Server:
         while True:
             await asyncio.sleep(PATROL_INTERVAL_S)
             self.driver.patrol()
-            if self.driver.input.flows.is_report_due:
-                publish_bounds(self.driver, self.driver.now_ns())
             if self._passwords is not None:
                 try:
                     self._passwords.reload_if_changed()
@@ -395,23 +397,6 @@ class Server:
 
 def _on_storage_error(error: Exception) -> None:
     logger.error("storage cannot write, acknowledgements wait: %s", error)
-
-
-def _core_limits(limits: Limits) -> BrokerLimits:
-    return BrokerLimits(
-        limits.queue_bytes_per_client_max,
-        limits.queue_messages_per_client_max,
-        limits.queue_bytes_total_max,
-        limits.outgoing_inflight_max,
-        limits.subscriptions_per_client_max,
-        limits.retained_messages_max,
-        limits.retained_bytes_max,
-        limits.session_expiry_max_s,
-        limits.will_delay_max_s,
-        limits.filter_cost_per_client_max,
-        limits.ticks_per_second_max,
-        limits.filter_cost_total_max,
-    )
 
 
 def _tls_contexts(listeners: Sequence[ListenerConfig]) -> list[ssl.SSLContext | None]:

@@ -1,14 +1,25 @@
 """The terms of a message and of a subscription, which Timebound reads from User Properties.
 
-`docs/wire.md` lists them. All other user properties are the application's: they are passed on, and
-filters can test them.
+Those of a subscription are the fields of `Terms` (`terms.py`); `docs/wire.md` lists all. Other user
+properties are the application's: they are passed on, and filters can test them.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from timebound.errors import ProtocolError, UnitError
+from timebound.terms import (
+    DEFAULT_TERMS,
+    DURATION,
+    NAME,
+    NAME_LENGTH_MAX,
+    NUMBER,
+    TERM_PROPERTIES,
+    TIMER,
+    Form,
+    Terms,
+)
 from timebound.units import MILLISECOND, parse_duration, parse_number
 
 PRIORITY_MAX: Final = 9
@@ -16,26 +27,12 @@ PRIORITY_MAX: Final = 9
 WORTH_MAX: Final = 1_000_000_000
 # A shorter tick would keep the broker busy with nothing else.
 TIMER_NS_MIN: Final = 10 * MILLISECOND
-_SUBSCRIBE_TERMS: Final = frozenset(
-    (
-        "where",
-        "deadline",
-        "price",
-        "penalty",
-        "keep",
-        "ordered",
-        "notify",
-        "correlate",
-        "within",
-        "watchdog",
-        "every",
-    )
-)
+_SUBSCRIBE_TERMS: Final = frozenset(TERM_PROPERTIES)
 _PUBLISH_TERMS: Final = frozenset(("timeout", "priority"))
 # Terms of a SUBSCRIBE for paths with guarantees, which are not supported yet.
 RESERVED_TERMS: Final = frozenset(("latency", "bandwidth", "period", "reserve"))
 # Limits of the search for misspelt names.
-_NAME_LENGTH_MAX: Final = 16
+_MISSPELT_LENGTH_MAX: Final = 16
 _HINTS_MAX: Final = 4
 _REASON: Final = 0x83  # implementation specific error: the rule is ours, not MQTT's
 _SHOWN_VALUE_MAX: Final = 60
@@ -58,53 +55,8 @@ class PublishTerms:
         self.priority = priority
 
 
-class SubscribeTerms:
-    """A subscription's content filter, deadline (0 = none), price and penalty, and queueing.
-
-    `keep_last` queues only the newest message of a topic, `is_ordered` forbids reordering,
-    `notify_missed` asks for notices of undelivered messages.
-    """
-
-    __slots__ = (
-        "correlate",
-        "deadline_ns",
-        "every_ns",
-        "is_ordered",
-        "keep_last",
-        "notify_missed",
-        "penalty",
-        "price",
-        "watchdog_ns",
-        "where",
-        "within_ns",
-    )
-
-    def __init__(
-        self,
-        where: str = "",
-        deadline_ns: int = 0,
-        price: float = 1.0,
-        penalty: float = 0.0,
-        keep_last: bool = False,
-        is_ordered: bool = False,
-        notify_missed: bool = False,
-    ) -> None:
-        self.where = where
-        self.deadline_ns = deadline_ns
-        self.price = price
-        self.penalty = penalty
-        self.keep_last = keep_last
-        self.is_ordered = is_ordered
-        self.notify_missed = notify_missed
-        self.correlate = ""
-        self.within_ns = 0
-        self.watchdog_ns = 0
-        self.every_ns = 0
-
-
 # Shared by all packets without terms: terms are never changed after parsing.
 DEFAULT_PUBLISH_TERMS: Final = PublishTerms()
-DEFAULT_SUBSCRIBE_TERMS: Final = SubscribeTerms()
 
 
 def parse_publish_terms(user_properties: UserProperties) -> PublishTerms:
@@ -129,41 +81,40 @@ def parse_publish_terms(user_properties: UserProperties) -> PublishTerms:
     )
 
 
-def parse_subscribe_terms(user_properties: UserProperties) -> SubscribeTerms:
+def parse_subscribe_terms(user_properties: UserProperties) -> Terms:
     """Read the terms of a subscription from the user properties of a SUBSCRIBE.
 
     Raises:
         ProtocolError: 0x83, a value that cannot be read or a term given twice.
     """
-    if not user_properties:
-        return DEFAULT_SUBSCRIBE_TERMS
-    terms = SubscribeTerms()
-    seen: dict[str, str] = {}
+    given: dict[str, str] = {}
     for name, value in user_properties:
         if name in _SUBSCRIBE_TERMS:
-            seen[name] = _once(name, seen.get(name, ""), value)
-    if not seen:
-        return DEFAULT_SUBSCRIBE_TERMS
-    terms.where = seen.get("where", "")
-    if "deadline" in seen:
-        terms.deadline_ns = _duration("deadline", seen["deadline"])
-    if "price" in seen:
-        terms.price = _worth("price", seen["price"])
-    if "penalty" in seen:
-        terms.penalty = _worth("penalty", seen["penalty"])
-    terms.correlate = seen.get("correlate", "")
-    if "within" in seen:
-        terms.within_ns = _duration("within", seen["within"])
-        if not terms.correlate:
-            raise ProtocolError(_REASON, "property 'within' is the window of 'correlate', which is not given")
-    if "watchdog" in seen:
-        terms.watchdog_ns = _timer("watchdog", seen["watchdog"])
-    if "every" in seen:
-        terms.every_ns = _timer("every", seen["every"])
-    terms.keep_last = _choice("keep", seen.get("keep", "all"), "last", "all")
-    terms.is_ordered = _choice("ordered", seen.get("ordered", "false"), "true", "false")
-    terms.notify_missed = _choice("notify", seen.get("notify", "none"), "missed", "none")
-    return terms
+            given[name] = _once(name, given.get(name, ""), value)
+    if not given:
+        return DEFAULT_TERMS
+    if "within" in given and "correlate" not in given:
+        raise ProtocolError(_REASON, "property 'within' is the window of 'correlate', which is not given")
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        found = TERM_PROPERTIES[name]
+        values[found.attribute] = _read(name, value, found.form)
+    return Terms(**values)
+
+
+def parse_unsubscribe_name(user_properties: UserProperties) -> str | None:
+    """Read which subscription an UNSUBSCRIBE ends: None = all to its filters, empty = the unnamed one.
+
+    Raises:
+        ProtocolError: 0x83, the name is given twice.
+    """
+    found: str | None = None
+    for name, value in user_properties:
+        if name == "name":
+            if found is not None:
+                raise _given_twice(name, found, value)
+            found = value
+    return found
 
 
 def refuse_reserved_terms(user_properties: UserProperties) -> None:
@@ -200,7 +151,7 @@ def publish_hint(name: str) -> str:
 
 
 def _near_miss(name: str, terms: frozenset[str]) -> str:
-    if len(name) > _NAME_LENGTH_MAX:
+    if len(name) > _MISSPELT_LENGTH_MAX:
         return ""
     plain = name.lower().replace("-", "").replace("_", "")
     for term in sorted(terms):
@@ -225,6 +176,22 @@ def _is_one_edit(word: str, term: str) -> bool:
     return len(rest) == 2 and len(expected) == 2 and rest[0] == expected[1] and rest[1] == expected[0]
 
 
+def _read(name: str, value: str, form: Form) -> object:
+    """Return the value of a property's text."""
+    if isinstance(form, tuple):
+        return _choice(name, value, form[0], form[1])
+    if form == DURATION:
+        return _duration(name, value)
+    if form == TIMER:
+        return _timer(name, value)
+    if form == NUMBER:
+        return _worth(name, value)
+    if form == NAME and len(value) > NAME_LENGTH_MAX:
+        reason = f"property {name!r} has {len(value)} characters; it may have {NAME_LENGTH_MAX}"
+        raise ProtocolError(_REASON, reason)
+    return value
+
+
 def _timer(name: str, value: str) -> int:
     """Read the duration of a timer, which has a minimum."""
     duration_ns = _duration(name, value)
@@ -246,13 +213,16 @@ def _choice(name: str, value: str, chosen: str, otherwise: str) -> bool:
 def _once(name: str, before: str, value: str) -> str:
     """Return the value of a term, which must not be empty nor given before."""
     if before:
-        raise ProtocolError(
-            _REASON,
-            f"property {name!r} is given twice, as {_shown(before)} and {_shown(value)}; give it once",
-        )
+        raise _given_twice(name, before, value)
     if not value.strip():
         raise ProtocolError(_REASON, f"property {name!r} is empty; leave it out or give it a value")
     return value
+
+
+def _given_twice(name: str, first: str, second: str) -> ProtocolError:
+    return ProtocolError(
+        _REASON, f"property {name!r} is given twice, as {_shown(first)} and {_shown(second)}; give it once"
+    )
 
 
 def _duration(name: str, value: str) -> int:

@@ -22,6 +22,7 @@ from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import RELEASED, Delivery, Message
 from timebound.core.values.subscription import MICRO, Subscription
 from timebound.records import Outcome, Reason
+from timebound.terms import Terms
 from timebound.units import MILLISECOND
 
 PRICES = (0.0, 0.1, 1.0, 2.5)
@@ -39,7 +40,11 @@ def delivery_of(
 
 
 def wants(deadline_ms: int = 0, price: float = 1.0, penalty: float = 0.0) -> Subscription:
-    return Subscription("s", "t", deadline_ns=deadline_ms * MILLISECOND, price=price, penalty=penalty)
+    return Subscription(
+        client_id="s",
+        topic_filter="t",
+        terms=Terms(deadline_ns=deadline_ms * MILLISECOND, price=price, penalty=penalty),
+    )
 
 
 class TestAmounts:
@@ -283,15 +288,17 @@ class World:
             return
         choose = self.random.choice
         wanted = Subscription(
-            peer.client_id,
-            choose(("a", "b", "#", "+", "$timebound/drops/#")),
-            choose((0, 1, 2)),
-            deadline_ns=choose((0, 0, 30, 500)) * MILLISECOND,
-            price=choose(PRICES),
-            penalty=choose(PRICES),
-            keep_last=self.random.random() < 0.2,
-            is_ordered=self.random.random() < 0.2,
-            notify_missed=self.random.random() < 0.3,
+            client_id=peer.client_id,
+            topic_filter=choose(("a", "b", "#", "+", "$timebound/drops/#")),
+            qos=choose((0, 1, 2)),
+            terms=Terms(
+                deadline_ns=choose((0, 0, 30, 500)) * MILLISECOND,
+                price=choose(PRICES),
+                penalty=choose(PRICES),
+                keep_last=self.random.random() < 0.2,
+                is_ordered=self.random.random() < 0.2,
+                notify_missed=self.random.random() < 0.3,
+            ),
         )
         self.node.broker.subscribe(peer.session, wanted, self.node.now_ns)
 

@@ -27,7 +27,7 @@ def test_alerts_are_bounded() -> None:
 def test_a_full_queue_is_told_once_until_it_was_served() -> None:
     broker = Broker(BrokerLimits(queue_messages_per_client_max=2), AccessList([]))
     session, _ = broker.connect("slow", "", True, 0, 10, None, 1, 0)
-    broker.subscribe(session, Subscription("slow", "t"), 0)
+    broker.subscribe(session, Subscription(client_id="slow", topic_filter="t"), 0)
 
     for _ in range(5):
         broker.route(Message("t", b"x", 0, False, 0), 0)
@@ -52,8 +52,8 @@ def test_a_message_that_cannot_be_retained_is_told_by_its_topic() -> None:
 def test_new_rules_end_the_subscriptions_they_forbid() -> None:
     broker = Broker(BrokerLimits(), AccessList([]))
     session, _ = broker.connect("c", "anna", True, 0, 10, None, 1, 0)
-    broker.subscribe(session, Subscription("c", "public/#"), 0)
-    broker.subscribe(session, Subscription("c", "secret/#"), 0)
+    broker.subscribe(session, Subscription(client_id="c", topic_filter="public/#"), 0)
+    broker.subscribe(session, Subscription(client_id="c", topic_filter="secret/#"), 0)
 
     broker.set_access(AccessList([AccessRule("anna", "all", "public/#", True)]))
 

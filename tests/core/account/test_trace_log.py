@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from timebound.core.account import trace_log
 from timebound.core.account.trace_log import DICTIONARY_MAX, ROW_FIELDS, RUN_FIELDS, TraceBatch, TraceLog
-from timebound.core.values.message import Delivery, Message
+from timebound.core.values.message import Delivery, Message, MessageName
 from timebound.core.values.subscription import Subscription
 from timebound.core.values.trace_columns import TraceHint
 from timebound.records import Reason
+from timebound.terms import Terms
 from timebound.units import SECOND
 
 from .trace_turns import Turns, add_up, rows_of, runs_of, steps, tracing
@@ -41,7 +42,7 @@ def ids_of(batch: TraceBatch) -> list[int]:
 @pytest.mark.parametrize("change", ["sequence", "time", "published", "sent", "queued"])
 def test_records_that_differ_in_time_are_not_one_run(change: str) -> None:
     account = tracing()
-    wanted = Subscription("s", "t")
+    wanted = Subscription(client_id="s", topic_filter="t")
     first, second = copy_of(wanted, 1), copy_of(wanted, 2)
     now_ns = 7
     if change == "sequence":
@@ -66,10 +67,12 @@ def test_records_that_differ_in_time_are_not_one_run(change: str) -> None:
 @pytest.mark.parametrize("change", ["subscription", "payload", "qos", "topic", "link"])
 def test_records_that_differ_in_anything_else_are_one_run(change: str) -> None:
     account = tracing()
-    wanted = Subscription("s", "t", deadline_ns=SECOND)
+    wanted = Subscription(client_id="s", topic_filter="t", terms=Terms(deadline_ns=SECOND))
     copies = [copy_of(wanted, sequence) for sequence in (1, 2, 3)]
     if change == "subscription":
-        copies[1].subscription = Subscription("s", "#", deadline_ns=SECOND)
+        copies[1].subscription = Subscription(
+            client_id="s", topic_filter="#", terms=Terms(deadline_ns=SECOND)
+        )
     elif change == "payload":
         copies[1].message.payload = b"xyz"
     elif change == "qos":
@@ -99,7 +102,7 @@ def test_records_that_differ_in_anything_else_are_one_run(change: str) -> None:
 
 def test_records_that_are_alike_take_one_row() -> None:
     account = tracing()
-    wanted = Subscription("s", "t")
+    wanted = Subscription(client_id="s", topic_filter="t")
     copies = [copy_of(wanted, sequence, topic="a" if sequence < 600 else "b") for sequence in range(1_000)]
 
     account.delivered_now("s", copies, 0, 7)
@@ -115,7 +118,7 @@ def test_records_that_are_alike_take_one_row() -> None:
 
 def test_kinds_and_readers_that_take_turns_are_made_once() -> None:
     account = tracing()
-    readers = [Subscription(f"s{number}", "t") for number in range(3)]
+    readers = [Subscription(client_id=f"s{number}", topic_filter="t") for number in range(3)]
     topics = ("a", "b")
     expected = []
 
@@ -138,7 +141,7 @@ def test_kinds_and_readers_that_take_turns_are_made_once() -> None:
 
 def test_kinds_and_readers_are_still_known_after_taking() -> None:
     account = tracing()
-    wanted = Subscription("s", "t")
+    wanted = Subscription(client_id="s", topic_filter="t")
     account.delivered("s", copy_of(wanted, 1), 7)
     first = account.trace.take()
 
@@ -156,7 +159,7 @@ def test_kinds_and_readers_are_still_known_after_taking() -> None:
 
 def test_kinds_are_right_whatever_came_before() -> None:
     account = tracing()
-    readers = [Subscription(f"s{number}", "#") for number in range(2)]
+    readers = [Subscription(client_id=f"s{number}", topic_filter="#") for number in range(2)]
     hints = [TraceHint() for _ in range(7)]
     expected = []
     for number in range(300):
@@ -181,7 +184,7 @@ def test_kinds_are_right_whatever_came_before() -> None:
 
 def fill_tables(log: TraceLog) -> None:
     """Have so many kinds that the tables begin anew when these are taken."""
-    wanted = Subscription("filler", "#")
+    wanted = Subscription(client_id="filler", topic_filter="#")
     for number in range(DICTIONARY_MAX):
         log.add("filler", copy_of(wanted, number, topic=f"filler/{number}"), wanted, "in_time", "", number)
 
@@ -191,7 +194,7 @@ def test_no_more_kinds_and_readers_are_remembered_than_allowed() -> None:
     fill_tables(account.trace)
 
     full = account.trace.take()
-    account.delivered("s", copy_of(Subscription("s", "t"), 1), 7)
+    account.delivered("s", copy_of(Subscription(client_id="s", topic_filter="t"), 1), 7)
     after = account.trace.take()
 
     assert len(full.message_columns) == DICTIONARY_MAX
@@ -203,7 +206,7 @@ def test_no_more_kinds_and_readers_are_remembered_than_allowed() -> None:
 
 def test_as_many_kinds_and_readers_as_allowed_are_remembered() -> None:
     log = TraceLog()
-    wanted = Subscription("s", "#")
+    wanted = Subscription(client_id="s", topic_filter="#")
     for number in range(DICTIONARY_MAX - 1):
         log.add("s", copy_of(wanted, number, topic=f"t/{number}"), wanted, "in_time", "", number)
     first = log.take()
@@ -219,7 +222,7 @@ def test_as_many_kinds_and_readers_as_allowed_are_remembered() -> None:
 @pytest.mark.parametrize("is_together", [True, False])
 def test_what_knows_kinds_and_readers_of_old_tables_gets_new_ones(is_together: bool) -> None:
     account = tracing()
-    subscriptions = [Subscription(f"s{number}", "#") for number in range(2)]
+    subscriptions = [Subscription(client_id=f"s{number}", topic_filter="#") for number in range(2)]
     hints = [TraceHint() for _ in range(2)]
     copies = [
         copy_of(subscriptions[number], number, topic=f"t/{number}", hint=hints[number]) for number in range(2)
@@ -253,7 +256,7 @@ def test_what_knows_kinds_and_readers_of_old_tables_gets_new_ones(is_together: b
 
 def test_what_knows_a_kind_or_a_reader_keeps_no_old_table_alive() -> None:
     account = tracing()
-    wanted, hint = Subscription("s", "t"), TraceHint()
+    wanted, hint = Subscription(client_id="s", topic_filter="t"), TraceHint()
     account.delivered_now("s", [copy_of(wanted, 1, hint=hint)], 0, 7)
     fill_tables(account.trace)
 
@@ -268,7 +271,7 @@ def test_what_knows_a_kind_or_a_reader_keeps_no_old_table_alive() -> None:
 def test_a_message_of_another_kind_than_the_latest_of_its_topic_has_its_own() -> None:
     account = tracing()
     hint = TraceHint()
-    wanted = Subscription("s", "t")
+    wanted = Subscription(client_id="s", topic_filter="t")
     copies = [copy_of(wanted, number, hint=hint) for number in range(8)]
     copies[1].message.publisher = "q"
     copies[3].message.timeout_ns = 5
@@ -288,7 +291,7 @@ def test_a_message_of_another_kind_than_the_latest_of_its_topic_has_its_own() ->
 @pytest.mark.parametrize("before", ["dropped", "qos", "timeout", "link", "client"])
 def test_copies_that_leave_together_have_a_reader_of_their_own_whatever_came_before(before: str) -> None:
     account = tracing()
-    wanted = Subscription("s", "t")
+    wanted = Subscription(client_id="s", topic_filter="t")
     other = copy_of(wanted, 1)
     if before == "qos":
         other.qos = 1
@@ -313,7 +316,10 @@ def test_copies_that_leave_together_have_a_reader_of_their_own_whatever_came_bef
 
 def test_copies_that_leave_together_have_the_reader_of_their_subscription() -> None:
     account = tracing()
-    first, second = Subscription("s", "t"), Subscription("s", "#")
+    first, second = (
+        Subscription(client_id="s", topic_filter="t"),
+        Subscription(client_id="s", topic_filter="#"),
+    )
     copies = [copy_of(first if number < 2 else second, number) for number in range(4)]
 
     account.delivered_now("s", copies, 0, 7)
@@ -329,7 +335,7 @@ def test_copies_that_leave_together_have_the_reader_of_their_subscription() -> N
 @pytest.mark.parametrize("taken_back", [{0}, {3}, {5}, {1, 2}, {0, 4, 5}, {0, 1, 2, 3, 4, 5}])
 def test_what_is_taken_back_leaves_no_record(taken_back: set[int], is_together: bool) -> None:
     account = tracing()
-    wanted = Subscription("s", "t")
+    wanted = Subscription(client_id="s", topic_filter="t")
     copies = [copy_of(wanted, sequence) for sequence in range(6)]
     if is_together:
         account.delivered_now("s", copies, 0, 5)
@@ -348,7 +354,7 @@ def test_what_is_taken_back_leaves_no_record(taken_back: set[int], is_together: 
 
 def test_of_messages_without_an_id_only_the_latest_is_taken_back() -> None:
     account = tracing()
-    wanted = Subscription("s", "t")
+    wanted = Subscription(client_id="s", topic_filter="t")
     copies = [copy_of(wanted, 0) for _ in range(3)]
     account.delivered("s", copies[0], 1)
     account.delivered("s", copies[1], 2)
@@ -361,9 +367,12 @@ def test_of_messages_without_an_id_only_the_latest_is_taken_back() -> None:
 
 def test_what_is_taken_back_leaves_what_others_got_and_that_it_was_dropped() -> None:
     account = tracing()
-    first, other = Subscription("s", "t"), Subscription("s", "#")
+    first, other = (
+        Subscription(client_id="s", topic_filter="t"),
+        Subscription(client_id="s", topic_filter="#"),
+    )
     copy = copy_of(first, 1)
-    account.delivered("u", copy_of(Subscription("u", "t"), 1), 5)
+    account.delivered("u", copy_of(Subscription(client_id="u", topic_filter="t"), 1), 5)
     account.delivered("s", copy_of(other, 1), 5)
     account.delivered("s", copy, 5)
 
@@ -378,7 +387,7 @@ def test_what_is_taken_back_leaves_what_others_got_and_that_it_was_dropped() -> 
 
 def test_what_is_taken_back_leaves_the_kinds_and_sizes_of_the_others() -> None:
     account = tracing()
-    wanted = Subscription("s", "t")
+    wanted = Subscription(client_id="s", topic_filter="t")
     copies = [copy_of(wanted, sequence, topic=f"t/{sequence}") for sequence in range(4)]
     for sequence, copy in enumerate(copies):
         copy.message.payload = bytes(10 * sequence)
@@ -394,7 +403,7 @@ def test_what_is_taken_back_leaves_the_kinds_and_sizes_of_the_others() -> None:
 
 def test_of_messages_without_an_id_as_many_are_taken_back_as_said_and_none_that_was_dropped() -> None:
     account = tracing()
-    wanted = Subscription("s", "t")
+    wanted = Subscription(client_id="s", topic_filter="t")
     copies = [copy_of(wanted, 0) for _ in range(4)]
     for time_ns, copy in enumerate(copies[:3]):
         account.delivered("s", copy, time_ns)
@@ -411,7 +420,7 @@ def test_of_messages_without_an_id_as_many_are_taken_back_as_said_and_none_that_
 
 def test_what_was_taken_back_does_not_concern_later_records() -> None:
     account = tracing()
-    wanted = Subscription("s", "t")
+    wanted = Subscription(client_id="s", topic_filter="t")
     copy = copy_of(wanted, 1)
     account.delivered("s", copy, 5)
     account.retract("s", copy)
@@ -438,3 +447,13 @@ def test_records_are_those_of_a_plain_list(turns: list[tuple[Any, ...]], columns
             getattr(world, name)(*arguments)
 
         world.take()
+
+
+def test_a_message_is_named_after_this_broker_unless_it_has_a_name() -> None:
+    log = TraceLog()
+    log.origin, log.started_ns = "b1", 3
+    message = Message("t", b"", 0, False, 0, sequence=7)
+
+    assert log.name_of(message) == "b1:3.7"
+    message.name = MessageName("b2", 9, 40)
+    assert log.name_of(message) == "b2:9.40"

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from timebound.core.account.account import Account
 from timebound.core.account.trace_log import ROW_FIELDS, RUN_FIELDS, TraceBatch, TraceRecord
-from timebound.core.values.message import Delivery, Message
+from timebound.core.values.message import Delivery, Message, MessageName
 from timebound.core.values.subscription import Subscription
 from timebound.core.values.trace_columns import TraceHint
 from timebound.records import Reason
+from timebound.terms import Terms
 from timebound.units import MILLISECOND, SECOND
 
 LARGE: Final = 1 << 20
@@ -49,6 +50,7 @@ def told(record: TraceRecord) -> Told:
         *(receiver.client_id, receiver.topic_filter, receiver.price_micro, receiver.penalty_micro),
         *(receiver.outcome, receiver.reason, receiver.qos, receiver.allowed_ns, receiver.link),
         *numbers,
+        *(message.origin, message.started_ns, message.traceparent),
     )
 
 
@@ -60,6 +62,8 @@ FIELDS: Final[dict[str, tuple[Any, ...]]] = {
     "timeout_ns": (0, 0, MILLISECOND, SECOND),
     "promised_ns": (0, 5),
     "hops": (0, 3),
+    "name": (None, None, ("b2", 7, 1_000), ("b2", 7, 2_000), ("b3", 0, 1_000)),
+    "is_sampled": (False, False, True),
     "published_ns": (0, 1_000),
     "offered_ns": (0, 2_000),
     "qos": (0, 0, 1, 2),
@@ -99,19 +103,24 @@ class Turns:
 
     def __init__(self) -> None:
         self.account = tracing()
+        self.account.trace.origin, self.account.trace.started_ns = "b1", 5
         self.expected: list[Told] = []
         self.is_untouched = True  # since records were taken
         self.values = {name: values[0] for name, values in FIELDS.items()}
         self.hints: dict[str, TraceHint] = {}
         self.retractable: list[tuple[str, Delivery]] = []
         self.next_id = 0
-        everybodys = Subscription("", "everybody", price=0.5)
+        everybodys = Subscription(client_id="", topic_filter="everybody", terms=Terms(price=0.5))
         self.subscriptions = {
             f"s{number}": (
-                Subscription(f"s{number}", "#"),
-                Subscription(f"s{number}", "+", price=2.5, penalty=0.5),
+                Subscription(client_id=f"s{number}", topic_filter="#"),
+                Subscription(client_id=f"s{number}", topic_filter="+", terms=Terms(price=2.5, penalty=0.5)),
                 everybodys,
-                Subscription(f"s{number}", "a", deadline_ns=2 * MILLISECOND, penalty=0.25),
+                Subscription(
+                    client_id=f"s{number}",
+                    topic_filter="a",
+                    terms=Terms(deadline_ns=2 * MILLISECOND, penalty=0.25),
+                ),
             )
             for number in range(3)
         }
@@ -193,6 +202,11 @@ class Turns:
         for name in ("publisher", "properties", "timeout_ns", "promised_ns", "hops"):
             setattr(message, name, values[name])
         message.sequence = self.next_id
+        if values["name"] is not None:
+            origin, started_ns, first = values["name"]
+            message.name = MessageName(origin, started_ns, first + self.next_id)
+        if values["is_sampled"]:
+            message.user_properties = (("traceparent", f"00-{self.next_id + 1:032x}-00f067aa0ba902b7-01"),)
         if values["has_hint"]:
             message.trace_hint = self.hints.setdefault(message.topic, TraceHint())
         return message
@@ -230,6 +244,7 @@ class Turns:
     ) -> None:
         self.is_untouched = False
         message = copy.message
+        name = message.name
         limits = [limit for limit in (message.timeout_ns, one.deadline_ns if one else 0) if limit]
         size_bytes = 8 + len(message.topic) + len(message.payload) + len(message.properties)
         terms: Told = (one.topic_filter, one.price_micro, one.penalty_micro) if one else ("", 0, 0)
@@ -239,5 +254,11 @@ class Turns:
                 *(client_id, *terms, outcome, reason, copy.qos, min(limits, default=0), copy.link),
                 *(size_bytes, message.sequence, time_ns),
                 *(message.published_ns, copy.offered_ns, copy.sent_ns),
+                *(
+                    (name.number, name.origin, name.started_ns)
+                    if name is not None
+                    else (message.sequence, "b1", 5)
+                ),
+                dict(message.user_properties).get("traceparent", ""),
             )
         )

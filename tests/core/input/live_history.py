@@ -14,6 +14,7 @@ from typing import NamedTuple
 from timebound.core.input.contract import Contract, Decision
 from timebound.core.input.plan import PAPER_STEP
 from timebound.core.input.scheduler import ClientInput, InputQueue, InputScheduler
+from timebound.core.input.steps import finish
 
 from .admission_doubles import QUANTUM, admission, altered, contract
 
@@ -197,7 +198,7 @@ class LiveHistory:
             self.plan.remove_background(name, self.now_ns)
         else:
             for fitting in range(weight or 1, 0, -1):
-                decision = self.plan.set_background(name, fitting, self.now_ns)
+                decision = finish(self.plan.setting_background(name, fitting, self.now_ns))
                 if decision.accepted:
                     self.scheduler.set_weight(topic, decision.weight, slot=decision.slot)
                     return

@@ -13,6 +13,7 @@ from timebound.core.input.admission import CHANGES_MAX, SEARCH_MAX, AdmissionCon
 from timebound.core.input.bounds import UNBOUNDED
 from timebound.core.input.cells import ORDERS
 from timebound.core.input.contract import Contract
+from timebound.core.input.steps import finish
 
 from .admission_doubles import MS, QUANTUM, admission, altered, contract, terms
 
@@ -252,7 +253,7 @@ class TestChangingWeights:
         plan = admission()
         plan.add_background("rest", 6, 1)
         assert plan.advertise(contract("a", "t", weight=1, delay_ns=8 * QUANTUM), now_ns=0).accepted
-        assert plan.set_background("rest", 1, now_ns=0).accepted
+        assert finish(plan.setting_background("rest", 1, now_ns=0)).accepted
         late = contract("b", "u", weight=4)
 
         assert not plan.advertise(late, now_ns=MS).accepted
@@ -276,9 +277,9 @@ class TestChangingWeights:
     def test_change_that_is_taken_back_before_it_counted_leaves_nothing_behind(self) -> None:
         plan = admission()
         slot = plan.add_background("rest", 6, 1).slot
-        plan.set_background("rest", 1, now_ns=0)
+        finish(plan.setting_background("rest", 1, now_ns=0))
 
-        again = plan.set_background("rest", 6, now_ns=0)
+        again = finish(plan.setting_background("rest", 6, now_ns=0))
 
         assert (again.weight, again.slot) == (6, slot)
         assert plan.unsettled() == []
@@ -287,17 +288,17 @@ class TestChangingWeights:
         plan = admission()
         plan.add_background("rest", 6, 1)
         assert plan.advertise(contract("a", "t", weight=1, delay_ns=9 * QUANTUM), now_ns=0).accepted
-        plan.set_background("rest", 1, now_ns=0)
+        finish(plan.setting_background("rest", 1, now_ns=0))
         plan.settle("rest", now_ns=0)
 
         # Six cells that somebody may have met, and four to come, are too many; alone they are not.
-        assert not plan.set_background("rest", 4, now_ns=1).accepted
-        assert plan.set_background("rest", 4, now_ns=9 * QUANTUM).accepted
+        assert not finish(plan.setting_background("rest", 4, now_ns=1)).accepted
+        assert finish(plan.setting_background("rest", 4, now_ns=9 * QUANTUM)).accepted
 
     def test_slot_of_old_cells_is_not_given_to_another_topic(self) -> None:
         plan = admission()
         plan.add_background("rest", 6, 1)
-        plan.set_background("rest", 2, now_ns=0)
+        finish(plan.setting_background("rest", 2, now_ns=0))
 
         assert plan.add_background("other", 6, 1).slot == 1
 
@@ -342,8 +343,12 @@ class TestGivingBack:
     def test_slower_quantum_names_the_flows_it_breaks(self) -> None:
         plan = self.full()
 
-        assert plan.set_quantum(QUANTUM) == []
-        assert [flow.client for flow in plan.set_quantum(QUANTUM + 1)] == ["a", "b", "c"]
+        assert finish(plan.measuring(QUANTUM, plan.outside_ns)) == []
+        assert [flow.client for flow in finish(plan.measuring(QUANTUM + 1, plan.outside_ns))] == [
+            "a",
+            "b",
+            "c",
+        ]
 
 
 def test_flows_get_no_more_than_what_is_reserved_for_them() -> None:
@@ -387,7 +392,7 @@ def test_capacity_of_a_background_returns_once_nobody_can_have_waited_for_it() -
             plan.remove_background("noise", now_ns=100)
             assert [name for name, _, _ in plan.topics()] == ["rest", "t"]
         else:
-            assert plan.set_background("noise", 1, now_ns=0).accepted
+            assert finish(plan.setting_background("noise", 1, now_ns=0)).accepted
             assert plan.unsettled() == ["noise"]
             plan.settle("noise", now_ns=100)
 
@@ -399,14 +404,14 @@ def test_weight_that_heals_a_broken_promise_is_accepted_and_one_that_makes_it_wo
     plan = admission()
     plan.add_background("rest", 8, 1)
     assert plan.advertise(contract("a", "t", weight=1, delay_ns=12 * QUANTUM), now_ns=0).accepted
-    assert len(plan.set_quantum(4 * QUANTUM)) == 1
+    assert len(finish(plan.measuring(4 * QUANTUM, plan.outside_ns))) == 1
 
-    assert not plan.set_background("rest", 9, 0).accepted
-    assert plan.set_background("rest", 4, 0).accepted  # still broken, but less
-    assert len(plan.set_quantum(4 * QUANTUM)) == 1
-    assert plan.set_background("rest", 1, MS).accepted
+    assert not finish(plan.setting_background("rest", 9, 0)).accepted
+    assert finish(plan.setting_background("rest", 4, 0)).accepted  # still broken, but less
+    assert len(finish(plan.measuring(4 * QUANTUM, plan.outside_ns))) == 1
+    assert finish(plan.setting_background("rest", 1, MS)).accepted
     assert not plan.advertise(contract("b", "u", weight=1), now_ns=2 * MS).accepted
-    assert plan.set_quantum(4 * QUANTUM) == []
+    assert finish(plan.measuring(4 * QUANTUM, plan.outside_ns)) == []
 
 
 def test_background_that_is_not_planned_cannot_be_removed() -> None:
@@ -441,11 +446,11 @@ def test_background_weight_changes_only_if_every_promise_holds() -> None:
     admission.add_background("rest", 1, 1)
     assert admission.advertise(Contract("a", "t", interval_ns=100_000, delay_ns=500), 0).accepted
 
-    assert admission.set_background("rest", 2, 0).accepted
-    refused = admission.set_background("rest", 100, 0)
+    assert finish(admission.setting_background("rest", 2, 0)).accepted
+    refused = finish(admission.setting_background("rest", 100, 0))
 
     assert not refused.accepted
     assert refused.broken_topic == "t"
     assert ("rest", 2, 1) in admission.topics()
     with pytest.raises(ValueError, match="not planned"):
-        admission.set_background("other", 2, 0)
+        finish(admission.setting_background("other", 2, 0))

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 from timebound.core.account.account import Account
 from timebound.core.broker import Broker
+from timebound.core.link.outlet import START_DELAY
 from timebound.core.link.scheduling import Scheduling
-from timebound.core.sessions.session import PUBACK, START_DELAY, Session
+from timebound.core.sessions.session import PUBACK, Session
 from timebound.core.values.access import AccessList
 from timebound.core.values.delay import link_of_rate
 from timebound.core.values.limits import BrokerLimits
@@ -25,6 +26,7 @@ from timebound.core.values.message import Delivery, Message
 from timebound.core.values.subscription import Subscription
 from timebound.demo.best import Best, best_possible
 from timebound.demo.traffic import Traffic, TrafficClass, plan
+from timebound.terms import Terms
 from timebound.units import MILLISECOND, SECOND
 
 RATE_BYTES_PER_S = 125_000.0
@@ -99,11 +101,10 @@ class HiddenLink:
         self.publisher = self._connect("publisher", 2)
         for kind in classes:
             wanted = Subscription(
-                "receiver",
-                f"{kind.topic}/#",
-                qos,
-                deadline_ns=kind.deadline_ns,
-                price=kind.price,
+                client_id="receiver",
+                topic_filter=f"{kind.topic}/#",
+                qos=qos,
+                terms=Terms(deadline_ns=kind.deadline_ns, price=kind.price),
             )
             self.broker.subscribe(self.session, wanted, self.now_ns)
         self._events: list[tuple[int, int, str, int]] = []

@@ -297,6 +297,45 @@ class TestOrder:
         # 9.5 ms for 8 ± 1 ms: Φ(1.5) = 93 %, and 1.1 times that is more than the new one's.
         assert pop_items(queue, int(90.5 * MS)) == ["old", "new"]
 
+    def test_entry_without_a_time_limit_is_never_given_up(self) -> None:
+        queue = queue_of("worth", wants_fresh=True)
+        queue.push(entry_of("old", flow="f"), 0)
+        queue.push(entry_of("new", price=9.0, flow="f"), 0)
+
+        assert pop_items(queue, 10_000 * MS) == ["old", "new"]
+        assert drain(queue, 10_000 * MS) == []
+
+    def test_entry_that_one_subscription_wants_without_a_limit_is_never_given_up(self) -> None:
+        queue = queue_of("worth")
+        queue.push(Entry("old", 1_024, 0, Audience([Term(50 * MS, 9.0), Term()]), flow="f"), 0)
+        queue.push(Entry("new", 1_024, 60 * MS, Audience([Term(50 * MS, 9.0), Term()]), flow="f"), 60 * MS)
+
+        assert pop_items(queue, 70 * MS) == ["old", "new"]
+
+    @pytest.mark.parametrize(("now_ms", "sent"), [(9, ["old", "new"]), (12, ["new"])])
+    def test_short_burst_is_sent_in_full_although_the_newer_is_worth_more(
+        self, now_ms: int, sent: list[str]
+    ) -> None:
+        queue = queue_of("worth")
+        queue.push(entry_of("old", 120, flow="f"), 0)
+        queue.push(entry_of("new", 120, price=9.0, flow="f"), 0)
+
+        # A tenth of the time until the old one is dropped is a little less than 12 ms.
+        assert pop_items(queue, now_ms * MS) == sent
+
+    def test_entry_takes_the_place_of_one_that_was_dropped(self) -> None:
+        queue = queue_of("worth")
+        dropped = entry_of("large", flow="f")
+        queue.push(dropped, 0)
+        for item in ("second", "third"):
+            queue.push(entry_of(item, price=9.0, flow="f"), 0)
+
+        queue.drop(dropped, Reason.REPLACED)
+        queue.push(entry_of("small", size=100, flow="f"), 0, dropped.sequence)
+
+        queue._check()
+        assert pop_items(queue, 0) == ["small", "second", "third"]
+
     def test_ordered_flow_gives_nothing_up(self) -> None:
         queue = queue_of("eb")
         queue.push(entry_of("old", 100, flow="f", ordered=True), 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -11,10 +12,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.topic_strategies import SHARED_FILTERS, TOPICS, selects
 
 from timebound.core.matching import index as index_module
-from timebound.core.matching.index import SubscriptionIndex
-from timebound.core.predicate.predicate import Attributes, parse
+from timebound.core.matching.index import FilterErrors, SubscriptionIndex
+from timebound.core.predicate.predicate import Attributes
+from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
+from timebound.terms import Terms
 from timebound.topics import split_share
+from timebound.version import is_compiled
 
 CLIENTS = st.sampled_from(["c1", "c2", "c3"])
 WHERE = st.sampled_from(["", "", "v > 1", "v = 2 OR w = 1", "w IS NULL"])
@@ -22,7 +26,11 @@ PROPERTIES = st.sampled_from([(), (("v", "1"),), (("v", "2"),), (("v", "3"), ("w
 
 
 def subscription(client_id: str, topic_filter: str, where: str = "") -> Subscription:
-    return Subscription(client_id, topic_filter, predicate=parse(where) if where else None)
+    return Subscription(
+        client_id=client_id,
+        topic_filter=topic_filter,
+        terms=Terms(where=where),
+    )
 
 
 def inserted(*subscriptions: Subscription) -> SubscriptionIndex:
@@ -34,7 +42,7 @@ def inserted(*subscriptions: Subscription) -> SubscriptionIndex:
 
 
 def plain_clients(index: SubscriptionIndex, topic: str) -> list[str]:
-    return sorted(one.client_id for one in index.match(topic).select(None))
+    return sorted(one.client_id for one in index.match(topic).plain)
 
 
 def test_a_leading_wildcard_does_not_select_system_topics() -> None:
@@ -85,7 +93,7 @@ def test_the_turn_of_a_group_goes_round() -> None:
     index = inserted(*members)
 
     [group] = index.match("a").groups
-    firsts = [group.candidates(None)[0].client_id for _ in range(9)]
+    firsts = [group.candidates(None, [])[0].client_id for _ in range(9)]
 
     assert sorted(firsts) == ["m1"] * 3 + ["m2"] * 3 + ["m3"] * 3
     assert all(first != second for first, second in pairwise(firsts))
@@ -99,10 +107,27 @@ def test_candidates_of_a_group_are_every_member_that_wants_the_message_once() ->
     )
     [group] = index.match("a").groups
 
-    found = [one.client_id for one in group.candidates(Attributes((("v", "2"),), b""))]
+    found = [one.client_id for one in group.candidates(Attributes((("v", "2"),), b""), [])]
 
     assert sorted(found) == ["m1", "m2"]
-    assert [one.client_id for one in group.candidates(None)] == ["m2"]
+    assert [one.client_id for one in group.candidates(None, [])] == ["m2"]
+
+
+def test_a_filter_of_a_group_that_raises_is_named_and_the_others_take_turns() -> None:
+    index = inserted(
+        subscription("m1", "$share/g/a", "v > 1"),
+        subscription("m2", "$share/g/a"),
+        subscription("m3", "$share/g/a"),
+    )
+    [group] = index.match("a").groups
+    broken: Any = (("a",),)  # user properties that no client can send: a filter that asks for one raises
+    errors: FilterErrors = []
+
+    firsts = [group.candidates(Attributes(broken, b""), errors)[0].client_id for _ in range(4)]
+
+    assert sorted(firsts) == ["m2", "m2", "m3", "m3"]
+    assert all(first != second for first, second in pairwise(firsts))
+    assert [one.client_id for one, _ in errors] == ["m1"] * 4
 
 
 def test_a_group_without_members_is_gone() -> None:
@@ -155,27 +180,87 @@ def test_matches_that_were_forgotten_are_computed_anew() -> None:
     assert plain_clients(index, "a") == ["c1"]
 
 
+def test_subscriptions_here_and_at_another_broker_share_one_evaluation_and_one_decoded_payload() -> None:
+    index = SubscriptionIndex()
+    here, there, plain = (subscription(name, "a/+", "payload.x > 1") for name in ("c1", "c1@b", "c2@b"))
+    plain.predicate = None
+    there.home = plain.home = "b"
+    for one in (here, there, plain):
+        index.insert(one)
+    message = Message("a/1", b'{"x": 2}', 0, False, 0)
+
+    selection = index.select(message)
+
+    assert (selection.local, selection.remote) == ([here], [plain, there])
+    assert len(index) == 1  # of this broker's clients
+    assert index.select(message) is selection
+    index.remove(there)
+    assert index.select(message).remote == [plain]
+    assert index.end_selection() == []
+    index._check()
+
+
+def test_a_client_named_as_one_of_another_broker_is_another_subscription() -> None:
+    index = SubscriptionIndex()
+    here, there = subscription("c@b", "a"), subscription("c@b", "a")
+    there.home = "b"
+    index.insert(here)
+    index.insert(there)
+
+    assert (index.match("a").plain, index.match("a").remote) == ([here], [there])
+    assert index.has(here)
+    assert index.has(there)
+    assert index.remove(here)
+    assert (index.match("a").plain, index.match("a").remote) == ([], [there])
+    assert not index.has(here)
+    assert index.remove(there)
+    index._check()
+
+
+@pytest.mark.skipif(is_compiled(), reason="a compiled filter cannot be replaced by a broken one")
+def test_a_filter_that_raises_selects_nothing_and_is_reported_once() -> None:
+    index = SubscriptionIndex()
+    broken, sound = subscription("c1", "a", "x = 1"), subscription("c2@b", "a", "x = 1")
+    sound.home = "b"
+    for one in (broken, sound):
+        index.insert(one)
+    broken.predicate = cast(Any, "a bug")
+    content = index.match("a").contents[0]
+    content._entries[broken].filings[0].rest = cast(Any, "a bug")
+
+    selection = index.select(Message("a", b"", 0, False, 0, user_properties=(("x", "1"),)))
+
+    assert (selection.local, selection.remote) == ([], [sound])
+    [(subscribed, error)] = index.end_selection()
+    assert subscribed is broken
+    assert isinstance(error, AttributeError | TypeError)
+    assert index.end_selection() == []
+
+
 class IndexMachine(RuleBasedStateMachine):
     """Subscriptions come and go; what the index finds is what asking each of them finds."""
 
     def __init__(self) -> None:
         super().__init__()
         self.index = SubscriptionIndex()
-        self.standing: dict[tuple[str, str], Subscription] = {}
+        self.standing: dict[tuple[str, str, str], Subscription] = {}  # by client, filter and home
 
     @initialize(topics=st.lists(TOPICS, max_size=4))
     def fill_cache(self, topics: list[str]) -> None:
         for topic in topics:
             self.index.match(topic)
 
-    @rule(client_id=CLIENTS, topic_filter=SHARED_FILTERS, where=WHERE)
-    def subscribe(self, client_id: str, topic_filter: str, where: str) -> None:
-        old = self.standing.get((client_id, topic_filter))
+    @rule(client_id=CLIENTS, topic_filter=SHARED_FILTERS, where=WHERE, home=st.sampled_from(["", "b", "c"]))
+    def subscribe(self, client_id: str, topic_filter: str, where: str, home: str) -> None:
+        if home:  # shared groups of other brokers are known by their plain filter
+            client_id, topic_filter = f"{client_id}@{home}", split_share(topic_filter)[1]
+        old = self.standing.get((client_id, topic_filter, home))
         if old is not None:
             self.index.remove(old)
         new = subscription(client_id, topic_filter, where)
+        new.home = home
         self.index.insert(new)
-        self.standing[client_id, topic_filter] = new
+        self.standing[client_id, topic_filter, home] = new
 
     @precondition(lambda self: self.standing)
     @rule(data=st.data())
@@ -188,10 +273,16 @@ class IndexMachine(RuleBasedStateMachine):
         attributes = Attributes(properties, b"", topic)
         match = self.index.match(topic)
 
-        found = match.select(attributes if match.needs_attributes else None)
+        message = Message(topic, b"", 0, False, 0, user_properties=properties)
+        selection = self.index.select(message)
+        found = [*selection.local, *selection.remote]
+        assert self.index.select(message) is selection
+        assert not any(one.home for one in selection.local)
+        assert all(one.home for one in selection.remote)
+        assert match.has_remote() or not selection.remote
         shared: dict[tuple[str, str], set[str]] = {}
         for group in match.groups:
-            names = {one.client_id for one in group.candidates(attributes)}
+            names = {one.client_id for one in group.candidates(attributes, [])}
             if names:
                 filters = {split_share(one.topic_filter) for one in group.members.values()}
                 assert len(filters) == 1
@@ -222,7 +313,7 @@ class IndexMachine(RuleBasedStateMachine):
     @invariant()
     def is_whole(self) -> None:
         self.index._check()
-        assert len(self.index) == len(self.standing)
+        assert len(self.index) == sum(not one.home for one in self.standing.values())
 
     def teardown(self) -> None:
         for one in self.standing.values():

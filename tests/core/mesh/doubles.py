@@ -11,6 +11,7 @@ from timebound.core.mesh.overlay import LinkState, PathTree
 from timebound.core.mesh.table import MeshSubscription, SubscriptionTable
 from timebound.core.values.delay import LinkDelay
 from timebound.core.values.message import Message
+from timebound.terms import Terms
 
 SECOND = 1_000_000_000
 LINKS = {("a", "b"): 0.05, ("a", "c"): 0.06, ("b", "d"): 0.05, ("c", "d"): 0.05}
@@ -31,7 +32,12 @@ class Diamond:
         self.brokers = {name: self._broker(name) for name in "abcd"}
         for number, home in enumerate("ddc"):
             self.table.insert(
-                MeshSubscription(f"s{number}", home, "t", deadline_ns=10 * SECOND, price=1.0, penalty=0.5)
+                MeshSubscription(
+                    client_id=f"s{number}",
+                    home=home,
+                    topic_filter="t",
+                    terms=Terms(deadline_ns=10 * SECOND, price=1.0, penalty=0.5),
+                )
             )
         self._sequence = 0
 

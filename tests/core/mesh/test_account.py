@@ -10,6 +10,7 @@ from timebound.core.mesh.account import MeshAccount
 from timebound.core.mesh.table import HomeGroup, MeshSubscription
 from timebound.core.values.message import Message
 from timebound.records import TRACE_FIELDS, Reason
+from timebound.terms import Terms
 
 SECOND = 1_000_000_000
 
@@ -20,13 +21,11 @@ def group_of(*deadlines_s: int, last_mile_ns: int = 0) -> HomeGroup:
         0,
         [
             MeshSubscription(
-                f"s{number}",
-                "d",
-                "t",
-                deadline_ns=seconds * SECOND,
-                price=2.0,
-                penalty=1.0,
+                client_id=f"s{number}",
+                home="d",
+                topic_filter="t",
                 last_mile_ns=last_mile_ns,
+                terms=Terms(deadline_ns=seconds * SECOND, price=2.0, penalty=1.0),
             )
             for number, seconds in enumerate(deadlines_s)
         ],

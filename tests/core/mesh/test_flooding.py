@@ -12,6 +12,7 @@ from timebound.core.mesh.flooding import LinkStateAdvertisement, Replica
 from timebound.core.mesh.overlay import LinkState
 from timebound.core.mesh.table import MeshSubscription, SubscriptionTable
 from timebound.core.values.delay import LinkDelay
+from timebound.terms import Terms
 
 NAMES = ("a", "b", "c")
 
@@ -34,7 +35,11 @@ def state(of: Replica) -> tuple[list[object], list[object]]:
 
 def test_what_is_newer_is_taken_over_and_passed_on_once() -> None:
     home, other = replica("a"), replica("b")
-    advertisement = home.subscribe(MeshSubscription("s", "a", "t", deadline_ns=5, price=2.0, penalty=1.0))
+    advertisement = home.subscribe(
+        MeshSubscription(
+            client_id="s", home="a", topic_filter="t", terms=Terms(deadline_ns=5, price=2.0, penalty=1.0)
+        )
+    )
 
     assert other.receive(advertisement)
     assert not other.receive(advertisement)
@@ -44,7 +49,7 @@ def test_what_is_newer_is_taken_over_and_passed_on_once() -> None:
 
 def test_a_withdrawn_subscription_does_not_come_back() -> None:
     home, other = replica("a"), replica("b")
-    first = home.subscribe(MeshSubscription("s", "a", "t"))
+    first = home.subscribe(MeshSubscription(client_id="s", home="a", topic_filter="t"))
     end = home.unsubscribe("s", "t")
 
     assert other.receive(end)
@@ -55,8 +60,8 @@ def test_a_withdrawn_subscription_does_not_come_back() -> None:
 
 def test_a_client_that_moved_is_not_lost_with_its_old_home() -> None:
     old, new, other = replica("a"), replica("b"), replica("c")
-    other.receive(old.subscribe(MeshSubscription("s", "a", "t")))
-    other.receive(new.subscribe(MeshSubscription("s", "b", "t")))
+    other.receive(old.subscribe(MeshSubscription(client_id="s", home="a", topic_filter="t")))
+    other.receive(new.subscribe(MeshSubscription(client_id="s", home="b", topic_filter="t")))
 
     other.receive(old.unsubscribe("s", "t"))
 
@@ -79,7 +84,7 @@ def test_a_restarted_owner_is_believed() -> None:
 def test_a_snapshot_brings_a_newcomer_up_to_date() -> None:
     home, newcomer = replica("a"), replica("c")
     home.set_link("b", LinkDelay(0.1, 0.0))
-    home.subscribe(MeshSubscription("s", "a", "t"))
+    home.subscribe(MeshSubscription(client_id="s", home="a", topic_filter="t"))
     home.unsubscribe("s", "t")
 
     for advertisement in home.snapshot():
@@ -90,7 +95,7 @@ def test_a_snapshot_brings_a_newcomer_up_to_date() -> None:
 
 def test_a_broker_advertises_only_its_own() -> None:
     with pytest.raises(AssertionError, match="its own"):
-        replica("a").subscribe(MeshSubscription("s", "b", "t"))
+        replica("a").subscribe(MeshSubscription(client_id="s", home="b", topic_filter="t"))
 
 
 changes = st.lists(
@@ -111,7 +116,13 @@ def test_all_brokers_agree_in_the_end(wanted: list[tuple[str, str, int]], seed: 
         elif what == "cut":
             made.append(owner.set_link(target, None))
         elif what == "join":
-            made.append(owner.subscribe(MeshSubscription(f"{name}{number}", name, "t", price=number)))
+            made.append(
+                owner.subscribe(
+                    MeshSubscription(
+                        client_id=f"{name}{number}", home=name, topic_filter="t", terms=Terms(price=number)
+                    )
+                )
+            )
         else:
             made.append(owner.unsubscribe(f"{name}{number}", "t"))
     random = Random(seed)
@@ -128,11 +139,11 @@ def test_all_brokers_agree_in_the_end(wanted: list[tuple[str, str, int]], seed: 
 
 def test_a_broker_that_started_again_owns_only_what_it_advertised_since() -> None:
     before, after, other = replica("a", 1), replica("a", 2), replica("b")
-    old = before.subscribe(MeshSubscription("s", "a", "old"))
+    old = before.subscribe(MeshSubscription(client_id="s", home="a", topic_filter="old"))
     other.receive(old)
     other.receive(before.set_link("b", LinkDelay(0.1, 0.0)))
 
-    assert other.receive(after.subscribe(MeshSubscription("s", "a", "new")))
+    assert other.receive(after.subscribe(MeshSubscription(client_id="s", home="a", topic_filter="new")))
 
     assert [one.topic_filter for one in other.table.subscriptions()] == ["new"]
     assert other.link_state.neighbours("a") == []
@@ -150,9 +161,9 @@ def test_what_others_remember_of_an_earlier_run_is_not_believed_by_its_owner() -
 
 def test_a_broker_whose_clock_went_back_advertises_itself_anew() -> None:
     before, after, other = replica("a", 9), replica("a", 3), replica("b")
-    old = before.subscribe(MeshSubscription("s", "a", "old"))
+    old = before.subscribe(MeshSubscription(client_id="s", home="a", topic_filter="old"))
     other.receive(old)
-    after.subscribe(MeshSubscription("s", "a", "new"))
+    after.subscribe(MeshSubscription(client_id="s", home="a", topic_filter="new"))
     after.receive(old)
 
     for advertisement in after.readvertise():

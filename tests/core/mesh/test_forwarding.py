@@ -8,17 +8,21 @@ import pytest
 from tests.core.mesh.doubles import SECOND, Diamond
 
 from timebound.core.link.scheduling import Scheduling
+from timebound.core.link.strategy.entry import NEVER_NS
 from timebound.core.link.strategy.fifo import Fifo
 from timebound.core.link.strategy.registry import strategy_named
 from timebound.core.mesh.account import MeshAccount
 from timebound.core.mesh.forwarding import Forwarder
+from timebound.core.mesh.link import MeshLink
 from timebound.core.mesh.message import Copy, MeshMessage
-from timebound.core.mesh.options import LATE, TREE, MeshOptions
+from timebound.core.mesh.options import LATE, TREE, MeshOptions, Send
 from timebound.core.mesh.overlay import LinkState
 from timebound.core.mesh.pressure import EXHAUSTED, FULL
 from timebound.core.mesh.table import MeshSubscription, SubscriptionTable
 from timebound.core.values.delay import LinkDelay
 from timebound.core.values.message import Message
+from timebound.records import Reason
+from timebound.terms import Terms
 
 
 def test_tree_sends_each_home_over_its_one_best_way() -> None:
@@ -84,6 +88,52 @@ def test_waits_that_neighbours_report_lower_what_a_way_is_worth() -> None:
     assert sends == {"b": {"d"}, "c": {"c"}}
 
 
+def numbers_over(mesh: Diamond, neighbour: str, count: int) -> list[int]:
+    """What goes over a link of broker a next, without a wait, by its number."""
+    broker = mesh.brokers["a"]
+    numbers = []
+    for _ in range(count):
+        broker.link_free(neighbour, 0)
+        numbers += [send.copy.what.number for send in broker.take_sends() if send.neighbour == neighbour]
+    return numbers
+
+
+def short_after_long(topics: tuple[str, str], **options: float) -> list[int]:
+    """What goes over one link by worth after a long message: long and short ones, published in turn."""
+    mesh = Diamond(TREE, "worth", **options)
+    mesh.table.insert(MeshSubscription(client_id="s9", home="d", topic_filter="u"))
+    broker = mesh.brokers["a"]
+    for number in range(7):
+        is_short = number > 0 and number % 2 == 0
+        size, topic = (1_000, topics[1]) if is_short else (20_000, topics[0])
+        broker.publish(mesh.message(size_bytes=size, topic=topic), 0)
+    assert [send.copy.what.number for send in broker.take_sends() if send.neighbour == "b"] == [1]
+    return numbers_over(mesh, "b", 6)
+
+
+def test_messages_of_one_publisher_and_topic_keep_their_order_on_a_link() -> None:
+    assert short_after_long(("t", "t")) == [2, 3, 4, 5, 6, 7]
+
+
+def test_messages_of_another_topic_or_without_order_may_overtake() -> None:
+    assert short_after_long(("t", "t"), keeps_order=False) == [3, 5, 7, 2, 4, 6]
+    assert sorted(short_after_long(("u", "t"))[:3]) == [3, 5, 7]
+
+
+def test_what_another_link_leaves_of_a_message_keeps_its_place() -> None:
+    mesh = Diamond(LATE, "worth", preference=0.0)
+    broker = mesh.brokers["a"]
+    for _ in range(5):
+        broker.publish(mesh.message(), 0)
+    first = [(send.copy.what.number, send.neighbour) for send in broker.take_sends()]
+    assert first == [(1, "c"), (2, "b")]  # c reaches both homes, b only one: c still has the rest of 2
+
+    assert numbers_over(mesh, "b", 1) == [3]
+
+    # The rest of 3 is queued again, but not behind 4.
+    assert numbers_over(mesh, "c", 4) == [2, 3, 4, 5]
+
+
 def sent_over_a_full_link(scheduling: Scheduling | None, then: str = "") -> Counter[str]:
     """What goes over one link that has worthless and dear messages for 48 s, in 24 s; the topics of it."""
     mesh = Diamond(TREE, "worth", thrift=0.0)
@@ -91,7 +141,14 @@ def sent_over_a_full_link(scheduling: Scheduling | None, then: str = "") -> Coun
     delay = LinkDelay(0.06, 0.0001)
     broker.add_neighbour("c", delay, scheduling)
     for topic, price in (("log/x", 0.001), ("alarm", 100.0)):
-        mesh.table.insert(MeshSubscription(topic, "c", topic, deadline_ns=100 * SECOND, price=price))
+        mesh.table.insert(
+            MeshSubscription(
+                client_id=topic,
+                home="c",
+                topic_filter=topic,
+                terms=Terms(deadline_ns=100 * SECOND, price=price),
+            )
+        )
         for _ in range(40):
             broker.publish(mesh.message(topic=topic), 0)
     broker.take_sends()  # the first found the link idle
@@ -149,7 +206,7 @@ def test_a_congested_way_gives_up_what_is_worth_far_less_than_usual_for_its_time
 
 def test_what_has_no_limit_is_sent_however_congested_its_way_is() -> None:
     mesh = congested(1e6, 9 * SECOND)
-    mesh.table.insert(MeshSubscription("patient", "d", "untimed"))
+    mesh.table.insert(MeshSubscription(client_id="patient", home="d", topic_filter="untimed"))
 
     mesh.brokers["a"].publish(mesh.message(topic="untimed"), 0)
 
@@ -209,18 +266,20 @@ def test_a_message_given_up_in_one_queue_still_waits_in_the_other() -> None:
     assert [send.neighbour for send in broker.take_sends()] == ["b"]
 
 
-def test_next_wakeup_is_when_the_first_message_becomes_hopeless() -> None:
+def test_a_link_is_due_when_its_first_message_becomes_hopeless() -> None:
     mesh = Diamond(TREE)
     broker = mesh.brokers["a"]
-    assert broker.next_wakeup_ns() is None
     for _ in range(2):
         broker.publish(mesh.message(), 0)
 
-    wakeup_ns = broker.next_wakeup_ns()
-    assert wakeup_ns is not None
-    broker.wake(wakeup_ns)
+    assert set(broker.due.take_touched()) == set(broker.links.values())
+    link = min(broker.links.values(), key=MeshLink.next_drop_ns)
+    due_ns = link.next_drop_ns()
+    assert broker.drop_due(link, 10, due_ns - 1) == 0
+    assert broker.drop_due(link, 10, due_ns) == 1
 
     assert mesh.account.dropped_total() > 0
+    assert link.next_drop_ns() == NEVER_NS
 
 
 def test_when_a_link_fails_its_messages_take_another_way() -> None:
@@ -327,7 +386,7 @@ def lossless(messages_max: int = 1, grace_ns: int = 0) -> tuple[Forwarder, Subsc
     link_state, table, account = LinkState(), SubscriptionTable(), MeshAccount()
     delay = LinkDelay(0.05, 0.0001)
     link_state.set_link("a", "b", delay)
-    table.insert(MeshSubscription("s", "b", "t"))
+    table.insert(MeshSubscription(client_id="s", home="b", topic_filter="t"))
     options = MeshOptions(
         Fifo(), messages_max=messages_max, bytes_max=1 << 20, is_lossless=True, grace_ns=grace_ns
     )
@@ -408,7 +467,9 @@ def test_a_message_published_while_its_broker_is_down_is_counted_as_dropped() ->
 
 def test_a_new_delay_of_a_link_is_used_at_once() -> None:
     forwarder, table, _ = lossless()
-    table.insert(MeshSubscription("hurried", "b", "t", deadline_ns=SECOND))
+    table.insert(
+        MeshSubscription(client_id="hurried", home="b", topic_filter="t", terms=Terms(deadline_ns=SECOND))
+    )
     group = table.match(message_of(1, 1).message)[0]
     link = forwarder.links["b"]
     before = forwarder.router.reach(link, "b").worth(group, message_of(1, 1).message, 10_240.0, 0.0)
@@ -418,3 +479,75 @@ def test_a_new_delay_of_a_link_is_used_at_once() -> None:
     after = forwarder.router.reach(link, "b").worth(group, message_of(1, 1).message, 10_240.0, 0.0)
     assert forwarder.delay_of("b").mean_s_per_kb == 5.0
     assert after < before
+
+
+def test_no_more_copies_are_in_flight_than_the_neighbour_receives() -> None:
+    mesh = Diamond(TREE)
+    broker = mesh.brokers["a"]
+    link = broker.links["b"]
+    link.open(2)
+    for _ in range(3):
+        broker.publish(mesh.message(), 0)
+    sent: list[Send] = []
+    for _ in range(3):
+        sent += [send for send in broker.take_sends() if send.neighbour == "b"]
+        broker.link_free("b", 0)
+    assert [send.packet_id for send in sent] == [1, 2]
+
+    link.confirm(1)
+    broker.link_free("b", 0)
+
+    [last] = [send for send in broker.take_sends() if send.neighbour == "b"]
+    assert link.unconfirmed() == [sent[1].copy, last.copy]
+
+
+def test_a_hello_that_takes_the_last_place_keeps_a_copy_waiting() -> None:
+    mesh = Diamond(TREE)
+    broker = mesh.brokers["a"]
+    link = broker.links["b"]
+    link.open(1)
+    hello = link.start(None)
+    broker.publish(mesh.message(), 0)
+    assert "b" not in [send.neighbour for send in broker.take_sends()]
+
+    link.confirm(hello)
+    broker.link_free("b", 0)
+
+    assert [send.neighbour for send in broker.take_sends()] == ["b"]
+
+
+def test_a_copy_that_cannot_be_sent_frees_its_packet_id_and_is_dropped() -> None:
+    mesh = Diamond(TREE)
+    broker = mesh.brokers["a"]
+    link = broker.links["b"]
+    link.open(1)
+    broker.publish(mesh.message(), 0)
+    [send] = [send for send in broker.take_sends() if send.neighbour == "b"]
+
+    broker.abandon(send, Reason.TOO_LARGE, 0)
+
+    assert link.unconfirmed() == []
+    assert link.send_quota == 1
+    assert mesh.account.dropped["too_large"] == 2  # subscriptions
+
+
+def test_copies_ordered_but_not_taken_go_another_way_once() -> None:
+    mesh = Diamond(LATE, preference=0.0)
+    broker = mesh.brokers["a"]
+    for name in "bc":
+        broker.links[name].open(10)
+    broker.publish(mesh.message(), 0)
+    [first] = broker.take_sends()
+    broker.link_free(first.neighbour, 0)
+    broker.publish(mesh.message(), 0)
+    assert len(broker.links[first.neighbour].unconfirmed()) == 2  # one is not taken yet
+    mesh.link_state.remove_link("a", first.neighbour)
+
+    assert broker.link_down(first.neighbour, 0) == 1  # that has been sent
+
+    numbers: Counter[int] = Counter()
+    other = "b" if first.neighbour == "c" else "c"
+    for _ in range(3):
+        numbers.update(send.copy.what.number for send in broker.take_sends())
+        broker.link_free(other, 0)
+    assert all(count == 1 for count in numbers.values())

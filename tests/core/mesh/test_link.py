@@ -13,10 +13,12 @@ from timebound.core.link.scheduling import Scheduling
 from timebound.core.link.strategy.entry import Entry
 from timebound.core.link.strategy.registry import strategy_named
 from timebound.core.mesh.link import MeshLink, Reach
+from timebound.core.mesh.message import Copy, MeshMessage
 from timebound.core.mesh.pressure import EXHAUSTED, FULL, ROOM
 from timebound.core.mesh.table import HomeGroup, MeshSubscription
 from timebound.core.values.delay import LinkDelay, Path, phi
 from timebound.core.values.message import Message
+from timebound.terms import Terms
 
 SECOND = 1_000_000_000
 DELAY = LinkDelay(0.05, 0.0001)  # seconds per KB
@@ -40,7 +42,11 @@ def link_of(waiting_share: float = 0.5, messages_max: int = 10) -> MeshLink:
 
 
 def group_of(number: int, *subscriptions: MeshSubscription) -> HomeGroup:
-    return HomeGroup(number, list(subscriptions) or [MeshSubscription("s", "d", "t", deadline_ns=SECOND)])
+    return HomeGroup(
+        number,
+        list(subscriptions)
+        or [MeshSubscription(client_id="s", home="d", topic_filter="t", terms=Terms(deadline_ns=SECOND))],
+    )
 
 
 def test_a_reach_adds_the_link_the_path_and_the_queueing_delay() -> None:
@@ -78,7 +84,11 @@ def test_worth_is_the_sum_over_all_subscriptions(
 ) -> None:
     subscriptions = [
         MeshSubscription(
-            str(number), "d", "t", None, seconds * SECOND, price, penalty, last_mile_ms * 1_000_000
+            client_id=str(number),
+            home="d",
+            topic_filter="t",
+            last_mile_ns=last_mile_ms * 1_000_000,
+            terms=Terms(deadline_ns=seconds * SECOND, price=price, penalty=penalty),
         )
         for number, (seconds, last_mile_ms, price, penalty) in enumerate(asked)
     ]
@@ -148,10 +158,10 @@ def test_sending_makes_a_link_busy_for_the_time_of_the_message() -> None:
     link.sending(2_048, 1_000, 5)
 
     assert link.is_busy
-    assert link.free_ns == 5 + SECOND // 10
+    assert link.scheduled_ns == 5 + SECOND // 10
     assert link.queue_delay_ns == pytest.approx(100.0)  # a tenth of the first
     assert link.expected_queue_delay_ns(5) == pytest.approx(100.0 + SECOND // 10)
-    assert link.expected_queue_delay_ns(link.free_ns + 9) == pytest.approx(100.0)
+    assert link.expected_queue_delay_ns(link.scheduled_ns + 9) == pytest.approx(100.0)
 
 
 def test_usual_worth_is_a_slow_mean_that_starts_with_the_first_message() -> None:
@@ -185,7 +195,10 @@ def test_the_level_of_a_path_is_the_worse_of_the_queue_and_what_the_neighbour_re
     assert [link.level_to(home) for home in "de"] == [FULL, ROOM]
     assert link.is_pressed()
     for number in range(16):
-        audience = link.audience([group_of(1, MeshSubscription("s", "d", "t"))], [link.reach("d", BEYOND, 1)])
+        audience = link.audience(
+            [group_of(1, MeshSubscription(client_id="s", home="d", topic_filter="t"))],
+            [link.reach("d", BEYOND, 1)],
+        )
         entry = Entry(number, 10, 0, audience)
         entry.is_kept = True
         link.queue.push(entry, 0)
@@ -199,6 +212,42 @@ def test_a_topic_has_the_lane_of_its_class_on_links_with_a_scheduling() -> None:
     plain = link_of()
     divided = MeshLink("b", queue_of(), DELAY, 0.5, Scheduling(shares=[("alarm/#", 0.25)]))
 
-    assert plain.lane_of("alarm/x") == -1
-    assert divided.lane_of("alarm/x") > 0
-    assert divided.lane_of("log") != divided.lane_of("alarm/x")
+    assert plain.scheduling.lane_of("alarm/x") == -1
+    assert divided.scheduling.lane_of("alarm/x") > 0
+    assert divided.scheduling.lane_of("log") != divided.scheduling.lane_of("alarm/x")
+
+
+def copy_of(number: int) -> Copy:
+    return Copy(MeshMessage(Message("t", b"x", 1, False, 0, "p"), "a", 100, 1, number), ("a",), 1, {"b"})
+
+
+def test_a_link_is_idle_while_the_neighbour_receives_more() -> None:
+    link = link_of()
+    assert link.is_idle()
+    link.open(1)
+
+    packet_id = link.start(copy_of(1))
+    assert not link.is_idle()
+    assert link.expected_queue_delay_ns(5) == link.queue_delay_ns
+    link.confirm(packet_id)
+
+    assert link.is_idle()
+    link._check()
+
+
+def test_a_lost_connection_leaves_its_unconfirmed_copies_but_not_its_hello() -> None:
+    link = link_of()
+    link.open(5)
+    copies = [copy_of(number) for number in (1, 2, 3)]
+    link.start(None)
+    for copy in copies:
+        link.start(copy)
+    link.confirm(3)
+    assert link.unconfirmed() == [copies[0], copies[2]]
+
+    assert link.take_unconfirmed() == [copies[0], copies[2]]
+
+    assert (link.unconfirmed(), link.is_confirmed, link.is_idle()) == ([], False, True)
+    link.open(5)
+    assert (link.start(copies[1]), link.send_quota) == (1, 4)
+    link._check()

@@ -42,9 +42,9 @@ def test_either_a_cost_or_thrift_makes_a_broker_thrifty() -> None:
 
 def test_orders_name_their_copy_and_where_it_goes() -> None:
     copy = Copy(MeshMessage(Message("t", b"", 0, False, 0, "p"), "a", 10), ("a",), 1, {"d"})
-    group = HomeGroup(0, [MeshSubscription("s", "d", "t")])
+    group = HomeGroup(0, [MeshSubscription(client_id="s", home="d", topic_filter="t")])
 
-    send, delivery = Send("b", copy, 5), LocalDelivery(copy, group)
+    send, delivery = Send("b", copy, 5, 7), LocalDelivery(copy, group)
 
-    assert (send.neighbour, send.copy, send.queued_ns) == ("b", copy, 5)
+    assert (send.neighbour, send.copy, send.queued_ns, send.packet_id) == ("b", copy, 5, 7)
     assert (delivery.copy, delivery.group) == (copy, group)

@@ -28,7 +28,7 @@ def router_of(links: Links, routing: int, name: str = "a", homes: str = "cd") ->
         state.set_link(source, target, LinkDelay(mean, 0.0001))
     table = SubscriptionTable()
     for home in homes:
-        table.insert(MeshSubscription(f"s@{home}", home, "#"))
+        table.insert(MeshSubscription(client_id=f"s@{home}", home=home, topic_filter="#"))
     router = Router(name, state, table, routing)
     for (source, target), mean in links.items():
         if source == name:

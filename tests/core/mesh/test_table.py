@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timebound.core.mesh.table import HomeGroup, MeshSubscription, SubscriptionTable
-from timebound.core.predicate.predicate import parse
 from timebound.core.values.message import Message
+from timebound.terms import Terms
 from timebound.topics import matches
 
 SECOND = 1_000_000_000
@@ -24,7 +24,7 @@ def found(table: SubscriptionTable, what: Message) -> dict[str, list[str]]:
 def test_a_match_is_one_group_per_home_by_name() -> None:
     table = SubscriptionTable()
     for client_id, home, topic_filter in (("x", "d", "t"), ("y", "c", "#"), ("z", "d", "+"), ("w", "d", "u")):
-        table.insert(MeshSubscription(client_id, home, topic_filter))
+        table.insert(MeshSubscription(client_id=client_id, home=home, topic_filter=topic_filter))
 
     groups = table.match(message())
 
@@ -35,8 +35,10 @@ def test_a_match_is_one_group_per_home_by_name() -> None:
 
 def test_the_content_of_a_message_decides_where_a_subscription_asks_for_it() -> None:
     table = SubscriptionTable()
-    table.insert(MeshSubscription("hot", "d", "t", parse("celsius > 30")))
-    table.insert(MeshSubscription("all", "d", "t"))
+    table.insert(
+        MeshSubscription(client_id="hot", home="d", topic_filter="t", terms=Terms(where="celsius > 30"))
+    )
+    table.insert(MeshSubscription(client_id="all", home="d", topic_filter="t"))
 
     assert found(table, message(celsius="31")) == {"d": ["all", "hot"]}
     assert found(table, message(celsius="29")) == {"d": ["all"]}
@@ -44,10 +46,10 @@ def test_the_content_of_a_message_decides_where_a_subscription_asks_for_it() -> 
 
 def test_a_subscription_of_the_same_client_and_filter_is_replaced() -> None:
     table = SubscriptionTable()
-    table.insert(MeshSubscription("s", "c", "t", price=1.0))
+    table.insert(MeshSubscription(client_id="s", home="c", topic_filter="t", terms=Terms(price=1.0)))
     before = table.version
 
-    table.insert(MeshSubscription("s", "d", "t", price=7.0))
+    table.insert(MeshSubscription(client_id="s", home="d", topic_filter="t", terms=Terms(price=7.0)))
 
     assert len(table) == 1
     assert table.home_of("s", "t") == "d"
@@ -57,7 +59,7 @@ def test_a_subscription_of_the_same_client_and_filter_is_replaced() -> None:
 
 def test_what_is_not_there_is_not_removed() -> None:
     table = SubscriptionTable()
-    table.insert(MeshSubscription("s", "d", "t"))
+    table.insert(MeshSubscription(client_id="s", home="d", topic_filter="t"))
 
     assert not table.remove("s", "u")
     assert table.remove("s", "t")
@@ -71,13 +73,11 @@ def test_a_group_merges_subscriptions_of_the_same_deadline_and_last_mile() -> No
         3,
         [
             MeshSubscription(
-                f"s{number}",
-                "d",
-                "t",
-                deadline_ns=seconds * SECOND,
-                price=price,
-                penalty=penalty,
+                client_id=f"s{number}",
+                home="d",
+                topic_filter="t",
                 last_mile_ns=last_mile_ns,
+                terms=Terms(deadline_ns=seconds * SECOND, price=price, penalty=penalty),
             )
             for number, (seconds, last_mile_ns, price, penalty) in enumerate(terms)
         ],
@@ -95,7 +95,11 @@ def test_a_group_merges_subscriptions_of_the_same_deadline_and_last_mile() -> No
 
 def test_one_subscription_without_a_deadline_leaves_its_group_without_one() -> None:
     group = HomeGroup(
-        0, [MeshSubscription("a", "d", "t", deadline_ns=SECOND), MeshSubscription("b", "d", "t")]
+        0,
+        [
+            MeshSubscription(client_id="a", home="d", topic_filter="t", terms=Terms(deadline_ns=SECOND)),
+            MeshSubscription(client_id="b", home="d", topic_filter="t"),
+        ],
     )
 
     assert group.deadline_ns == 0
@@ -104,7 +108,7 @@ def test_one_subscription_without_a_deadline_leaves_its_group_without_one() -> N
 def test_equal_sets_of_subscriptions_are_one_group() -> None:
     table = SubscriptionTable()
     for number in range(3):
-        table.insert(MeshSubscription(f"s{number}", "d", f"t{number}"))
+        table.insert(MeshSubscription(client_id=f"s{number}", home="d", topic_filter=f"t{number}"))
     first = table.match(message("t0"))[0]
 
     numbers = {group.number for topic in ("t0", "t1", "t2") for group in table.match(message(topic))}
@@ -115,10 +119,10 @@ def test_equal_sets_of_subscriptions_are_one_group() -> None:
 
 def test_a_group_is_not_that_of_a_subscription_it_replaced() -> None:
     table = SubscriptionTable()
-    table.insert(MeshSubscription("s", "d", "t", price=1.0))
+    table.insert(MeshSubscription(client_id="s", home="d", topic_filter="t", terms=Terms(price=1.0)))
     [before] = table.match(message())
 
-    table.insert(MeshSubscription("s", "d", "t", price=7.0))
+    table.insert(MeshSubscription(client_id="s", home="d", topic_filter="t", terms=Terms(price=7.0)))
     [after] = table.match(message())
 
     assert after.number != before.number
@@ -126,9 +130,16 @@ def test_a_group_is_not_that_of_a_subscription_it_replaced() -> None:
 
 
 def test_a_copy_is_equal_but_numbered_by_its_own_table() -> None:
-    original = MeshSubscription("s@d", "d", "t", parse("a > 1"), SECOND, 2.0, 3.0, 4, "s")
+    original = MeshSubscription(
+        client_id="s@d",
+        home="d",
+        topic_filter="t",
+        last_mile_ns=4,
+        subscriber="s",
+        terms=Terms(where="a > 1", deadline_ns=SECOND, price=2.0, penalty=3.0),
+    )
     tables = [SubscriptionTable(), SubscriptionTable()]
-    tables[1].insert(MeshSubscription("other", "d", "t"))
+    tables[1].insert(MeshSubscription(client_id="other", home="d", topic_filter="t"))
     tables[0].insert(original)
 
     again = original.copy()
@@ -138,7 +149,7 @@ def test_a_copy_is_equal_but_numbered_by_its_own_table() -> None:
     assert [getattr(again, name) for name in fields] == [getattr(original, name) for name in fields]
     assert (again.last_mile_ns, again.subscriber) == (4, "s")
     assert (original.number, again.number) == (0, 1)
-    assert MeshSubscription("s", "d", "t").subscriber == "s"
+    assert MeshSubscription(client_id="s", home="d", topic_filter="t").subscriber == "s"
 
 
 topic_names = st.sampled_from(("a", "b", "a/b", "a/c"))
@@ -154,7 +165,7 @@ def test_the_table_matches_what_a_search_of_all_subscriptions_finds(
     naive: dict[tuple[str, str], str] = {}
     for is_added, client_id, topic_filter, home in history:
         if is_added:
-            table.insert(MeshSubscription(client_id, home, topic_filter))
+            table.insert(MeshSubscription(client_id=client_id, home=home, topic_filter=topic_filter))
             naive[client_id, topic_filter] = home
         else:
             assert table.remove(client_id, topic_filter) == (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from timebound.core.account.account import Account
 from timebound.core.account.counters import Counters
+from timebound.core.link.due import DueList
 from timebound.core.sessions.durability import Durability
 from timebound.core.sessions.faults import Faults
 from timebound.core.sessions.outbound import NO_OTHERS, Outbound
@@ -12,6 +13,7 @@ from timebound.core.values.access import AccessList
 from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
+from timebound.terms import Terms
 from timebound.units import SECOND
 
 NOW_NS = 1_000 * SECOND
@@ -26,8 +28,15 @@ class Alone:
         self.counters = Counters()
         self.account = Account()
         self.faults = Faults()
+        self.due = DueList()
         self.outbound = Outbound(
-            BrokerLimits(**limits), self.ready, self.durability, self.counters, self.account, self.faults
+            BrokerLimits(**limits),
+            self.ready,
+            self.durability,
+            self.counters,
+            self.account,
+            self.faults,
+            self.due,
         )
         self.session = self.connected("c", 1)
         self.session.is_durable = durable
@@ -46,7 +55,12 @@ class Alone:
         self, *payloads: bytes, qos: int = 0, topic_filter: str = "t", deadline_ns: int = 0, **terms: int
     ) -> list[bool]:
         """Offer copies to the session; which of them were queued."""
-        subscription = Subscription("c", topic_filter, qos, deadline_ns=deadline_ns, price=2.0, penalty=0.5)
+        subscription = Subscription(
+            client_id="c",
+            topic_filter=topic_filter,
+            qos=qos,
+            terms=Terms(deadline_ns=deadline_ns, price=2.0, penalty=0.5),
+        )
         return [
             self.outbound.offer(
                 self.session,

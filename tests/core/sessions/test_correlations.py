@@ -50,7 +50,9 @@ class Scene:
         self.broker.connect("subscriber", "", False, self.expiry_s, 100, None, 3, self.now_ns)
 
     def subscribe(self, topic_filter: str, *terms: tuple[str, str]) -> int:
-        subscription = to_subscription("subscriber", topic_filter, 1, False, False, 0, 5, terms)
+        subscription = to_subscription(
+            client_id="subscriber", topic_filter=topic_filter, qos=1, identifier=5, user_properties=terms
+        )
         return self.broker.subscribe(self.subscriber, subscription, self.now_ns)
 
     def publish(self, topic: str, payload: bytes = b"x") -> list[Delivery]:
@@ -226,7 +228,7 @@ def test_too_many_timers_are_refused_and_nothing_changes(period: str) -> None:
 
 
 def wanted(client_id: str, topic_filter: str, *terms: tuple[str, str]) -> Subscription:
-    return to_subscription(client_id, topic_filter, 1, False, False, 0, 0, terms)
+    return to_subscription(client_id=client_id, topic_filter=topic_filter, qos=1, user_properties=terms)
 
 
 def out_of_timers(*, but: int = 0) -> Scene:
@@ -334,7 +336,7 @@ def test_a_timer_of_more_than_an_hour_counts_as_one_tick_an_hour(term: str) -> N
 )
 def test_bad_terms_are_refused_with_what_would_be_right(terms: UserProperties, message: str) -> None:
     with pytest.raises(ProtocolError) as caught:
-        to_subscription("c", "#", 0, False, False, 0, 0, terms)
+        to_subscription(client_id="c", topic_filter="#", user_properties=terms)
 
     assert caught.value.reason_code == 0x83
     assert message in str(caught.value)
@@ -364,7 +366,7 @@ def test_timers_of_one_client_do_not_delay_those_of_another() -> None:
     for number in range(10 * TICKS_MAX):
         scene.subscribe(f"t/{number}", ("every", "10ms"))
     other = scene._connect("other", 3)
-    terms = to_subscription("other", "o", 0, False, False, 0, 0, (("every", "11ms"),))
+    terms = to_subscription(client_id="other", topic_filter="o", user_properties=(("every", "11ms"),))
     assert scene.broker.subscribe(other, terms, scene.now_ns) == 0
 
     scene.now_ns += 20 * MILLISECOND  # all are due, those of the other client last
@@ -421,7 +423,9 @@ class Group:
     def join(self, name: str, connection: int) -> None:
         session = self.scene._connect(name, connection)
         self.sessions[name] = session
-        subscription = to_subscription(name, "$share/g/#", 1, False, False, 0, 0, self.terms)
+        subscription = to_subscription(
+            client_id=name, topic_filter="$share/g/#", qos=1, user_properties=self.terms
+        )
         assert self.scene.broker.subscribe(session, subscription, self.scene.now_ns) == 1
 
     def publish(self, topic: str) -> None:

@@ -13,11 +13,12 @@ from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import Delivery, Message
 from timebound.core.values.subscription import Subscription
 from timebound.records import Reason
+from timebound.terms import Terms
 from timebound.units import MILLISECOND, SECOND
 
 
 def subscription(topic_filter: str = "t", **terms: object) -> Subscription:
-    return Subscription("receiver", topic_filter, 2, **terms)  # type: ignore[arg-type]  # mixed terms
+    return Subscription(client_id="receiver", topic_filter=topic_filter, qos=2, terms=Terms(**terms))  # type: ignore[arg-type]  # mixed terms
 
 
 def session_of() -> Session:
@@ -129,7 +130,7 @@ class Congested:
         self.receiver.take()
 
     def subscribe(self, topic_filter: str, qos: int = 1, **terms: object) -> None:
-        wanted = Subscription("receiver", topic_filter, qos, **terms)  # type: ignore[arg-type]  # mixed terms
+        wanted = Subscription(client_id="receiver", topic_filter=topic_filter, qos=qos, terms=Terms(**terms))  # type: ignore[arg-type]  # mixed terms
         self.node.broker.subscribe(self.receiver.session, wanted, self.node.now_ns)
 
     def publish(self, topic: str, payload: bytes, qos: int = 1) -> None:

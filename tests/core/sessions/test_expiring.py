@@ -15,6 +15,7 @@ from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
 from timebound.records import Reason
+from timebound.terms import Terms
 from timebound.units import MILLISECOND, SECOND
 
 DEADLINE_NS = 2 * SECOND
@@ -29,7 +30,9 @@ class Scene:
         self.publisher = self._connect("publisher", 1)
         self.readers = [self._connect(f"reader-{number}", 2 + number) for number in range(readers)]
         for reader in self.readers:
-            wanted = Subscription(reader.client_id, "t", 0, deadline_ns=DEADLINE_NS, price=1.0)
+            wanted = Subscription(
+                client_id=reader.client_id, topic_filter="t", terms=Terms(deadline_ns=DEADLINE_NS, price=1.0)
+            )
             self.broker.subscribe(reader, wanted, self.now_ns)
 
     def _connect(self, name: str, number: int) -> Session:
@@ -170,7 +173,9 @@ class Late:
         self.watcher = self.node.connect("watcher")
         self.reader = self.node.connect("reader", receive_maximum=receive_maximum)
         self.node.subscribe(self.watcher, "$timebound/drops/#", 0)
-        wanted = Subscription("reader", "t", qos, deadline_ns=deadline_ns)
+        wanted = Subscription(
+            client_id="reader", topic_filter="t", qos=qos, terms=Terms(deadline_ns=deadline_ns)
+        )
         self.broker.subscribe(self.reader.session, wanted, self.node.now_ns)
         self.node.settle()
         self.watcher.take()

@@ -14,6 +14,7 @@ from timebound.core.values.delay import LinkDelay
 from timebound.core.values.message import RELEASED, Message
 from timebound.core.values.subscription import Subscription
 from timebound.records import Reason
+from timebound.terms import Terms
 from timebound.units import SECOND
 
 from .alone import NOW_NS, Alone
@@ -372,7 +373,7 @@ def test_pubrel_leaves_only_when_storage_knows_of_the_receipt() -> None:
 def timed_pair() -> Pair:
     """A receiver of `t`, with a deadline, and of `u`; it has one message to acknowledge at a time."""
     pair = Pair(1, receive_maximum=1)
-    wanted = Subscription("receiver", "t", 1, deadline_ns=5 * SECOND)
+    wanted = Subscription(client_id="receiver", topic_filter="t", qos=1, terms=Terms(deadline_ns=5 * SECOND))
     pair.node.broker.subscribe(pair.receiver.session, wanted, pair.node.now_ns)
     pair.node.subscribe(pair.receiver, "u", 1)
     pair.received()
@@ -419,7 +420,7 @@ def test_a_new_time_limit_keeps_the_queue_by_worth() -> None:
     pair.publish(b"1", b"2", qos=1)
     pair.received()
     node.unsubscribe(pair.receiver, "t")
-    again = Subscription("receiver", "v", 1, deadline_ns=SECOND)
+    again = Subscription(client_id="receiver", topic_filter="v", qos=1, terms=Terms(deadline_ns=SECOND))
     node.broker.subscribe(session, again, node.now_ns)
 
     node.advance(5)
@@ -513,7 +514,10 @@ def test_a_copy_is_queued_in_order_and_its_session_becomes_ready() -> None:
 
 def test_a_copy_counts_for_every_subscription_that_it_is_for() -> None:
     alone = Alone()
-    first, second = Subscription("c", "t", price=2.0), Subscription("c", "#", price=0.5)
+    first, second = (
+        Subscription(client_id="c", topic_filter="t", terms=Terms(price=2.0)),
+        Subscription(client_id="c", topic_filter="#", terms=Terms(price=0.5)),
+    )
 
     alone.outbound.offer(
         alone.session, alone.message(b"1"), 0, False, (1, 2), first, (second,), NOW_NS, "7:1/2"
@@ -547,7 +551,14 @@ def test_an_error_while_queueing_is_noted_and_the_session_put_right() -> None:
 
     later_ns = NOW_NS + SECOND - 1
     is_queued = alone.outbound.offer(
-        alone.session, alone.message(b"2"), 0, False, (), Subscription("c", "t"), NO_OTHERS, later_ns
+        alone.session,
+        alone.message(b"2"),
+        0,
+        False,
+        (),
+        Subscription(client_id="c", topic_filter="t"),
+        NO_OTHERS,
+        later_ns,
     )
 
     assert not is_queued
@@ -584,8 +595,7 @@ def test_copies_that_were_not_sent_can_be_withdrawn_for_others() -> None:
     alone = Alone()
     alone.offer(b"1", b"2", qos=1, topic_filter="$share/g/t")
     alone.offer(b"own", qos=1)
-    shared = Subscription("c", "$share/g/t", 1)
-    waiting = alone.outbound.unsent(alone.session, shared)
+    waiting = alone.outbound.unsent(alone.session, "$share/g/t")
     assert [delivery.message.payload for delivery in waiting] == [b"1", b"2"]
 
     alone.outbound.withdraw(alone.session, waiting[1:], Reason.SESSION_EXPIRED, NOW_NS)

@@ -13,6 +13,7 @@ from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import ENTRY_COST, SENT, Delivery, Message, copy_cost
 from timebound.core.values.subscription import Subscription
 from timebound.records import Reason
+from timebound.terms import Terms
 from timebound.units import SECOND
 
 from .alone import NOW_NS, Alone
@@ -185,7 +186,11 @@ def test_an_error_between_a_drop_and_its_account_leaves_nothing_in_storage(way: 
     pair = Pair(durable=durable, queue_messages_per_client_max=3)
     node, session = pair.node, pair.receiver.session
     broker = node.broker
-    broker.subscribe(session, Subscription("receiver", "t", 1, keep_last=True), node.now_ns)
+    broker.subscribe(
+        session,
+        Subscription(client_id="receiver", topic_filter="t", qos=1, terms=Terms(keep_last=True)),
+        node.now_ns,
+    )
     pair.publish(b"1", b"2", b"3", qos=1)
     # Only the last is wanted. The two before it are dropped at once, and cannot be accounted for.
     del broker.account.dropped[Reason.REPLACED.value]
@@ -314,7 +319,7 @@ def test_copies_expire_after_a_restart() -> None:
 
 def test_a_copy_with_a_deadline_ends_on_time_after_its_reader_has_gone() -> None:
     pair = Pair(1)
-    timed = Subscription("receiver", "t", 1, deadline_ns=5 * SECOND)
+    timed = Subscription(client_id="receiver", topic_filter="t", qos=1, terms=Terms(deadline_ns=5 * SECOND))
     pair.node.broker.subscribe(pair.receiver.session, timed, pair.node.now_ns)
     pair.publish(b"1", qos=1)
     pair.node.disconnect(pair.receiver)
@@ -341,9 +346,8 @@ def test_an_expired_copy_keeps_no_message_alive() -> None:
     alone = Alone()
     alone.offer(*[b"1"] * 200, qos=1)
     alone.offer(b"large" * 1_000, qos=1, expires_ns=NOW_NS + SECOND)
-    alone.outbound.next_wakeup_ns()
 
-    alone.outbound.wake(NOW_NS + SECOND)
+    alone.outbound.drop_due(alone.session, 256, NOW_NS + SECOND)
 
     alone.check()
     assert alone.session.gone == 1
@@ -358,7 +362,7 @@ def test_an_expired_copy_keeps_no_message_alive() -> None:
 def copy(payload: bytes, sequence: int, *, packet_id: int = 0) -> Delivery:
     message = Message("t", payload, 1, False, NOW_NS, sequence=sequence)
     delivery = Delivery(message, 1, False, (), sequence, packet_id, SENT if packet_id else 0)
-    delivery.subscription = Subscription("c", "t", 1, penalty=0.5)
+    delivery.subscription = Subscription(client_id="c", topic_filter="t", qos=1, terms=Terms(penalty=0.5))
     return delivery
 
 
@@ -402,7 +406,7 @@ def test_what_competes_needs_room_for_its_entry_too() -> None:
     cost = copy_cost(10) + ENTRY_COST
     fitting, short = Alone(queue_bytes_per_client_max=cost), Alone(queue_bytes_per_client_max=cost - 1)
     for alone in (fitting, short):
-        timed = Subscription("c", "t", deadline_ns=SECOND)
+        timed = Subscription(client_id="c", topic_filter="t", terms=Terms(deadline_ns=SECOND))
         alone.outbound.prepare(alone.session, timed, NOW_NS)
 
     assert fitting.outbound.has_room_for(fitting.session, fitting.message(b"1"))

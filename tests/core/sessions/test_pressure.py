@@ -15,7 +15,6 @@ from timebound.core.mesh.interest import WatchedIndex
 from timebound.core.mesh.member import Member
 from timebound.core.mesh.options import MeshOptions
 from timebound.core.mesh.table import MeshSubscription
-from timebound.core.predicate.predicate import parse
 from timebound.core.sessions.durability import Durability
 from timebound.core.sessions.faults import Faults
 from timebound.core.sessions.pressure import Pressure
@@ -27,6 +26,7 @@ from timebound.core.values.message import Message
 from timebound.core.values.store_orders import DropWill
 from timebound.core.values.subscription import Subscription
 from timebound.records import Reason
+from timebound.terms import Terms
 
 FULL_B = {"b": 1}
 
@@ -124,8 +124,10 @@ class FullLink:
         self.broker.join_mesh(member)
         member.add_neighbour("b", LinkDelay(0.001, 1e-8))
         member.link_up("b", 0)
-        member.table.insert(MeshSubscription("s1@b", "b", "t"))
-        member.table.insert(MeshSubscription("s2@b", "b", "f", predicate=parse("x > 1")))
+        member.table.insert(MeshSubscription(client_id="s1@b", home="b", topic_filter="t"))
+        member.table.insert(
+            MeshSubscription(client_id="s2@b", home="b", topic_filter="f", terms=Terms(where="x > 1"))
+        )
         self.member = member
         self.last_number = 0
         first = self.connect("first")
@@ -190,10 +192,10 @@ def test_a_publisher_that_is_taken_over_while_it_waits_begins_anew() -> None:
 def test_notices_of_drops_do_not_change_what_a_publisher_waits_for() -> None:
     link = FullLink()
     watcher = link.connect("watcher")
-    link.broker.subscribe(watcher, Subscription("watcher", "$timebound/drops/#"), 0)
+    link.broker.subscribe(watcher, Subscription(client_id="watcher", topic_filter="$timebound/drops/#"), 0)
     # So many were missed that they are told before the message is through.
     absent = link.connect("absent", 60)
-    link.broker.subscribe(absent, Subscription("absent", "u"), 0)
+    link.broker.subscribe(absent, Subscription(client_id="absent", topic_filter="u"), 0)
     link.disconnect(absent)
     for _ in range(MISSED_MAX + 1):
         link.broker.account.missed.append(

@@ -1,67 +1,23 @@
-"""Packet ids, what counts as work, and the list of sessions that are ready."""
+"""What counts as work, when a copy is late, and the list of sessions that are ready."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from timebound.core.predicate.predicate import parse
-from timebound.core.sessions.session import PACKET_ID_MAX, PUBACK, ReadyList, Reply, Session
+from timebound.core.link.scheduling import Scheduling
+from timebound.core.link.strategy.audience import Audience, Term
+from timebound.core.link.strategy.entry import NEVER_NS, Entry
+from timebound.core.sessions.session import PUBACK, ReadyList, Reply, Session
 from timebound.core.values.access import AccessList
-from timebound.core.values.message import SENT, Delivery, Message
+from timebound.core.values.message import Delivery, Message
 from timebound.core.values.subscription import Subscription
+from timebound.terms import Terms
 
 
 def make_session(connection: int = 1) -> Session:
     session = Session("c", "", AccessList([]).for_client("", "c"))
     session.connection = connection
     return session
-
-
-def in_flight(session: Session, packet_id: int) -> None:
-    message = Message("t", b"", 1, False, 0)
-    session.inflight[packet_id] = Delivery(message, 1, False, packet_id=packet_id, state=SENT)
-
-
-def test_packet_ids_begin_at_one_and_go_up() -> None:
-    session = make_session()
-
-    assert [session.next_packet_id() for _ in range(3)] == [1, 2, 3]
-
-
-def test_packet_ids_wrap_around_and_skip_those_in_use() -> None:
-    # MQTT 5, 2.2.1: a packet id is not 0 and not in use.
-    session = make_session()
-    session.last_packet_id = PACKET_ID_MAX - 1
-    for packet_id in (PACKET_ID_MAX, 1, 2, 4):
-        in_flight(session, packet_id)
-
-    assert [session.next_packet_id() for _ in range(3)] == [3, 5, 6]
-
-
-def test_the_last_free_packet_id_is_found() -> None:
-    session = make_session()
-    for packet_id in range(1, PACKET_ID_MAX + 1):
-        if packet_id != 777:
-            in_flight(session, packet_id)
-    session.last_packet_id = 778
-
-    assert session.next_packet_id() == 777
-
-
-@settings(max_examples=50)
-@given(st.sets(st.integers(1, 40)), st.integers(0, PACKET_ID_MAX))
-def test_a_new_packet_id_is_never_in_use(used: set[int], last: int) -> None:
-    session = make_session()
-    for packet_id in used:
-        in_flight(session, packet_id)
-    session.last_packet_id = last
-
-    packet_id = session.next_packet_id()
-
-    assert packet_id not in used
-    assert 1 <= packet_id <= PACKET_ID_MAX
 
 
 def test_a_session_has_work_if_something_could_be_written_now() -> None:
@@ -85,6 +41,22 @@ def test_a_session_that_lost_count_of_its_bytes_is_found_out() -> None:
 
     with pytest.raises(AssertionError):
         session._check()
+
+
+def test_a_session_is_due_for_the_earliest_of_its_limits_its_ranking_and_its_queue() -> None:
+    session = make_session()
+    delivery = Delivery(Message("t", b"", 1, False, 0), 1, False)
+    assert session.next_drop_ns() == NEVER_NS
+
+    session.limits.append((50, 1, delivery))
+    session.rank_ns = 20  # nothing is ranked without a queue by worth
+    assert session.next_drop_ns() == 50
+    session.scheduled = Scheduling().make_queue(session.delay, 10, 1_000, 0)
+    assert session.next_drop_ns() == 50  # nothing waits to be ranked
+    session.queue.append(delivery)
+    assert session.next_drop_ns() == 20
+    session.scheduled.push(Entry(delivery, 1, 0, Audience([Term(deadline_ns=10)])), 0)
+    assert session.next_drop_ns() <= 10
 
 
 def test_the_ready_list_names_a_session_once_in_order() -> None:
@@ -111,10 +83,10 @@ def test_a_session_without_connection_is_not_ready() -> None:
 def test_a_session_counts_its_timed_subscriptions() -> None:
     session = make_session()
 
-    session.add_subscription(Subscription("c", "a", deadline_ns=1))
-    session.add_subscription(Subscription("c", "b", keep_last=True))
-    session.add_subscription(Subscription("c", "c"))
-    session.add_subscription(Subscription("c", "a"))  # replaces the first
+    session.add_subscription(Subscription(client_id="c", topic_filter="a", terms=Terms(deadline_ns=1)))
+    session.add_subscription(Subscription(client_id="c", topic_filter="b", terms=Terms(keep_last=True)))
+    session.add_subscription(Subscription(client_id="c", topic_filter="c"))
+    session.add_subscription(Subscription(client_id="c", topic_filter="a"))  # replaces the first
 
     assert session.timed_subscriptions == 1
     session._check()
@@ -128,7 +100,7 @@ def test_the_cost_of_filters_counts_searches_once_for_each_text() -> None:
     session = make_session()
 
     def wanted(topic_filter: str, where: str) -> Subscription:
-        return Subscription("c", topic_filter, predicate=parse(where))
+        return Subscription(client_id="c", topic_filter=topic_filter, terms=Terms(where=where))
 
     session.add_subscription(wanted("a", "x = 1 AND text LIKE '%a%'"))
     assert session.costs.total == 2 + 32

@@ -8,19 +8,18 @@ from hypothesis import strategies as st
 from tests.core.broker_doubles import Node, Peer
 
 from timebound.core.broker import QUOTA_EXCEEDED
-from timebound.core.correlation.expression import AllOf, Leaf
-from timebound.core.predicate.predicate import parse
 from timebound.core.values.access import AccessList, AccessRule
 from timebound.core.values.filter_costs import FilterCosts
 from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.subscription import Subscription
+from timebound.terms import Terms
 
 SEARCH = "text LIKE '%a%'"  # costs 1 for each subscription, and 32 once
 WHERES = ("", "x = 1", "x = 1 AND y = 2", SEARCH, "text CONTAINS 'b'")
 
 
 def want(node: Node, peer: Peer, topic_filter: str, where: str) -> int:
-    subscription = Subscription(peer.client_id, topic_filter, predicate=parse(where))
+    subscription = Subscription(client_id=peer.client_id, topic_filter=topic_filter, terms=Terms(where=where))
     return node.broker.subscribe(peer.session, subscription, node.now_ns)
 
 
@@ -36,7 +35,7 @@ def test_many_clients_together_reach_the_limit_of_the_broker() -> None:
     codes = [want(node, peer, topic, "x = 1") for peer in peers for topic in ("a", "b")]
 
     assert codes == [0, 0, 0, 0, 0, QUOTA_EXCEEDED]
-    wanted = Subscription("c2", "b", predicate=parse("x = 1"))
+    wanted = Subscription(client_id="c2", topic_filter="b", terms=Terms(where="x = 1"))
     assert node.broker.limit_reached(peers[2].session, wanted) == "filter_cost_total_max"
     assert cost(node) == 5
     assert node.subscribe(peers[2], "b", 0) == 0  # what has no filter costs nothing
@@ -103,10 +102,12 @@ def test_a_restart_keeps_all_sessions_and_counts_what_they_cost(total_max: int) 
 
 subscriptions = st.builds(
     lambda where, parts: Subscription(
-        "c",
-        "#",
-        predicate=parse(where) if where else None,
-        dependency=AllOf([Leaf("a/b")] * parts) if parts else None,
+        client_id="c",
+        topic_filter="#",
+        terms=Terms(
+            where=where,
+            correlate=f"all({', '.join(['a/b'] * parts)})" if parts else "",
+        ),
     ),
     st.sampled_from(WHERES),
     st.integers(0, 3),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from timebound.core.values.message import COPY_COST, FRAME_KEPT_MAX, QUEUED, Delivery, Message, copy_cost
 from timebound.core.values.subscription import Subscription
+from timebound.terms import Terms
 
 
 def message_of(*, published_ns: int = 100, expires_ns: int = 0, timeout_ns: int = 0) -> Message:
@@ -45,7 +46,7 @@ def test_lifetime_is_the_smaller_of_expiry_and_timeout(
 @given(st.integers(0, 5), st.integers(0, 5))
 def test_allowed_is_the_tighter_of_timeout_and_deadline(timeout_ns: int, deadline_ns: int) -> None:
     limits = [limit for limit in (timeout_ns, deadline_ns) if limit]
-    subscription = Subscription("c", "t", deadline_ns=deadline_ns)
+    subscription = Subscription(client_id="c", topic_filter="t", terms=Terms(deadline_ns=deadline_ns))
 
     assert message_of(timeout_ns=timeout_ns).allowed_ns(subscription) == min(limits, default=0)
     assert message_of(timeout_ns=timeout_ns).allowed_ns(None) == timeout_ns
@@ -79,7 +80,7 @@ def test_a_message_keeps_what_it_was_made_of() -> None:
 
 
 def test_a_new_delivery_waits_and_nothing_of_it_is_stored_or_settled() -> None:
-    subscription = Subscription("c", "t")
+    subscription = Subscription(client_id="c", topic_filter="t")
     delivery = Delivery(message_of(), 1, True, (3, 4), 9, subscription=subscription, offered_ns=11)
 
     assert (delivery.qos, delivery.retain, delivery.subscription_ids) == (1, True, (3, 4))

@@ -54,7 +54,7 @@ def test_a_put_will_keeps_the_values_of_its_moment() -> None:
 
 def test_orders_have_the_keys_they_were_given() -> None:
     message = Message("t", b"", 1, True, 0)
-    subscription = Subscription("c", "a/#")
+    subscription = Subscription(client_id="c", topic_filter="a/#")
     session = PutSession("c", 60, 12, "u")
 
     assert (session.client_id, session.expiry_interval_s, session.ended_ns, session.user) == (
@@ -99,7 +99,7 @@ def test_a_new_snapshot_and_a_new_session_hold_nothing_and_share_nothing() -> No
     first, second = StoredSession("a", 60, 5, "u"), StoredSession("a", 60, 5, "u")
     first.inbound.append(1)
     first.deliveries.append(Delivery(Message("t", b"", 1, False, 0), 1, False))
-    first.subscriptions.append(Subscription("a", "t"))
+    first.subscriptions.append(Subscription(client_id="a", topic_filter="t"))
     snapshot = Snapshot()
 
     assert (second.client_id, second.expiry_interval_s, second.ended_ns, second.user) == ("a", 60, 5, "u")

@@ -8,11 +8,12 @@ from timebound.core.values.trace_columns import ColumnsEpoch, MessageColumns, Re
 def test_columns_of_messages_keep_each_value() -> None:
     epoch = ColumnsEpoch()
 
-    columns = MessageColumns(epoch, 1, "topic", "publisher", 2, 3, 4)
+    columns = MessageColumns(epoch, 1, "topic", "publisher", 2, 3, 4, "broker", 5, "00-1-2-01")
 
     assert columns.epoch is epoch
     assert (columns.number, columns.topic, columns.publisher) == (1, "topic", "publisher")
     assert (columns.timeout_ns, columns.promised_ns, columns.hops) == (2, 3, 4)
+    assert (columns.origin, columns.started_ns, columns.traceparent) == ("broker", 5, "00-1-2-01")
 
 
 def test_columns_of_receivers_keep_each_value() -> None:
@@ -35,6 +36,6 @@ def test_a_hint_knows_nothing_until_it_is_told() -> None:
     hint = TraceHint()
     assert hint.columns is None
 
-    hint.columns = MessageColumns(ColumnsEpoch(), 1, "t", "p", 0, 0, 0)
+    hint.columns = MessageColumns(ColumnsEpoch(), 1, "t", "p", 0, 0, 0, "", 0, "")
 
     assert hint.columns.topic == "t"

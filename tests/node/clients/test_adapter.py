@@ -114,3 +114,18 @@ async def test_all_adapters_read_into_one_buffer(build: Build) -> None:
 
     assert tls.get_buffer(-1) is websocket.get_buffer(-1)
     assert len(tls.get_buffer(-1)) == READ_BYTES_MAX
+
+
+async def test_a_protocol_can_take_over_from_another_behind_tls(build: Build) -> None:
+    adapter = make("tls", Below(), build)
+    lost: list[object] = []
+
+    class Later(Behind):
+        def connection_lost(self, exc: Exception | None) -> None:
+            lost.append(self)
+
+    later = Later()
+    adapter.set_protocol(later)
+    cast(TlsAdapter, adapter).connection_lost(None)
+
+    assert lost == [later]

@@ -36,7 +36,7 @@ class Line:
 
     def told(self) -> tuple[int, int, int]:
         """When writing pauses and goes on again, and how much the kernel takes ahead (0: as it likes)."""
-        transport = self.output.transport()
+        transport = self.output._transport
         low, high = transport.get_write_buffer_limits()
         sock = transport.get_extra_info("socket")
         return low, high, sock.getsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from tests.conftest import BrokerProcess
+from tests.conftest import BrokerProcess, StartOver
 from tests.node.doubles import Build, House, RecordingTransport
-from tests.peer import join
+from tests.peer import join, props
 
 from timebound.config.limits import Limits
 from timebound.core.correlation.expression import AnyOf, Every
@@ -17,6 +19,7 @@ from timebound.node.clients.output import CLOSED
 from timebound.node.clients.requests import REASON_STRING_LENGTH_MAX, RETAINED_STEPS, Request, handle
 from timebound.units import SECOND
 from timebound.wire.packets import (
+    Ack,
     Auth,
     Connect,
     Disconnect,
@@ -187,7 +190,8 @@ async def test_a_subscription_without_timers_left_is_refused_with_their_number(b
     assert hoarder.session is not None
     many = AnyOf([Every(3_600 * SECOND)] * 32)
     for number in range(TIMERS_MAX // 32):
-        one = Subscription("hoarder", f"h/{number}", dependency=many)
+        one = Subscription(client_id="hoarder", topic_filter=f"h/{number}")
+        one.dependency = many
         assert house.broker.subscribe(hoarder.session, one, house.driver.now_ns()) == 0
     every = Properties()
     every.user_properties.append(("every", "1h"))
@@ -241,3 +245,61 @@ async def test_auth_without_a_method_is_a_protocol_error(build: Build) -> None:
     assert isinstance(last, Disconnect)
     assert last.reason_code == 0x82
     connection.connection_lost(None)
+
+
+def test_names_tell_subscriptions_to_one_filter_apart(broker_over: BrokerProcess) -> None:
+    topic = "named/apart"
+    with join(broker_over.port) as peer:
+        hot = [("name", "hot"), ("where", "v > 90"), ("deadline", "10s")]
+        peer.subscribe(topic, qos=1, subscription_identifiers=[1], user_properties=hot)
+        peer.subscribe(topic, subscription_identifiers=[2], user_properties=[("name", "all")])
+        peer.subscribe(topic, subscription_identifiers=[3])
+        peer.publish(topic, b'{"v": 95}', qos=1)
+        peer.expect(Ack)
+
+        both = peer.expect(Publish)
+        assert (sorted(both.subscription_identifiers), both.qos) == ([1, 2, 3], 1)
+        assert peer.unsubscribe(topic, user_properties=[("name", "")]).reason_codes == [0]
+        assert peer.unsubscribe(topic, user_properties=[("name", "cold")]).reason_codes == [0x11]
+        peer.publish(topic, b'{"v": 5}')
+        assert list(peer.expect(Publish).subscription_identifiers) == [2]
+        assert peer.unsubscribe(topic).reason_codes == [0]
+        peer.publish(topic, b'{"v": 95}')
+        peer.expect_silence()
+
+
+def test_a_name_that_is_empty_too_long_or_given_twice_is_refused(broker_over: BrokerProcess) -> None:
+    with join(broker_over.port) as peer:
+        for names in ([""], ["x" * 129], ["a", "b"]):
+            pairs = [("name", name) for name in names]
+            suback = peer.subscribe("named/refused", user_properties=pairs)
+            assert suback.reason_codes == [0x83]
+            assert "property 'name'" in (suback.properties.reason_string or "")
+        unsuback = peer.unsubscribe("named/refused", user_properties=[("name", "a"), ("name", "b")])
+        assert unsuback.reason_codes == [0x83]
+
+
+def test_names_survive_the_end_of_the_process_and_a_take_over(start_over: StartOver, tmp_path: Path) -> None:
+    topic, data = "named/kept", tmp_path / "data"
+    lasting = props(session_expiry_interval=600)
+    first = start_over(data=data)
+    with join(first.port, "keeper", properties=lasting) as peer:
+        hot = [("name", "hot"), ("where", "v > 90")]
+        peer.subscribe(topic, qos=1, subscription_identifiers=[1], user_properties=hot)
+        peer.subscribe(topic, qos=1, subscription_identifiers=[2], user_properties=[("name", "all")])
+        peer.subscribe(topic, qos=1, subscription_identifiers=[3], user_properties=[("name", "ended")])
+        assert peer.unsubscribe(topic, user_properties=[("name", "ended")]).reason_codes == [0]
+    first.kill()
+
+    second = start_over(data=data)
+    with (
+        join(second.port, "keeper", clean=False, properties=lasting) as old,
+        join(second.port, "keeper", clean=False, properties=lasting) as peer,
+        join(second.port) as publisher,
+    ):
+        old.expect_disconnect(0x8E)
+        for value in (95, 5):
+            publisher.publish(topic, b'{"v": %d}' % value, qos=1)
+        found = [sorted(peer.expect(Publish).subscription_identifiers) for _ in range(2)]
+
+    assert found == [[1, 2], [2]]

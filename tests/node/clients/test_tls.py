@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import socket
 import ssl
 from collections.abc import Iterator
@@ -40,6 +41,7 @@ require_client_certificate = true
 [limits]
 connect_timeout = "1s"
 """
+SOURCES = itertools.count(1)
 TLS_1_2 = ssl.TLSVersion.TLSv1_2
 TLS_1_3 = ssl.TLSVersion.TLSv1_3
 
@@ -86,9 +88,15 @@ def _talk(raw: socket.socket, context: ssl.SSLContext) -> None:
         encrypted.recv(1)
 
 
+def connect_alone(port: int) -> socket.socket:
+    """Connect from an address that no other test used: refusals of one address are logged once."""
+    source = (f"127.1.0.{next(SOURCES)}", 0)
+    return socket.create_connection(("127.0.0.1", port), TIMEOUT_S, source_address=source)
+
+
 def refusal_of(broker: BrokerProcess, scheme: str, context: ssl.SSLContext) -> tuple[str, str]:
     """The alert that a client gets, and its address."""
-    raw = socket.create_connection(("127.0.0.1", broker.port_of(scheme)), TIMEOUT_S)
+    raw = connect_alone(broker.port_of(scheme))
     address = "{}:{}".format(*raw.getsockname())
     with raw, pytest.raises(ssl.SSLError) as caught:
         _talk(raw, context)
@@ -126,7 +134,7 @@ def test_client_of_another_authority_gets_an_alert(
 
 
 def test_client_that_refuses_the_broker_is_logged(guarded: BrokerProcess) -> None:
-    raw = socket.create_connection(("127.0.0.1", guarded.port_of("mqtts:")), TIMEOUT_S)
+    raw = connect_alone(guarded.port_of("mqtts:"))
     address = "{}:{}".format(*raw.getsockname())
     with raw, pytest.raises(ssl.SSLCertVerificationError):
         ssl.create_default_context().wrap_socket(raw, server_hostname="127.0.0.1")
@@ -144,7 +152,7 @@ def test_client_that_refuses_the_broker_is_logged(guarded: BrokerProcess) -> Non
 def test_plain_bytes_on_an_encrypted_port_get_an_alert(
     guarded: BrokerProcess, data: bytes, reason: str
 ) -> None:
-    with socket.create_connection(("127.0.0.1", guarded.port_of("mqtts:")), TIMEOUT_S) as raw:
+    with connect_alone(guarded.port_of("mqtts:")) as raw:
         address = "{}:{}".format(*raw.getsockname())
         raw.sendall(data)
         answer = raw.recv(100)
@@ -156,7 +164,7 @@ def test_plain_bytes_on_an_encrypted_port_get_an_alert(
 
 
 def test_handshake_that_is_not_completed_ends_in_time(guarded: BrokerProcess) -> None:
-    with socket.create_connection(("127.0.0.1", guarded.port_of("mqtts:")), TIMEOUT_S) as raw:
+    with connect_alone(guarded.port_of("mqtts:")) as raw:
         address = "{}:{}".format(*raw.getsockname())
         raw.sendall(b"\x16\x03\x01")
 
@@ -166,7 +174,7 @@ def test_handshake_that_is_not_completed_ends_in_time(guarded: BrokerProcess) ->
 
 def test_client_that_leaves_during_the_handshake_is_counted(guarded: BrokerProcess) -> None:
     before = failures(guarded)
-    with socket.create_connection(("127.0.0.1", guarded.port_of("mqtts:")), TIMEOUT_S) as raw:
+    with connect_alone(guarded.port_of("mqtts:")) as raw:
         raw.sendall(b"\x16\x03\x01")
 
     wait_failures(guarded, before + 1)

@@ -12,8 +12,9 @@ from tests.peer import Peer, join
 
 from timebound.core.values.access import ALL, ANYONE, AccessList, AccessRule
 from timebound.errors import ProtocolError
-from timebound.node.control.requests import DONE, STRATEGIES_TOPIC, STRATEGY_TOPIC, handle, reason_of
+from timebound.node.control.requests import STRATEGIES_TOPIC, STRATEGY_TOPIC, handle
 from timebound.records import Reason
+from timebound.serving.inquiry import DONE, reason_of
 from timebound.wire.packets import Ack, Connect, Publish
 
 TOPIC = STRATEGY_TOPIC

@@ -14,6 +14,7 @@ from tests.peer import props
 
 from timebound.config.input import InputConfig
 from timebound.core.input.contract import Contract
+from timebound.core.input.steps import finish as finish_steps
 from timebound.node.clients.connection import Connection
 from timebound.node.input.input import Input
 from timebound.wire.codec import encode
@@ -80,6 +81,15 @@ def pair(house: House) -> tuple[Connection, Connection]:
     return house.open(Connect("a"))[0], house.open(Connect("b"))[0]
 
 
+async def test_a_new_input_has_nothing_to_do_and_a_turn_of_it_takes_none_of_its_time(build: Build) -> None:
+    input_ = Input(build().broker, 0, 1_000_000)
+
+    assert not input_.has_more()
+    input_.serve()
+    assert not input_.is_contended
+    assert input_.entrance.scheduler.is_empty()
+
+
 async def test_two_publishers_of_one_topic_alternate(build: Build) -> None:
     house = build()
     seen = watch(house)
@@ -96,7 +106,7 @@ async def test_two_publishers_of_one_topic_alternate(build: Build) -> None:
 
 async def test_topics_share_by_weight_under_load(build: Build) -> None:
     house = build()
-    house.driver.input.flows.set_weight("alarm/#", 3, 0)
+    house.driver.input.entrance.flows.set_weight("alarm/#", 3, 0)
     seen = watch(house)
     a, b = pair(house)
     contend(house)
@@ -299,7 +309,7 @@ async def test_new_weight_lets_no_message_overtake_another_of_its_topic(build: B
     house.send(b, *numbered("b", "other", 500))
     house.send(a, *numbered("a", "alarm/x", 50))
     house.driver.turn()
-    house.driver.input.flows.set_weight("alarm/#", 100, 0)
+    house.driver.input.entrance.flows.set_weight("alarm/#", 100, 0)
     house.send(a, *[Publish("alarm/x", f"a{number}".encode()) for number in range(50, 100)])
     finish(house)
 
@@ -310,7 +320,7 @@ async def test_weight_set_under_load_counts_within_a_cycle(build: Build) -> None
     house = build()
     input_ = house.driver.input
     input_.turn_ns = 1
-    input_.flows.set_weight("alarm/#", 3, 0)
+    input_.entrance.flows.set_weight("alarm/#", 3, 0)
     a, b = pair(house)
     contend(house)
     house.send(a, *numbered("a", "alarm/x", 60))
@@ -318,15 +328,15 @@ async def test_weight_set_under_load_counts_within_a_cycle(build: Build) -> None
     house.driver.turn()
 
     # Cells at 1/8, 3/8, 5/8 and 7/8 instead of 1/6, 1/2 and 5/6: from 7/8 on.
-    assert input_.flows.set_weight("alarm/#", 4, 0).accepted
+    assert input_.entrance.flows.set_weight("alarm/#", 4, 0).accepted
 
-    assert input_.flows.weights() == {"alarm/#": 4, "#": 1}
-    assert input_.flows.background("alarm/x").weight == 3
-    assert input_.flows.admission.unsettled() == ["\0alarm/#"]
+    assert input_.entrance.flows.weights() == {"alarm/#": 4, "#": 1}
+    assert input_.entrance.flows.background("alarm/x").weight == 3
+    assert input_.entrance.flows.admission.unsettled() == ["\0alarm/#"]
     house.driver.turn()
-    assert input_.flows.background("alarm/x").weight == 4
-    input_.patrol()
-    assert input_.flows.admission.unsettled() == []
+    assert input_.entrance.flows.background("alarm/x").weight == 4
+    input_.entrance.update(input_.now_ns())
+    assert input_.entrance.flows.admission.unsettled() == []
     finish(house)
 
 
@@ -335,18 +345,18 @@ async def test_flow_that_raises_its_topics_weight_is_told_from_when_its_promise_
     input_ = house.driver.input
     input_.turn_ns = 1
     c, d = house.open(Connect("c"))[0], house.open(Connect("d"))[0]
-    first = input_.flows.advertise(c, Contract("c", "t", interval_ns=10_000_000, weight=3), 0)
+    first = input_.entrance.flows.advertise(c, Contract("c", "t", interval_ns=10_000_000, weight=3), 0)
     a, b = pair(house)
     contend(house)
     house.send(a, *numbered("a", "x", 60))
     house.send(b, *numbered("b", "y", 60))
     house.driver.turn()
 
-    second = input_.flows.advertise(d, Contract("d", "t", interval_ns=10_000_000, weight=4), 0)
+    second = input_.entrance.flows.advertise(d, Contract("d", "t", interval_ns=10_000_000, weight=4), 0)
 
     assert first.reason.endswith(" ms")
     assert second.reason.endswith(" ms once its new weight takes effect, within a cycle")
-    assert [row["weight"] for row in input_.flows.report()["rows"]] == [4, 4]
+    assert [row["weight"] for row in finish_steps(input_.entrance.flows.reporting())["rows"]] == [4, 4]
     finish(house)
     assert input_.scheduler.topics["t"].weight == 4
 
@@ -355,7 +365,7 @@ async def test_removed_weight_lets_topics_go_by_the_next_filter(build: Build) ->
     house = build()
     input_ = house.driver.input
     for topic_filter, weight in (("alarm/#", 100), ("+/x", 3)):
-        input_.flows.set_weight(topic_filter, weight, 0)
+        input_.entrance.flows.set_weight(topic_filter, weight, 0)
     seen = watch(house)
     a, b = pair(house)
     contend(house)
@@ -363,8 +373,8 @@ async def test_removed_weight_lets_topics_go_by_the_next_filter(build: Build) ->
     house.send(a, Publish("alarm/x", b"a0"), Publish("alarm/y", b"a1"))
     finish(house)  # both are known, and their queues are empty
 
-    input_.flows.remove_weight("alarm/#", input_.publishers.values(), 0)
-    assert input_.flows.weights() == {"+/x": 3, "#": 1}
+    finish_steps(input_.entrance.flows.removing_weight("alarm/#", input_.entrance.publishers.values()))
+    assert input_.entrance.flows.weights() == {"+/x": 3, "#": 1}
     assert sorted(input_.scheduler.topics) == ["\0#", "\0+/x"]
     contend(house)
     house.send(b, *numbered("c", "log/y", 80))
@@ -380,7 +390,7 @@ async def test_removed_weight_loses_no_message_and_lets_none_overtake(build: Bui
     input_ = house.driver.input
     input_.turn_ns = 1
     for topic_filter in ("alarm/#", "+/g"):
-        input_.flows.set_weight(topic_filter, 2, 0)
+        input_.entrance.flows.set_weight(topic_filter, 2, 0)
     seen = watch(house)
     a, b = pair(house)
     gone, _ = house.open(Connect("gone"))
@@ -393,7 +403,7 @@ async def test_removed_weight_loses_no_message_and_lets_none_overtake(build: Bui
     house.open(Connect("gone"))  # takes over, so that the first one is no publisher any more
     assert len(input_.scheduler.topics["\0alarm/#"].ring) == 2
 
-    input_.flows.remove_weight("alarm/#", input_.publishers.values(), 0)
+    finish_steps(input_.entrance.flows.removing_weight("alarm/#", input_.entrance.publishers.values()))
     input_.scheduler._check()
     assert [queue.client.name for queue in input_.scheduler.topics["\0+/g"].ring] == ["gone"]
     house.send(a, *[Publish("alarm/x", f"a{number}".encode()) for number in range(100, 150)])
@@ -409,19 +419,21 @@ async def test_weight_can_be_removed_while_excess_of_a_former_flow_waits(build: 
     house = build()
     input_ = house.driver.input
     input_.turn_ns = 1
-    input_.flows.set_weight("alarm/#", 2, 0)
+    input_.entrance.flows.set_weight("alarm/#", 2, 0)
     seen = watch(house)
     a, b = pair(house)
-    assert input_.flows.advertise(a, Contract("a", "alarm/x", interval_ns=10**10), 0).accepted
+    assert input_.entrance.flows.advertise(a, Contract("a", "alarm/x", interval_ns=10**10), 0).accepted
     contend(house)
     house.send(b, *numbered("b", "other", 500))
     house.send(a, *numbered("a", "alarm/x", 30))
     house.driver.turn()
     house.open(Connect("a"))
+    while len(input_.entrance.jobs) > 0:  # the release of its flow
+        house.broker.continue_jobs(input_.now_ns())
     assert not input_.scheduler.topics["\0alarm/#"].ring
     assert input_.scheduler.topics["\0alarm/#"].queues_open == 1
 
-    input_.flows.remove_weight("alarm/#", input_.publishers.values(), 0)
+    finish_steps(input_.entrance.flows.removing_weight("alarm/#", input_.entrance.publishers.values()))
     finish(house)
 
     assert payloads(seen, "alarm/x") == [f"a{number}".encode() for number in range(30)]
@@ -432,20 +444,19 @@ async def test_weight_can_be_removed_while_excess_of_a_former_flow_waits(build: 
 async def test_excess_of_an_advertised_flow_is_policed_and_counted(
     build: Build, mode: str, is_contended: bool
 ) -> None:
-    house = build()
-    house.driver.input = Input(InputConfig(excess=mode), 0)  # type: ignore[arg-type]  # a literal
+    house = build(input_config=InputConfig(excess=mode))  # type: ignore[arg-type]  # a literal
     seen = watch(house)
     a, transport = house.open(Connect("a"))
     b, _ = house.open(Connect("b"))
     contract = Contract("a", "t", interval_ns=10_000_000_000, burst=3, size=10)
-    assert house.driver.input.flows.advertise(a, contract, 0).accepted
+    assert house.driver.input.entrance.flows.advertise(a, contract, 0).accepted
     if is_contended:
         contend(house)
         house.send(b, *numbered("b", "other", 50))
     house.send(a, *numbered("a", "t", 8, qos=1))
     finish(house)
 
-    figures = house.driver.input.figures()
+    figures = house.driver.input.entrance.figures()
     codes = [packet.reason_code for packet in transport.packets() if isinstance(packet, Ack)]
     if mode == "lower":
         assert payloads(seen, "t") == [f"a{number}".encode() for number in range(8)]
@@ -459,15 +470,16 @@ async def test_excess_of_an_advertised_flow_is_policed_and_counted(
 
 async def test_contract_ends_with_the_connection(build: Build) -> None:
     house = build()
-    flows = house.driver.input.flows
+    flows = house.driver.input.entrance.flows
     a, _ = house.open(Connect("a"))
     assert flows.advertise(a, Contract("a", "t", interval_ns=10_000_000), 0).accepted
-    assert [row["topic"] for row in flows.report()["rows"]] == ["t"]
+    assert [row["topic"] for row in finish_steps(flows.reporting())["rows"]] == ["t"]
 
     house.send(a, Disconnect())
     a.connection_lost(None)
+    finish(house)
 
-    assert flows.report()["rows"] == []
+    assert finish_steps(flows.reporting())["rows"] == []
     assert list(house.driver.input.scheduler.topics) == ["\0#"]
 
 
@@ -477,13 +489,15 @@ async def test_message_that_waited_for_a_stop_with_another_is_no_excess(build: B
     input_ = house.driver.input
     transport = watch(house, "t")
     a, _ = house.open(Connect("a"))
-    assert input_.flows.advertise(a, Contract("a", "t", interval_ns=10_000_000, size=100), 0).accepted
+    assert input_.entrance.flows.advertise(
+        a, Contract("a", "t", interval_ns=10_000_000, size=100), 0
+    ).accepted
 
     house.send(a, *numbered("a", "t", 2))
-    assert input_.excess_lowered == 0
-    input_.flows.set_measured(50_000, 2_000_000, 40_000_000)
+    assert input_.entrance.excess_lowered == 0
+    finish_steps(input_.entrance.flows.measuring(50_000, 2_000_000, 40_000_000))
     house.send(a, *numbered("b", "t", 3))
 
-    assert input_.excess_lowered == 0
+    assert input_.entrance.excess_lowered == 0
     finish(house)
     assert len(payloads(transport)) == 5

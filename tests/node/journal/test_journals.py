@@ -181,7 +181,7 @@ def test_a_failing_disk_keeps_what_must_be_acknowledged_and_tells_what_is_lost(
 def test_without_pyarrow_the_configuration_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
 
-    with pytest.raises(ConfigError, match="pip install 'timebound\\[trace\\]'"):
+    with pytest.raises(ConfigError, match="pip install '\\.\\[trace\\]'"):
         Journals.open([JournalConfig(name="all")], tmp_path, fsync=False)
 
 

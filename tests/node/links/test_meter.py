@@ -14,6 +14,9 @@ import pytest
 
 from timebound.client import Client, Subscription
 from timebound.core.broker import Broker
+from timebound.core.link.queue import LinkQueue
+from timebound.core.link.strategy.registry import strategy_named
+from timebound.core.mesh.link import MeshLink
 from timebound.core.mesh.message import Copy
 from timebound.core.sessions.session import Session
 from timebound.core.values.access import AccessList
@@ -106,10 +109,10 @@ async def test_a_rate_that_changes_fourfold_is_followed_in_seconds(tmp_path: Pat
         feed.relay.rate_bytes_per_s = 100_000
         faster_s = await feed.run(until=lambda: feed.rate_bytes_per_s() > 78_000)
 
-    # Measured 0.2, 1.2 and 1.2 s.
-    assert first_s < 5
-    assert slower_s < 5
-    assert faster_s < 5
+    # Measured 0.2, 1.2 and 1.2 s; 5.8 s on a machine that had other work for all its processors.
+    assert first_s < 10
+    assert slower_s < 10
+    assert faster_s < 10
 
 
 async def test_little_is_beyond_reach_on_a_slow_link(tmp_path: Path) -> None:
@@ -344,6 +347,10 @@ def test_nothing_is_written_to_a_link_that_stands_still_and_it_is_seldom_asked()
     assert looks <= 30
 
 
+def link_outlet(delay: LinkDelay) -> MeshLink:
+    return MeshLink("b", LinkQueue(strategy_named("fifo"), delay), delay, 0.5)
+
+
 def link_session() -> Session:
     return Broker(BrokerLimits(), AccessList([])).open_link("b", 1)
 
@@ -388,7 +395,14 @@ def test_a_neighbour_that_reads_again_while_enough_is_on_the_way_is_asked_later(
     transport = FakeTransport()
     delay = link_of_rate(125_000.0)
     link = NeighbourLink(
-        "b", around, around, delay, link_session(), is_paced=False, meter=LinkMeter(transport, delay)
+        "b",
+        around,
+        around,
+        delay,
+        link_session(),
+        link_outlet(delay),
+        is_paced=False,
+        meter=LinkMeter(transport, delay),
     )
     now_ns = SECOND
 

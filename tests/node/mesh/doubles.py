@@ -16,8 +16,9 @@ from timebound.core.values.access import AccessList
 from timebound.core.values.limits import BrokerLimits
 from timebound.linking import codec as mesh_codec
 from timebound.linking.link import NeighbourLink
-from timebound.node.mesh.mesh import Mesh
-from timebound.sim.kernel.kernel import Event, Kernel
+from timebound.linking.mesh import Mesh
+from timebound.sim.deployment.timers import Call, VirtualClock
+from timebound.sim.kernel.kernel import Kernel
 from timebound.wire.codec import Decoder
 from timebound.wire.packets import Packet, Publish
 
@@ -25,49 +26,6 @@ SECOND = 1_000_000_000
 BYTES_MAX = 1 << 30
 # Numbers of connections, as a driver would count them; clients of the tests have other ones.
 NEAR, FAR = 1_000_001, 1_000_002
-
-
-class Call(Event):
-    """Something to be called at its time, unless it is cancelled."""
-
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self.callback: Callable[[], None] | None = callback
-
-    def happen(self, now_ns: int) -> None:
-        if self.callback is not None:
-            self.callback()
-
-    def cancel(self) -> None:
-        self.callback = None
-
-
-class VirtualClock:
-    """The kernel's time for one node."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.turn: Callable[[], None] = lambda: None
-        self._is_scheduled = False
-
-    def now_ns(self) -> int:
-        return self.kernel.now_ns
-
-    def call_at_ns(self, when_ns: int, callback: Callable[[], None]) -> Call:
-        call = Call(callback)
-        self.kernel.schedule(when_ns, call)
-        return call
-
-    def schedule(self) -> None:
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self.kernel.schedule(self.kernel.now_ns, Call(self._run))
-
-    def fault(self, name: str, error: Exception) -> None:
-        raise error
-
-    def _run(self) -> None:
-        self._is_scheduled = False
-        self.turn()
 
 
 class MemoryWire:
@@ -118,12 +76,11 @@ class VirtualNode:
         is_durable: bool = False,
     ) -> None:
         index = WatchedIndex()
-        self.clock = VirtualClock(kernel)
+        self.clock = VirtualClock(kernel, self.turn)
         self.broker = Broker(BrokerLimits(), AccessList([]), is_durable, index)
         self.account = MeshAccount(is_tracing=True, pairs=self.broker.account)
         self.member = Member(name, options, index, self.account, 1)
         self.mesh = Mesh(self.member, self.broker, neighbours, self.clock)
-        self.clock.turn = self.turn
         self.arrived: list[tuple[int, str, int]] = []  # when, to which client, published when
         self.unstored: list[Batch] = []  # handed to storage, which commits when the test says so
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from tests.node.mesh.doubles import SECOND, Call, VirtualNodes
+from tests.node.mesh.doubles import SECOND, VirtualNodes
 
 from timebound.core.link.strategy.registry import strategy_named
 from timebound.core.mesh.account import MeshAccount
@@ -20,11 +20,12 @@ from timebound.core.mesh.member import COPY_BYTES
 from timebound.core.mesh.message import Copy, MeshMessage
 from timebound.core.mesh.options import LATE, TREE, MeshOptions
 from timebound.core.mesh.table import MeshSubscription
-from timebound.core.predicate.predicate import parse
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
+from timebound.sim.deployment.timers import Call
 from timebound.sim.mesh.cluster import Cluster, EnterEvent, SentEvent
 from timebound.sim.mesh.network import SimLink
+from timebound.terms import Terms
 from timebound.wire.properties import encode_user_property
 
 LATENCY_NS = 1_000_000
@@ -75,11 +76,40 @@ class Publication:
 def subscriptions() -> list[tuple[str, Subscription]]:
     """Homes with subscriptions; prices are whole, so that sums do not depend on their order."""
     return [
-        ("d", Subscription("s1", f"{TOPIC}/#", deadline_ns=4 * SECOND, price=3.0, penalty=1.0)),
-        ("d", Subscription("s2", f"{TOPIC}/1", deadline_ns=2 * SECOND, price=9.0)),
-        ("e", Subscription("s3", f"{TOPIC}/+", deadline_ns=6 * SECOND, price=2.0, penalty=2.0)),
-        ("c", Subscription("s4", f"{TOPIC}/#", predicate=parse("kind = '2'"), price=1.0)),
-        ("e", Subscription("s5", f"{TOPIC}/3", deadline_ns=3 * SECOND, price=5.0)),
+        (
+            "d",
+            Subscription(
+                client_id="s1",
+                topic_filter=f"{TOPIC}/#",
+                terms=Terms(deadline_ns=4 * SECOND, price=3.0, penalty=1.0),
+            ),
+        ),
+        (
+            "d",
+            Subscription(
+                client_id="s2", topic_filter=f"{TOPIC}/1", terms=Terms(deadline_ns=2 * SECOND, price=9.0)
+            ),
+        ),
+        (
+            "e",
+            Subscription(
+                client_id="s3",
+                topic_filter=f"{TOPIC}/+",
+                terms=Terms(deadline_ns=6 * SECOND, price=2.0, penalty=2.0),
+            ),
+        ),
+        (
+            "c",
+            Subscription(
+                client_id="s4", topic_filter=f"{TOPIC}/#", terms=Terms(where="kind = '2'", price=1.0)
+            ),
+        ),
+        (
+            "e",
+            Subscription(
+                client_id="s5", topic_filter=f"{TOPIC}/3", terms=Terms(deadline_ns=3 * SECOND, price=5.0)
+            ),
+        ),
     ]
 
 
@@ -129,13 +159,10 @@ def simulate(publications: list[Publication], routing: int, strategy: str) -> Ou
     for home, terms in subscriptions():
         cluster.table.insert(
             MeshSubscription(
-                terms.client_id,
-                home,
-                terms.topic_filter,
-                terms.predicate,
-                terms.deadline_ns,
-                terms.price,
-                terms.penalty,
+                client_id=terms.client_id,
+                home=home,
+                topic_filter=terms.topic_filter,
+                terms=terms.terms,
             )
         )
     for publication in publications:

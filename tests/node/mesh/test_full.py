@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from tests.node.mesh.doubles import SECOND, Call, VirtualNodes
-from tests.node.mesh.test_mesh import LATENCY_NS, run, subscribe
+from tests.linking.test_mesh import LATENCY_NS, run, subscribe
+from tests.node.mesh.doubles import SECOND, VirtualNodes
 
-from timebound.core.broker import TAKEN
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
 from timebound.core.mesh.options import LATE, TREE, MeshOptions
+from timebound.core.publishing import TAKEN
 from timebound.core.sessions.session import Session
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
+from timebound.sim.deployment.timers import Call
 
 SLOW = 20_000  # bytes a second: 100 messages
 
@@ -31,7 +32,7 @@ class Line:
         both_ways = {**rates, **{(target, source): rate for (source, target), rate in rates.items()}}
         self.nodes = VirtualNodes(both_ways, options, LATENCY_NS)
         run(self.nodes, SECOND)
-        subscribe(self.nodes, "c", "s", Subscription("s", "t/#"))
+        subscribe(self.nodes, "c", "s", Subscription(client_id="s", topic_filter="t/#"))
         self.publisher = self.client("p", 7)
         self._packet_id = 0
 

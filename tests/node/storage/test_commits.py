@@ -28,8 +28,8 @@ NOW_NS = 1_700_000_000_000_000_000
 WAL_NAME = DATABASE_NAME + "-wal"
 
 
-def plain_subscription(client_id: str, topic_filter: str, *terms: object) -> Subscription:
-    return Subscription(client_id, topic_filter)
+def plain_subscription(*, client_id: str, topic_filter: str, **options: object) -> Subscription:
+    return Subscription(client_id=client_id, topic_filter=topic_filter)
 
 
 def open_storage(path: Path, *, fsync: bool = True, accept_loss: bool = False) -> Storage:

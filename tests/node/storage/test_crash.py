@@ -41,8 +41,8 @@ for number in range(first, first + 1_000_000):
 """
 
 
-def plain_subscription(client_id: str, topic_filter: str, *terms: object) -> Subscription:
-    return Subscription(client_id, topic_filter)
+def plain_subscription(*, client_id: str, topic_filter: str, **options: object) -> Subscription:
+    return Subscription(client_id=client_id, topic_filter=topic_filter)
 
 
 def write_until_killed(path: Path, first: int, acknowledgements: int, fsync: bool) -> int:

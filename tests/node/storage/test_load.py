@@ -31,12 +31,12 @@ NOW_NS = 1_700_000_000_000_000_000
 HOUR_NS = 3_600_000_000_000
 
 
-def plain_subscription(client_id: str, topic_filter: str, *terms: object) -> Subscription:
+def plain_subscription(*, client_id: str, topic_filter: str, **options: object) -> Subscription:
     if topic_filter == "bad/filter":
         raise FilterError("content filter ends too early", position=7)
     if topic_filter == "bad/terms":
         raise ProtocolError(0x83, "deadline '3 parsecs' is not a duration")
-    return Subscription(client_id, topic_filter)
+    return Subscription(client_id=client_id, topic_filter=topic_filter)
 
 
 def store(path: Path, orders: list[StoreOrder]) -> None:
@@ -99,7 +99,13 @@ def test_subscription_with_terms_nobody_understands_is_left_out_and_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     names = ("good/1", "bad/filter", "bad/terms", "good/2")
-    store(tmp_path, [PutSession("a", 60, 0, ""), *(PutSubscription(Subscription("a", n)) for n in names)])
+    store(
+        tmp_path,
+        [
+            PutSession("a", 60, 0, ""),
+            *(PutSubscription(Subscription(client_id="a", topic_filter=n)) for n in names),
+        ],
+    )
 
     (session,) = load(tmp_path).sessions
 
@@ -120,7 +126,7 @@ def test_rows_without_owner_are_removed_at_opening(tmp_path: Path) -> None:
             PutMessage(orphan),
             PutDelivery("a", Delivery(lost, 1, False, sequence=1)),
             PutInbound("nobody", 4),
-            PutSubscription(Subscription("nobody", "#")),
+            PutSubscription(Subscription(client_id="nobody", topic_filter="#")),
         ],
     )
 
@@ -232,7 +238,7 @@ def test_a_sweep_that_fails_changes_nothing(tmp_path: Path) -> None:
     store(tmp_path, [PutInbound("nobody", 4)])
     connection = open_database(tmp_path, fsync=False)
     connection.execute("CREATE TRIGGER refuse BEFORE DELETE ON message BEGIN SELECT RAISE(ABORT, 'no'); END")
-    connection.execute("INSERT INTO message SELECT 1, 't', x'', 0, 0, 0, '', x'', '', 0, 0, 0")
+    connection.execute("INSERT INTO message SELECT 1, 't', x'', 0, 0, 0, '', x'', '', 0, 0, 0, ''")
 
     with pytest.raises(sqlite3.IntegrityError):
         sweep(connection)

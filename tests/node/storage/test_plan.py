@@ -36,6 +36,7 @@ from timebound.core.values.store_orders import (
 from timebound.core.values.subscription import Subscription
 from timebound.node.storage.plan import ROWS_MAX, _chunks
 from timebound.node.storage.storage import Storage
+from timebound.wire.terms import parse_subscribe_terms
 
 WAIT_S = 10.0
 # In memory where there is such a place: every example makes a database, and each syncs a few times.
@@ -63,9 +64,10 @@ class Model:
             case DropSession():
                 self.drop_session(order.client_id)
             case PutSubscription(subscription=wanted):
-                self.subscriptions[wanted.client_id, wanted.topic_filter] = subscription_fields(wanted)
+                key = (wanted.client_id, wanted.terms.name, wanted.topic_filter)
+                self.subscriptions[key] = subscription_fields(wanted)
             case DropSubscription():
-                self.subscriptions.pop((order.client_id, order.topic_filter), None)
+                self.subscriptions.pop((order.client_id, order.name, order.topic_filter), None)
             case PutMessage(message=message):
                 self.sequence_max = max(self.sequence_max, message.sequence)
                 self.messages[message.sequence] = message_fields(message)
@@ -170,7 +172,9 @@ def keys(directory: str) -> dict[str, list[Any]]:
         return {
             "message": sorted(connection.execute("SELECT sequence FROM message")),
             "delivery": sorted(connection.execute("SELECT client_id, sequence FROM delivery")),
-            "subscription": sorted(connection.execute("SELECT client_id, topic_filter FROM subscription")),
+            "subscription": sorted(
+                connection.execute("SELECT client_id, name, topic_filter FROM subscription")
+            ),
             "inbound": sorted(connection.execute("SELECT client_id, packet_id FROM inbound")),
         }
     finally:
@@ -205,6 +209,7 @@ def delivery_values(delivery: Delivery) -> tuple[object, ...]:
 
 
 def make_subscription(
+    *,
     client_id: str,
     topic_filter: str,
     qos: int,
@@ -215,13 +220,14 @@ def make_subscription(
     user_properties: tuple[tuple[str, str], ...],
 ) -> Subscription:
     return Subscription(
-        client_id,
-        topic_filter,
-        qos,
-        no_local,
-        retain_as_published,
-        retain_handling,
-        identifier,
+        client_id=client_id,
+        topic_filter=topic_filter,
+        qos=qos,
+        no_local=no_local,
+        retain_as_published=retain_as_published,
+        retain_handling=retain_handling,
+        identifier=identifier,
+        terms=parse_subscribe_terms([pair for pair in user_properties if pair[0] == "name"]),
         user_properties=user_properties,
     )
 
@@ -229,6 +235,7 @@ def make_subscription(
 # Few keys, so that orders of one group meet each other; odd values, so that columns are told apart.
 clients = st.sampled_from(["a", "b", "ç 日本"])
 filters = st.sampled_from(["#", "t/+", "$share/g/x"])
+names = st.sampled_from(["", "hot", "ü"])
 topic_names = st.sampled_from(["t/1", "t/2", "ü"])
 sequences = st.integers(1, 6)
 small = st.integers(0, 3)
@@ -262,21 +269,21 @@ deliveries = st.builds(
 )
 subscriptions = st.builds(
     make_subscription,
-    clients,
-    filters,
-    st.integers(0, 2),
-    st.booleans(),
-    st.booleans(),
-    st.integers(0, 2),
-    small,
-    pairs,
+    client_id=clients,
+    topic_filter=filters,
+    qos=st.integers(0, 2),
+    no_local=st.booleans(),
+    retain_as_published=st.booleans(),
+    retain_handling=st.integers(0, 2),
+    identifier=small,
+    user_properties=st.builds(lambda name, more: (("name", name), *more) if name else more, names, pairs),
 )
 orders = st.one_of(
     st.builds(PutSession, clients, st.integers(0, 2**32 - 1), times, texts),
     st.builds(PutSession, clients, small, times, texts),
     st.builds(DropSession, clients),
     st.builds(PutSubscription, subscriptions),
-    st.builds(DropSubscription, clients, filters),
+    st.builds(DropSubscription, clients, filters, names),
     st.builds(PutMessage, messages),
     st.builds(PutMessage, messages),
     st.builds(DropMessage, sequences),

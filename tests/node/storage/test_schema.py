@@ -23,6 +23,7 @@ from timebound.core.values.subscription import Subscription
 from timebound.errors import StorageError
 from timebound.node.storage.schema import MIGRATIONS, Migration, lock_directory, open_database
 from timebound.node.storage.storage import Storage
+from timebound.translate import to_subscription
 
 WAIT_S = 10.0
 NOW_NS = 1_700_000_000_000_000_000
@@ -63,8 +64,8 @@ except StorageError as exc:
 """
 
 
-def plain_subscription(client_id: str, topic_filter: str, *terms: object) -> Subscription:
-    return Subscription(client_id, topic_filter)
+def plain_subscription(*, client_id: str, topic_filter: str, **options: object) -> Subscription:
+    return Subscription(client_id=client_id, topic_filter=topic_filter)
 
 
 def open_storage(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> Storage:
@@ -145,7 +146,7 @@ def test_newer_schema_is_refused(tmp_path: Path) -> None:
     connection.execute("PRAGMA user_version = 99")
     connection.close()
 
-    assert "has schema version 99, this program knows up to 2" in refusal(tmp_path)
+    assert "has schema version 99, this program knows up to 4" in refusal(tmp_path)
 
 
 def test_newer_schema_that_only_the_log_tells_of_is_refused(tmp_path: Path) -> None:
@@ -191,7 +192,7 @@ def test_database_without_schema_version_is_refused(tmp_path: Path) -> None:
     connection.execute("PRAGMA user_version = 0")
     connection.close()
 
-    assert "schema version is 0, expected 1..2" in refusal(tmp_path)
+    assert "schema version is 0, expected 1..4" in refusal(tmp_path)
 
 
 def test_missing_table_is_refused(tmp_path: Path) -> None:
@@ -303,10 +304,10 @@ def test_older_schema_is_migrated_step_by_step_and_its_copy_kept(tmp_path: Path)
     assert len(snapshot.retained) == 100
     migrated = sqlite3.connect(tmp_path / "timebound.db")
     assert migrated.execute("SELECT name FROM extra").fetchall() == [("old",)]
-    assert migrated.execute("PRAGMA user_version").fetchone() == (4,)
+    assert migrated.execute("PRAGMA user_version").fetchone() == (len(NEXT_BUT_ONE),)
     migrated.close()
-    copy = sqlite3.connect(tmp_path / "timebound.db.version-2")
-    assert copy.execute("PRAGMA user_version").fetchone() == (2,)
+    copy = sqlite3.connect(tmp_path / "timebound.db.version-4")
+    assert copy.execute("PRAGMA user_version").fetchone() == (4,)
     assert copy.execute("SELECT count(*) FROM retained").fetchone() == (100,)
     copy.close()
 
@@ -318,7 +319,7 @@ def test_migration_takes_what_is_only_in_the_log(tmp_path: Path) -> None:
     with open_storage(tmp_path, migrations=NEXT) as storage:
         assert len(storage.load(NOW_NS).retained) == 200
 
-    copy = sqlite3.connect(tmp_path / "timebound.db.version-2")
+    copy = sqlite3.connect(tmp_path / "timebound.db.version-4")
     assert copy.execute("SELECT count(*) FROM retained").fetchone() == (200,)
     copy.close()
 
@@ -343,9 +344,9 @@ def test_migration_that_fails_changes_nothing_and_the_next_copy_gets_its_own_nam
             open_storage(tmp_path, migrations=broken)
 
     names = sorted(file.name for file in tmp_path.iterdir() if "version" in file.name)
-    assert names == ["timebound.db.version-2", "timebound.db.version-2.2"]
+    assert names == ["timebound.db.version-4", "timebound.db.version-4.2"]
     connection = sqlite3.connect(tmp_path / "timebound.db")
-    assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+    assert connection.execute("PRAGMA user_version").fetchone() == (4,)
     assert connection.execute("SELECT * FROM session").fetchall() == [("c", 60, 0, "user")]
     connection.close()
 
@@ -367,3 +368,36 @@ def test_wills_of_the_first_version_get_the_user_of_their_session(tmp_path: Path
         wills = storage.load(NOW_NS).wills
 
     assert [(will.client_id, will.user) for will in wills] == [("c", "ann"), ("without-session", "")]
+
+
+def test_subscriptions_of_the_second_version_are_unnamed_unless_they_had_a_name(tmp_path: Path) -> None:
+    sink = sqlite3.connect(tmp_path / "timebound.db")
+    sink.execute("PRAGMA application_id = 0x54426E64")
+    for statement in (*MIGRATIONS[0], *MIGRATIONS[1]):
+        sink.execute(statement)
+    sink.execute("INSERT INTO session VALUES ('c', 60, 0, 'ann')")
+    for topic_filter, text in (
+        ("a", ""),
+        ("b", '[["deadline","1s"],["site","name"]]'),
+        ("c", '[["site","7"],["name","hot"]]'),
+    ):
+        row = ("c", topic_filter, 1, 0, 0, 0, 5, text)
+        sink.execute(f"INSERT INTO subscription VALUES ({', '.join('?' * len(row))})", row)
+    sink.execute("PRAGMA user_version = 2")
+    sink.commit()
+    sink.close()
+
+    with Storage.open(tmp_path, to_subscription, fsync=False) as storage:
+        found = storage.load(NOW_NS).sessions[0].subscriptions
+
+    known = [
+        (one.topic_filter, one.terms.name, one.terms.deadline_ns, one.qos, one.identifier) for one in found
+    ]
+    assert known == [("a", "", 0, 1, 5), ("b", "", 1_000_000_000, 1, 5), ("c", "hot", 0, 1, 5)]
+    rows = sqlite3.connect(tmp_path / "timebound.db")
+    assert rows.execute("SELECT name, topic_filter FROM subscription ORDER BY 2").fetchall() == [
+        ("", "a"),
+        ("", "b"),
+        ("hot", "c"),
+    ]
+    rows.close()

@@ -27,8 +27,8 @@ WAIT_S = 10.0
 NOW_NS = 1_700_000_000_000_000_000
 
 
-def plain_subscription(client_id: str, topic_filter: str, *terms: object) -> Subscription:
-    return Subscription(client_id, topic_filter)
+def plain_subscription(*, client_id: str, topic_filter: str, **options: object) -> Subscription:
+    return Subscription(client_id=client_id, topic_filter=topic_filter)
 
 
 def open_storage(path: Path, on_error: Callable[[StorageError], None] | None = None) -> Storage:

@@ -20,6 +20,7 @@ from timebound.node.telemetry.figures import FIGURES, MESH, Sample, Sources
 from timebound.node.telemetry.metrics import exposition
 from timebound.node.telemetry.sys_topics import SysTopics
 from timebound.records import Outcome, Reason
+from timebound.terms import Terms
 
 # What refuses a message before it matches has no record in the trace.
 REFUSALS = {Reason.NOT_AUTHORIZED, Reason.NOT_ADMITTED, Reason.QUOTA, Reason.MALFORMED}
@@ -108,11 +109,11 @@ def test_every_figure_of_the_mesh_is_a_metric() -> None:
 
 async def test_every_figure_of_the_input_is_published(build: Build) -> None:
     house = build()
-    sources = Sources(house.broker, house.driver.input)
+    sources = Sources(house.broker)
 
     found = topics(sources)
 
-    assert {f"input/{name}" for name in house.driver.input.figures()} <= set(found)
+    assert {f"input/{name}" for name in house.broker.entrance.figures()} <= set(found)
     assert metrics(sources)["input_quantum_seconds"] == found["input/quantum_ns"] / SECOND
 
 
@@ -126,13 +127,12 @@ def draw_traffic(random: Random, node: Node) -> None:
             deadline_ns = random.choice([0, SECOND // 2, 3 * SECOND])
             price = random.randrange(3_000_000) / 1_000_000
             terms = Subscription(
-                peer.client_id,
-                topic_filter,
-                random.randrange(3),
-                deadline_ns=deadline_ns,
-                price=price,
-                penalty=price / 3,
-                keep_last=random.random() < 0.3,
+                client_id=peer.client_id,
+                topic_filter=topic_filter,
+                qos=random.randrange(3),
+                terms=Terms(
+                    deadline_ns=deadline_ns, price=price, penalty=price / 3, keep_last=random.random() < 0.3
+                ),
             )
             node.broker.subscribe(peer.session, terms, node.now_ns)
     for step in range(300):
@@ -185,7 +185,9 @@ def test_topics_metrics_and_trace_agree_after_random_traffic(seed: int) -> None:
         for (_, text), value in zip(
             figure.topic_values(sample).items(), figure.metric_values(sample).values(), strict=False
         ):
-            assert float(text) == pytest.approx(value)
+            # A topic has nanoseconds, where a metric has seconds; amounts are the same in both.
+            unit = SECOND if figure.unit == SECOND else 1
+            assert float(text) == pytest.approx(value * unit)
 
 
 def test_random_traffic_reaches_many_outcomes() -> None:

@@ -6,6 +6,7 @@ import re
 import socket
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.conftest import BrokerProcess
@@ -18,13 +19,17 @@ from timebound.node.telemetry.figures import Sources
 from timebound.node.telemetry.metrics import exposition
 from timebound.records import Reason
 
-LINE = re.compile(r'timebound_[a-z_]+(\{[a-z]+="[a-z_]+"\})? -?[0-9.e+]+')
+LINE = re.compile(r'timebound_[a-z_]+(\{[a-z]+="[a-z_]+"\})? -?[0-9.e+-]+')
 
 
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
         return port
+
+
+def metrics_port(process: BrokerProcess) -> int:
+    return int(process.config.read_text().rpartition("port = ")[2])
 
 
 class Measured:
@@ -113,6 +118,8 @@ def test_the_figures_follow_what_happens(measured: Measured) -> None:
     [
         (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", b"200 OK"),
         (b"GET /metrics?name=all HTTP/1.1\r\n\r\n", b"200 OK"),
+        (b"GET /healthz HTTP/1.1\r\n\r\n", b"200 OK"),
+        (b"GET /readyz HTTP/1.1\r\n\r\n", b"200 OK"),
         (b"GET / HTTP/1.1\r\n\r\n", b"404 Not Found"),
         (b"POST /metrics HTTP/1.1\r\n\r\n", b"405 Method Not Allowed"),
         (b"nonsense\r\n\r\n", b"405 Method Not Allowed"),
@@ -130,6 +137,31 @@ def test_requests_are_answered_by_what_they_ask(
 
 def test_a_head_request_gets_no_body(measured: Measured) -> None:
     assert measured.ask(b"HEAD /metrics HTTP/1.1\r\n\r\n").endswith(b"\r\n\r\n")
+
+
+def test_a_broker_that_stops_is_alive_and_not_ready(tmp_path: Path) -> None:
+    process = BrokerProcess(tmp_path, f"[metrics]\nport = {free_port()}\n")
+    stopping = Measured(process, metrics_port(process))
+    try:
+        assert stopping.ask(b"GET /readyz HTTP/1.1\r\n\r\n").endswith(b"\r\n\r\nready\n")
+        # One that reads nothing keeps the broker from ending for two seconds.
+        with join(process.port) as deaf, join(process.port) as publisher:
+            deaf.subscribe("flood")
+            for _ in range(20):
+                publisher.publish("flood", b"x" * 1_000_000)
+            publisher.expect_silence()
+            process.process.terminate()
+            publisher.expect_disconnect(0x8B)
+
+            ready = stopping.ask(b"GET /readyz HTTP/1.1\r\n\r\n")
+            alive = stopping.ask(b"GET /healthz HTTP/1.1\r\n\r\n")
+
+        assert ready.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+        assert ready.endswith(b"\r\n\r\nstopping\n")
+        assert alive.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert process.stop() == 0
+    finally:
+        process.kill()
 
 
 def test_an_endless_request_is_cut_off_and_the_broker_serves_on(measured: Measured) -> None:

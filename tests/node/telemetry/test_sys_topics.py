@@ -65,7 +65,9 @@ def test_only_changed_figures_are_published_again() -> None:
     broker = Broker(BrokerLimits(), AccessList([]))
     figures = SysTopics(Sources(broker), "plant-7")
     session, _ = broker.connect("watcher", "", True, 0, 10, None, 1, 0)
-    broker.subscribe(session, to_subscription("watcher", "$SYS/#", 0, False, False, 2, 0, ()), 0)
+    broker.subscribe(
+        session, to_subscription(client_id="watcher", topic_filter="$SYS/#", retain_handling=2), 0
+    )
     figures.publish(0)
     broker.take_deliveries(session, 1_000_000, 0)
     figures.publish(0)

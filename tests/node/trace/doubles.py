@@ -15,6 +15,7 @@ from timebound.core.values.message import Delivery, Message
 from timebound.core.values.subscription import Subscription
 from timebound.node.trace.parquet.runs import RunsFile
 from timebound.records import Reason
+from timebound.terms import Terms
 from timebound.units import MILLISECOND
 
 
@@ -22,7 +23,12 @@ def batch_of(count: int, *, start: int = 1) -> TraceBatch:
     """Records as the account makes them: some in time, every third dropped."""
     account = Account()
     account.is_tracing = True
-    wanted = Subscription("s", "t/#", 1, deadline_ns=50 * MILLISECOND, price=2.5, penalty=0.5)
+    wanted = Subscription(
+        client_id="s",
+        topic_filter="t/#",
+        qos=1,
+        terms=Terms(deadline_ns=50 * MILLISECOND, price=2.5, penalty=0.5),
+    )
     for number in range(start, start + count):
         message = Message(f"t/{number % 2}", b"x" * 10, 1, False, number * 1_000, "p", sequence=number)
         delivery = Delivery(message, 1, False, subscription=wanted, offered_ns=number * 1_000)

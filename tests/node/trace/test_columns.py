@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 
 from timebound.core.account.account import Account
 from timebound.core.account.trace_log import TraceBatch, TraceLog, TraceRecord
-from timebound.core.values.message import Delivery, Message
+from timebound.core.values.message import Delivery, Message, MessageName
 from timebound.core.values.subscription import Subscription
+from timebound.core.values.trace_columns import TraceHint
 from timebound.node.trace.columns import _TABLE_MAX, TRACE_METADATA, parquet_columns, to_table, trace_schema
 from timebound.node.trace.pack import TracePacks
 from timebound.node.trace.parquet.runs import RunsFile
 from timebound.records import TRACE_FIELDS, TRACE_SCHEMA_VERSION, Reason
+from timebound.terms import Terms
 from timebound.units import MILLISECOND
 
 HUGE: Final = bytes(_TABLE_MAX + 5)
@@ -49,6 +51,10 @@ def row_of(record: TraceRecord) -> dict[str, Any]:
         "link": receiver.link or receiver.client_id,
         "sent_ns": record.sent_ns,
         "promised_ns": message.promised_ns,
+        "origin": message.origin,
+        "started_ns": message.started_ns,
+        "number": record.number,
+        "traceparent": message.traceparent,
     }
 
 
@@ -97,9 +103,9 @@ turns = st.tuples(
 
 def batch_of(account: Account, given_turns: list[tuple[Any, ...]]) -> TraceBatch:
     subscriptions = [
-        Subscription("s", "#"),
-        Subscription("s", "a", price=2.5, penalty=0.25),
-        Subscription("u", "+", deadline_ns=20),
+        Subscription(client_id="s", topic_filter="#"),
+        Subscription(client_id="s", topic_filter="a", terms=Terms(price=2.5, penalty=0.25)),
+        Subscription(client_id="u", topic_filter="+", terms=Terms(deadline_ns=20)),
         None,
     ]
     next_id = 0
@@ -157,7 +163,7 @@ def test_tables_and_files_hold_the_records_one_by_one(
 
 def batch_of_topics(count: int, rows_of_topic: int) -> TraceBatch:
     log = TraceLog()
-    wanted = Subscription("s", "#")
+    wanted = Subscription(client_id="s", topic_filter="#")
     copies = [
         Delivery(
             Message(f"t/{number}", b"x", 0, False, 5, "p", sequence=number * rows_of_topic + offset),
@@ -175,7 +181,7 @@ def batch_of_topics(count: int, rows_of_topic: int) -> TraceBatch:
 def batch_of_sizes(sizes: Iterable[int]) -> TraceBatch:
     """A record for each; the topic has one byte, and each message counts 8 more."""
     log = TraceLog()
-    wanted = Subscription("s", "#")
+    wanted = Subscription(client_id="s", topic_filter="#")
     for number, size in enumerate(sizes):
         message = Message("t", bytes(size - 9), 0, False, 5, "p", sequence=number)
         log.add("s", Delivery(message, 0, False, subscription=wanted), wanted, "in_time", "", 9)
@@ -229,7 +235,7 @@ def test_sizes_too_large_for_a_table_fit(tmp_path: Path, sizes: tuple[int, ...])
 @pytest.mark.parametrize("counts", [[1], [20_000], [1, 500, 1], [1, 1, 1, 70, 1, 2, 1], [1] * 200 + [90]])
 def test_rows_that_are_alike_and_single_ones_mix(tmp_path: Path, counts: list[int]) -> None:
     log = TraceLog()
-    wanted = Subscription("s", "#")
+    wanted = Subscription(client_id="s", topic_filter="#")
     first = 0
     for number, count in enumerate(counts):
         copies = [
@@ -277,7 +283,10 @@ def test_columns_are_those_of_the_records_and_the_version_is_said(tmp_path: Path
 
 def test_numbers_of_a_record_are_those_that_were_given() -> None:
     log = TraceLog()
-    wanted = Subscription("s", "#", deadline_ns=MILLISECOND, price=2.5, penalty=0.5)
+    log.origin, log.started_ns = "b1", 3
+    wanted = Subscription(
+        client_id="s", topic_filter="#", terms=Terms(deadline_ns=MILLISECOND, price=2.5, penalty=0.5)
+    )
     message = Message("a/b", b"xyz", 1, False, 1_000, "p", sequence=7)
     message.hops, message.promised_ns = 2, 9_000
     sent = Delivery(message, 1, False, subscription=wanted, offered_ns=1_100)
@@ -308,6 +317,29 @@ def test_numbers_of_a_record_are_those_that_were_given() -> None:
         "link": "b1-b2",
         "sent_ns": 1_500,
         "promised_ns": 9_000,
+        "origin": "b1",
+        "started_ns": 3,
+        "number": 7,
+        "traceparent": "",
     }
     changes = {"time_ns": 1_900, "queued_ns": 800, "outcome": "dropped", "reason": "hopeless"}
     assert second == first | changes | {"link": "s", "sent_ns": 0}
+
+
+def test_a_message_from_another_broker_keeps_the_name_it_got_there(tmp_path: Path) -> None:
+    log = TraceLog()
+    log.origin, log.started_ns = "b1", 3
+    wanted = Subscription(client_id="s", topic_filter="#")
+    hint = TraceHint()
+    for sequence, number in ((1, 0), (2, 40), (3, 41), (4, 0), (5, 0)):
+        message = Message("t", b"", 0, False, 0, "p", sequence=sequence)
+        message.trace_hint = hint
+        if number:
+            message.name = MessageName("b2", 9, number)
+        log.add("s", Delivery(message, 0, False, subscription=wanted), wanted, "in_time", "", 0)
+
+    batch = log.take()
+
+    names = [(row["origin"], row["started_ns"], row["number"]) for row in to_table(batch).to_pylist()]
+    assert names == [("b1", 3, 1), ("b2", 9, 40), ("b2", 9, 41), ("b1", 3, 4), ("b1", 3, 5)]
+    check(tmp_path / "a.parquet", batch)

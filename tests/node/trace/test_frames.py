@@ -21,6 +21,7 @@ from timebound.node.trace.frames import (
     read_exactly,
     send_answer,
 )
+from timebound.terms import Terms
 
 
 class Pipe:
@@ -94,7 +95,7 @@ def test_records_come_out_as_they_went_in(pipe: Pipe) -> None:
 def test_kinds_and_readers_are_sent_once(pipe: Pipe) -> None:
     account = Account()
     account.is_tracing = True
-    wanted = Subscription("reader", "t/#", price=2.5, penalty=0.5)
+    wanted = Subscription(client_id="reader", topic_filter="t/#", terms=Terms(price=2.5, penalty=0.5))
     reader, writer = FrameReader(pipe.output), FrameWriter(pipe.input)
     lengths = []
     for turn in range(4):

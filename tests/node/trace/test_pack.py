@@ -12,7 +12,7 @@ from timebound.node.trace.pack import PACK_BYTES, SPARE_MAX, TracePack, TracePac
 
 
 def add(log: TraceLog, *ids: int, topic: str = "t") -> None:
-    wanted = Subscription("s", topic)
+    wanted = Subscription(client_id="s", topic_filter=topic)
     for number in ids:
         message = Message(topic, b"x", 0, False, number, "p", sequence=number)
         delivery = Delivery(message, 0, False, subscription=wanted, offered_ns=number + 1)
@@ -113,7 +113,7 @@ def test_a_batch_stays_whole_however_large() -> None:
 
 def test_nothing_makes_no_pack() -> None:
     log = TraceLog()
-    wanted = Subscription("s", "t")
+    wanted = Subscription(client_id="s", topic_filter="t")
     add(log, 1)
     log.remove("s", 1, wanted)
     packs = TracePacks()

@@ -34,7 +34,7 @@ def test_master_and_remote_together_are_refused() -> None:
 def test_a_missing_pyspark_is_said_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
 
-    with pytest.raises(ConfigError, match=r"pip install 'timebound\[spark\]'"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[spark\]'"):
         spark_session()
 
 

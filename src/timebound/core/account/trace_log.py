@@ -3,8 +3,10 @@
 A record is a row of four numbers in a buffer: how often it repeats, the columns of its message and of its
 receiver, and the size. Times stand once for all rows that share them and whose message ids count up: a run,
 such as what was read together and left together. So topics, receivers and sizes may take turns, and no
-message is kept alive. A record as an object would cost more than its message: there would be many of them
-while a trace is written, and the collector would look at all of them again and again.
+message is kept alive. The number in a message's name is its id, unless it came from another broker; then it
+is a run by itself, and so is a message that its publisher samples (`traceparent`). A record as an object
+would cost more than its message: there would be many of them while a trace is written, and the collector
+would look at all of them again and again.
 """
 
 from __future__ import annotations
@@ -18,16 +20,17 @@ from librt.strings import BytesWriter, write_i32_le, write_i64_le
 from timebound.core.values.message import Delivery, Message
 from timebound.core.values.subscription import Subscription
 from timebound.core.values.trace_columns import ColumnsEpoch, MessageColumns, ReceiverColumns
+from timebound.records import message_name, sampled_traceparent
 
 # What stands in the buffers, in this order: for each record, and for each run.
 ROW_FIELDS: Final = ("repeats", "message", "receiver", "size_bytes")
-RUN_FIELDS: Final = ("count", "message_id", "time_ns", "published_ns", "offered_ns", "sent_ns")
+RUN_FIELDS: Final = ("count", "message_id", "time_ns", "published_ns", "offered_ns", "sent_ns", "number")
 _ROW: Final = Struct(f"<{len(ROW_FIELDS)}i")
 _RUN: Final = Struct(f"<{len(RUN_FIELDS)}q")
 # Columns that are remembered, some megabytes; when there are more, all are made again.
 DICTIONARY_MAX: Final = 32_768
 
-_MessageKey = tuple[str, str, int, int, int]
+_MessageKey = tuple[str, str, int, int, int, str, int, str]
 _CopyKey = tuple[str, int, str]
 _ReceiverKey = tuple[str, str, int, int, str, str, int, int, str]
 
@@ -43,6 +46,7 @@ class TraceRecord(NamedTuple):
     published_ns: int
     offered_ns: int
     sent_ns: int  # 0 = not sent
+    number: int  # of the message at its origin
 
 
 class TraceBatch:
@@ -69,7 +73,9 @@ class TraceBatch:
 
     def records(self) -> Iterator[TraceRecord]:
         rows = _ROW.iter_unpack(self.rows)
-        for count, message_id, *times_ns in _RUN.iter_unpack(self.runs):
+        for count, message_id, time_ns, published_ns, offered_ns, sent_ns, number in _RUN.iter_unpack(
+            self.runs
+        ):
             end = message_id + count
             while message_id < end:
                 repeats, message, receiver, size_bytes = next(rows)
@@ -79,9 +85,14 @@ class TraceBatch:
                         self.receiver_columns[receiver],
                         size_bytes,
                         message_id,
-                        *times_ns,
+                        time_ns,
+                        published_ns,
+                        offered_ns,
+                        sent_ns,
+                        number,
                     )
                     message_id += 1
+                    number += 1
 
 
 class TraceLog:
@@ -107,9 +118,13 @@ class TraceLog:
         "_runs",
         "_sent_ns",
         "_time_ns",
+        "origin",
+        "started_ns",
     )
 
     def __init__(self) -> None:
+        self.origin = ""  # this broker, and when it started: the names of what is published here
+        self.started_ns = 0
         self._rows = BytesWriter()
         self._runs = BytesWriter()
         self._count = 0  # records
@@ -126,6 +141,13 @@ class TraceLog:
         self._receiver_columns: list[ReceiverColumns] = []
         self._by_message: dict[_MessageKey, MessageColumns] = {}
         self._by_receiver: dict[_ReceiverKey, ReceiverColumns] = {}
+
+    def name_of(self, message: Message) -> str:
+        """Return the name of a message, as text."""
+        name = message.name
+        if name is None:
+            return message_name(self.origin, self.started_ns, message.sequence)
+        return message_name(name.origin, name.started_ns, name.number)
 
     def is_empty(self) -> bool:
         return self._count == 0
@@ -197,6 +219,9 @@ class TraceLog:
 
     def _append(self, delivery: Delivery, receiver: ReceiverColumns, now_ns: int, count: int) -> None:
         message = delivery.message
+        if is_single(message):
+            self._append_single(delivery, receiver, now_ns, count)
+            return
         if (
             message.sequence != self._next_id
             or now_ns != self._time_ns
@@ -223,7 +248,7 @@ class TraceLog:
             or columns.promised_ns != message.promised_ns
             or columns.hops != message.hops
         ):
-            columns = self._find_message(message)
+            columns = self._find_message(message, self.origin, self.started_ns, "")
             if hint is not None:
                 hint.columns = columns
         rows = self._rows
@@ -232,20 +257,78 @@ class TraceLog:
         write_i32_le(rows, receiver.number)
         write_i32_le(rows, message.size())
 
+    def _append_single(self, delivery: Delivery, receiver: ReceiverColumns, now_ns: int, count: int) -> None:
+        """Append the record of a message with columns of its own, as a run of its own.
+
+        Its columns are not those that the next message of the topic tries first.
+        """
+        assert count == 1, "messages with columns of their own do not repeat"
+        self._end_run()
+        message, name = delivery.message, delivery.message.name
+        self._count += 1
+        self._write_run(
+            1,
+            message.sequence,
+            now_ns,
+            message.published_ns,
+            delivery.offered_ns,
+            delivery.sent_ns,
+            message.sequence if name is None else name.number,
+        )
+        columns = self._find_message(
+            message,
+            self.origin if name is None else name.origin,
+            self.started_ns if name is None else name.started_ns,
+            sampled_traceparent(message.user_properties),
+        )
+        rows = self._rows
+        write_i32_le(rows, 1)
+        write_i32_le(rows, columns.number)
+        write_i32_le(rows, receiver.number)
+        write_i32_le(rows, message.size())
+
     def _end_run(self) -> None:
-        if self._next_id == self._first_id:
+        first_id = self._first_id
+        count = self._next_id - first_id
+        if count == 0:
             return
-        runs = self._runs
-        write_i64_le(runs, self._next_id - self._first_id)
-        write_i64_le(runs, self._first_id)
-        write_i64_le(runs, self._time_ns)
-        write_i64_le(runs, self._published_ns)
-        write_i64_le(runs, self._offered_ns)
-        write_i64_le(runs, self._sent_ns)
+        self._write_run(
+            count, first_id, self._time_ns, self._published_ns, self._offered_ns, self._sent_ns, first_id
+        )
         self._first_id = self._next_id
 
-    def _find_message(self, message: Message) -> MessageColumns:
-        key = (message.topic, message.publisher, message.timeout_ns, message.promised_ns, message.hops)
+    def _write_run(
+        self,
+        count: int,
+        message_id: int,
+        time_ns: int,
+        published_ns: int,
+        offered_ns: int,
+        sent_ns: int,
+        number: int,
+    ) -> None:
+        runs = self._runs
+        write_i64_le(runs, count)
+        write_i64_le(runs, message_id)
+        write_i64_le(runs, time_ns)
+        write_i64_le(runs, published_ns)
+        write_i64_le(runs, offered_ns)
+        write_i64_le(runs, sent_ns)
+        write_i64_le(runs, number)
+
+    def _find_message(
+        self, message: Message, origin: str, started_ns: int, traceparent: str
+    ) -> MessageColumns:
+        key = (
+            message.topic,
+            message.publisher,
+            message.timeout_ns,
+            message.promised_ns,
+            message.hops,
+            origin,
+            started_ns,
+            traceparent,
+        )
         columns = self._by_message.get(key)
         if columns is None:
             columns = MessageColumns(self._epoch, len(self._message_columns), *key)
@@ -277,6 +360,13 @@ class TraceLog:
         return receiver
 
 
+def is_single(message: Message) -> bool:
+    """Whether a message has columns of its own: it came from another broker, or its publisher samples it."""
+    if message.name is not None:
+        return True
+    return len(message.user_properties) > 0 and len(sampled_traceparent(message.user_properties)) > 0
+
+
 def _may_repeat(delivery: Delivery, following: Delivery) -> bool:
     """Whether to compare the rest: where topics or sizes take turns, this cheap test is all that is done."""
     return (
@@ -293,6 +383,8 @@ def _count_repeats(deliveries: list[Delivery], first: int, end: int) -> int:
     offered_ns = delivery.offered_ns
     link = delivery.link
     message = delivery.message
+    if is_single(message):
+        return 1
     next_id = message.sequence + 1
     topic = message.topic
     publisher = message.publisher
@@ -316,6 +408,7 @@ def _count_repeats(deliveries: list[Delivery], first: int, end: int) -> int:
             or message.promised_ns != promised_ns
             or message.hops != hops
             or len(message.properties) != properties_length
+            or is_single(message)
             or delivery.link != link
         ):
             break

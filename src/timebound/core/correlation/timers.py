@@ -1,10 +1,9 @@
 """One heap of timers whose memory is set aside before they are set.
 
-Whoever needs a timer acquires it once, sets and cancels it as often as it likes, and releases
-it at the end; so a handle can never mean somebody else's timer, and nothing is allocated while
-events flow: all timers are made with the heap, or some at a time as they are acquired. Setting,
-cancelling and expiring cost O(log n). There is no clock here: the caller says what time it is,
-and wakes the heap at `next_due_ns`.
+A user acquires a timer once, sets and cancels it as often as needed, and releases it at the end. So a
+handle can never mean another user's timer, and nothing is allocated while events flow: all timers are made
+with the heap, or some at a time as they are acquired. Setting, cancelling and expiring cost O(log n). There
+is no clock here: the caller passes the time, and wakes the heap at `next_due_ns`.
 """
 
 from __future__ import annotations

@@ -10,6 +10,10 @@ changed. Both count until all those messages are through (core/input/plan.py). W
 flows meet no more than the denser of its two layouts, and flows of the topic itself wait no longer than in
 the sparser one (docs/bounds.md): so each layout is checked alone.
 
+An answer takes milliseconds, so it comes in steps (core/input/steps.py): between two of them the plan may
+hold what is only being tried. No other decision may begin before that one has returned, or was given up
+(`roll_back`).
+
 It is over 500 lines because counter-offers are searched for with the very steps that decide.
 """
 
@@ -31,6 +35,7 @@ from timebound.core.input.contract import (
     refuse_share,
 )
 from timebound.core.input.plan import WEIGHT_DEFAULT, Layout, PlannedTopic, ReleasedQuanta, RotationPlan
+from timebound.core.input.steps import Steps, finish
 
 # Each advertisement checks every flow, while messages wait: docs/bounds.md has the times.
 FLOWS_MAX: Final = 1_000
@@ -38,6 +43,8 @@ FLOWS_MAX: Final = 1_000
 CHANGES_MAX: Final = 4
 # Cells and flows visited in search of a counter-offer, after which the best one found so far is used.
 SEARCH_MAX: Final = 100_000
+# Flows that are compared with their limits in one step of a search; it takes about as long as one bound.
+FLOWS_PER_STEP: Final = 32
 # An offered period exceeds the shortest that would fit by 1/1024 at most.
 PRECISION_BITS: Final = 10
 
@@ -81,11 +88,16 @@ class AdmissionControl:
         self.last_bounds: list[Flow] = []
         self.work = 0  # cells and flows visited for the last decision
         self._plan = RotationPlan(order)
+        self._before: RotationPlan | None = None  # the plan before the decision that is under way
         self._flow_count = 0
 
     # Requests of the shell.
 
     def add_background(self, name: str, weight: int, quanta: int, now_ns: int = 0) -> Decision:
+        """Decide like `adding_background`, in one step."""
+        return finish(self.adding_background(name, weight, quanta, now_ns))
+
+    def adding_background(self, name: str, weight: int, quanta: int, now_ns: int = 0) -> Steps[Decision]:
         """Add a background topic with `quanta` in each of its cells, or refuse.
 
         The scheduler's topic needs the same limit (`quanta_max`).
@@ -93,6 +105,9 @@ class AdmissionControl:
         Raises:
             ValueError: the topic is planned already, or a value is out of range.
         """
+        return self._trying(self._add_background(name, weight, quanta, now_ns))
+
+    def _add_background(self, name: str, weight: int, quanta: int, now_ns: int) -> Steps[Decision]:
         check_weight(weight)
         plan = self._plan
         if name in plan.topics or quanta < 1:
@@ -100,15 +115,15 @@ class AdmissionControl:
         self._begin(now_ns)
         layout = Layout(weight, plan.free_slot(weight))
         plan.topics[name] = PlannedTopic(name, layout, quanta)
-        bounds = self._bounds({})
+        bounds = yield from self._bounds({})
         broken = self._first_broken(bounds, None)
         if broken is None:
-            self.last_bounds = self._settled(bounds)
+            self.last_bounds = yield from self._settled(bounds)
             return accept(None, UNBOUNDED, layout.weight, layout.slot)
         del plan.topics[name]
         return refuse(broken[0], broken[1], self.limit_ns(broken[0]))
 
-    def set_background(self, name: str, weight: int, now_ns: int) -> Decision:
+    def setting_background(self, name: str, weight: int, now_ns: int) -> Steps[Decision]:
         """Change the weight of a background topic, or refuse and change nothing.
 
         A guarantee that a measurement broke already is no obstacle unless the flow would wait even longer.
@@ -117,6 +132,9 @@ class AdmissionControl:
         Raises:
             ValueError: the topic is not planned, or the weight is out of range.
         """
+        return self._trying(self._set_background(name, weight, now_ns))
+
+    def _set_background(self, name: str, weight: int, now_ns: int) -> Steps[Decision]:
         check_weight(weight)
         plan = self._plan
         previous = plan.topics.get(name)
@@ -125,14 +143,15 @@ class AdmissionControl:
         self._begin(now_ns)
         if weight == previous.layout.weight:
             return accept(None, UNBOUNDED, weight, previous.layout.slot)
-        before = self.bounds()
+        before = yield from self.computing_bounds()
         topic = previous.copy()
         plan.change_layout(topic, weight)
         self._part_with_denser(topic)
         plan.topics[name] = topic
-        broken = self._first_broken(self._worse(self._bounds({name: topic.layout}), before), None)
+        bounds = yield from self._bounds({name: topic.layout})
+        broken = self._first_broken(self._worse(bounds, before), None)
         if broken is None:
-            self.last_bounds = self.bounds()
+            self.last_bounds = yield from self.computing_bounds()
             return accept(None, UNBOUNDED, weight, topic.layout.slot)
         plan.restore(name, previous)
         return refuse(broken[0], broken[1], self.limit_ns(broken[0]))
@@ -162,6 +181,10 @@ class AdmissionControl:
             topic.past[-1].until_ns = now_ns + self._longest_wait_ns("", [])
 
     def advertise(self, contract: Contract, now_ns: int) -> Decision:
+        """Decide like `advertising`, in one step."""
+        return finish(self.advertising(contract, now_ns))
+
+    def advertising(self, contract: Contract, now_ns: int) -> Steps[Decision]:
         """Admit a flow if it and all admitted flows keep their delays; else refuse and change nothing.
 
         A flow that is advertised again gets its contract replaced, or keeps the old one if refused. The
@@ -169,6 +192,9 @@ class AdmissionControl:
         calls `settle` once the scheduler has changed over; a flow that raised the weight has its guarantee
         from then on.
         """
+        return self._trying(self._advertise(contract, now_ns))
+
+    def _advertise(self, contract: Contract, now_ns: int) -> Steps[Decision]:
         self._begin(now_ns)
         is_new = self.contract(contract.client, contract.topic) is None
         if is_new and self._flow_count >= self.flows_max:
@@ -178,20 +204,21 @@ class AdmissionControl:
         taken = self.share_taken(contract)
         # Tolerance for sums of fractions: what was offered must fit.
         if taken + self._share_of(contract) > self.reserved + 1e-9:
-            return self._refuse_share(contract, taken)
+            return (yield from self._refuse_share(contract, taken))
         previous = self._plan.place(contract, contract.weight)
-        bounds = self._bounds(self._pure(contract.topic))
-        broken = self._broken(contract, bounds)
+        bounds = yield from self._bounds(self._pure(contract.topic))
+        broken = yield from self._broken(contract, bounds)
         if broken is None:
+            settled = yield from self._settled(bounds)
             self._flow_count += 1 if is_new else 0
             layout = self._plan.topics[contract.topic].layout
-            self.last_bounds = self._settled(bounds)
+            self.last_bounds = settled
             own = [bound.delay_ns for flow, bound in self.last_bounds if flow is contract]
             return accept(contract, own[0], layout.weight, layout.slot)
         is_own = broken[0] is contract
-        interval_ns = self._fitting_interval(contract) if is_own else 0
+        interval_ns = (yield from self._fitting_interval(contract)) if is_own else 0
         self._plan.restore(contract.topic, previous)
-        weight = self._fitting_weight(contract, broken[0])
+        weight = yield from self._fitting_weight(contract, broken[0])
         counter_offer = CounterOffer(interval_ns, weight, self.work <= SEARCH_MAX)
         return refuse(
             broken[0],
@@ -208,10 +235,12 @@ class AdmissionControl:
         self._release(client, [topic_name], now_ns)
         return True
 
-    def set_quantum(self, quantum_ns: int) -> list[Contract]:
-        """Set the measured time of a quantum; return the flows whose guarantee it breaks."""
+    def measuring(self, quantum_ns: int, outside_ns: int) -> Steps[list[Contract]]:
+        """Set the times of a quantum and outside the queues; return the flows whose guarantee breaks."""
         self.quantum_ns = quantum_ns
-        self.last_bounds = self.bounds()
+        self.outside_ns = outside_ns
+        self.jitter_ns = outside_ns
+        self.last_bounds = yield from self.computing_bounds()
         return [contract for contract, bound in self.last_bounds if not self._keeps(contract, bound)]
 
     def guaranteed_ns(self, contract: Contract, bound: Bound) -> int:
@@ -262,8 +291,29 @@ class AdmissionControl:
         return contract.delay_ns or self.delay_default_ns
 
     def bounds(self) -> list[Flow]:
+        """Return what `computing_bounds` does, in one step."""
+        return finish(self.computing_bounds())
+
+    def computing_bounds(self) -> Steps[list[Flow]]:
         """Return every admitted flow with its bound, once all changes are settled."""
-        return self._bounds({}, is_settled=True)
+        return (yield from self._bounds({}, is_settled=True))
+
+    def is_trying(self) -> bool:
+        """Whether a decision has begun and not returned yet."""
+        return self._before is not None
+
+    def roll_back(self) -> None:
+        """Give up the decision that has not returned, if there is one: nothing it tried stays."""
+        if self._before is not None:
+            self._plan = self._before
+            self._before = None
+
+    def _trying(self, steps: Steps[Decision]) -> Steps[Decision]:
+        """Take the steps of a decision, which `roll_back` can give up until the last."""
+        self._before = self._plan.copy()
+        decision = yield from steps
+        self._before = None
+        return decision
 
     # Bounds, and the flows whose guarantee would break.
 
@@ -271,7 +321,7 @@ class AdmissionControl:
         self.work = 0
         self._plan.forget(now_ns)
 
-    def _bounds(self, pure: dict[str, Layout], is_settled: bool = False) -> list[Flow]:
+    def _bounds(self, pure: dict[str, Layout], is_settled: bool = False) -> Steps[list[Flow]]:
         """Return every flow with its bound; topics in `pure` have that layout alone.
 
         A topic that changes counts with all its layouts for others, and each in turn for itself.
@@ -281,24 +331,29 @@ class AdmissionControl:
         for index, topic in enumerate(self._plan.topics.values()):
             if not topic.flows:
                 continue
-            own = [(contract, self._bound_in(rotation, index, contract)) for contract in topic.flows.values()]
+            own: list[Flow] = []
+            for contract in topic.flows.values():
+                own.append((contract, self._bound_in(rotation, index, contract)))
+                yield
             if topic.past and not is_settled and topic.name not in pure:
                 for past in topic.past:
-                    own = self._worst(own, index, {**pure, topic.name: past})
+                    own = yield from self._worst(own, index, {**pure, topic.name: past})
             flows += own
         self.work += rotation.work + len(flows)
         return flows
 
-    def _settled(self, bounds: list[Flow]) -> list[Flow]:
+    def _settled(self, bounds: list[Flow]) -> Steps[list[Flow]]:
         """Return the bounds once all changes are settled, from those that were just computed if none is."""
-        return self.bounds() if self._plan.is_changing() else bounds
+        if self._plan.is_changing():
+            bounds = yield from self.computing_bounds()
+        return bounds
 
     def _pure(self, topic_name: str) -> dict[str, Layout]:
         """Return the newest layout of a topic to be looked at alone, if there is more than one."""
         topic = self._plan.topics[topic_name]
         return {topic_name: topic.layout} if topic.past else {}
 
-    def _worst(self, flows: list[Flow], index: int, pure: dict[str, Layout]) -> list[Flow]:
+    def _worst(self, flows: list[Flow], index: int, pure: dict[str, Layout]) -> Steps[list[Flow]]:
         """Return the flows of a topic with the longer of their bounds, those known and those of `pure`.
 
         Only for flows with a delay limit: a change is too short to cost a flow its rate.
@@ -308,6 +363,7 @@ class AdmissionControl:
         for contract, bound in flows:
             if self.limit_ns(contract) > 0 and bound.delay_ns != UNBOUNDED:
                 other = self._bound_in(rotation, index, contract)
+                yield
                 if other.delay_ns == UNBOUNDED or other.delay_ns > bound.delay_ns:
                     bound = other
             worst.append((contract, bound))
@@ -337,7 +393,7 @@ class AdmissionControl:
         limit_ns = self.limit_ns(contract)
         return limit_ns == 0 or bound.delay_ns <= limit_ns
 
-    def _broken(self, asking: Contract, bounds: list[Flow]) -> Flow | None:
+    def _broken(self, asking: Contract, bounds: list[Flow]) -> Steps[Flow | None]:
         """Return a flow whose guarantee the placed flow would break; the placed one itself only if no other.
 
         If its topic changes weight, the others must keep theirs in every layout that a message may meet;
@@ -348,11 +404,8 @@ class AdmissionControl:
         if broken is not None and broken[0] is not asking:
             return broken
         for past in topic.past:
-            flows = [
-                flow
-                for flow in self._bounds({topic.name: past})
-                if flow[0] is not asking and self.limit_ns(flow[0]) > 0
-            ]
+            flows = yield from self._bounds({topic.name: past})
+            flows = [flow for flow in flows if flow[0] is not asking and self.limit_ns(flow[0]) > 0]
             other = self._first_broken(flows, asking)
             if other is not None:
                 return other
@@ -422,24 +475,25 @@ class AdmissionControl:
 
     # Counter-offers.
 
-    def _refuse_share(self, contract: Contract, taken: float) -> Decision:
+    def _refuse_share(self, contract: Contract, taken: float) -> Steps[Decision]:
         """Refuse for lack of reserved service rate; offer a period that also keeps all bounds."""
         left = self.reserved - taken
         interval_ns = 0
         if left > 0:
             slower = contract.with_interval(ceil(contract.interval_ns * self._share_of(contract) / left))
             previous = self._plan.place(slower, slower.weight)
-            broken = self._broken(slower, self._bounds(self._pure(slower.topic)))
+            bounds = yield from self._bounds(self._pure(slower.topic))
+            broken = yield from self._broken(slower, bounds)
             if broken is None:
                 interval_ns = slower.interval_ns
             elif broken[0] is slower:
-                interval_ns = self._fitting_interval(slower)
+                interval_ns = yield from self._fitting_interval(slower)
             self._plan.restore(contract.topic, previous)
         return refuse_share(
             contract, self._share_of(contract), left, self.reserved, CounterOffer(interval_ns, 0)
         )
 
-    def _fitting_interval(self, contract: Contract) -> int:
+    def _fitting_interval(self, contract: Contract) -> Steps[int]:
         """Return about the shortest longer interval with which the flow, already placed, would fit; or 0.
 
         No other bound depends on it, so only the flow's own is checked. The search starts at the share and
@@ -455,10 +509,12 @@ class AdmissionControl:
         near = 1 + (miss >> PRECISION_BITS)
         step = near
         while not self._keeps_with(rotation, index, contract, min(NEVER, miss + step)):
+            yield
             miss += step
             step *= 2
         hit = min(NEVER, miss + step)
         while hit - miss > near:
+            yield
             middle = (miss + hit) // 2
             if self._keeps_with(rotation, index, contract, middle):
                 hit = middle
@@ -471,7 +527,7 @@ class AdmissionControl:
         self.work += 1
         return self._keeps(contract, self._bound_in(rotation, index, contract.with_interval(interval_ns)))
 
-    def _fitting_weight(self, contract: Contract, broken: Contract) -> int:
+    def _fitting_weight(self, contract: Contract, broken: Contract) -> Steps[int]:
         """Return the nearest weight with which all would fit, or 0.
 
         More weight helps the flow itself, less helps the others; so one direction is searched for the first
@@ -490,7 +546,7 @@ class AdmissionControl:
         hit = min(miss + step, farthest)
         if hit <= miss:
             return 0
-        while not self._helps(contract, asked + direction * hit, broken):
+        while not (yield from self._helps(contract, asked + direction * hit, broken)):
             if hit == farthest or self.work > SEARCH_MAX:
                 return 0
             miss = hit
@@ -498,12 +554,12 @@ class AdmissionControl:
             hit = min(hit + step, farthest)
         while hit - miss > 1 and self.work <= SEARCH_MAX:
             middle = (miss + hit) // 2
-            if self._helps(contract, asked + direction * middle, broken):
+            if (yield from self._helps(contract, asked + direction * middle, broken)):
                 hit = middle
             else:
                 miss = middle
         weight = asked + direction * hit
-        return weight if self._fits(contract, weight) else 0
+        return weight if (yield from self._fits(contract, weight)) else 0
 
     def _weight_at_best(self, contract: Contract, broken: Contract) -> int:
         """Return the asking flow's weight that would not suffice even if the cells of a topic lay evenly.
@@ -533,7 +589,7 @@ class AdmissionControl:
             return (others_ns - 1) // (most_ns - own_ns) if most_ns > own_ns else WEIGHT_MAX
         return max(0, most_ns * weight - others_ns) // own_ns + 1
 
-    def _helps(self, contract: Contract, weight: int, broken: Contract) -> bool:
+    def _helps(self, contract: Contract, weight: int, broken: Contract) -> Steps[bool]:
         """Whether the broken flow keeps its guarantee with that weight; if it is another's, whether all do.
 
         The broken flow is checked first: it rules out most weights that do not help.
@@ -543,19 +599,24 @@ class AdmissionControl:
         rotation = self._plan.rotation(pure)
         index = list(self._plan.topics).index(broken.topic)
         helps = self._keeps(broken, self._bound_in(rotation, index, broken))
+        yield
         if helps and broken is not contract:
-            helps = self._others_keep(rotation, contract) and self._broken(contract, []) is None
+            helps = yield from self._others_keep(rotation, contract)
+            if helps:
+                helps = (yield from self._broken(contract, [])) is None
         self.work += rotation.work
         self._plan.restore(contract.topic, previous)
         return helps
 
-    def _others_keep(self, rotation: Rotation, asking: Contract) -> bool:
+    def _others_keep(self, rotation: Rotation, asking: Contract) -> Steps[bool]:
         """Whether all flows but one keep their guarantees; those without a delay their rate."""
         for index, topic in enumerate(self._plan.topics.values()):
             for flow in topic.flows.values():
                 if flow is asking:
                     continue
                 self.work += 1
+                if self.work % FLOWS_PER_STEP == 0:
+                    yield
                 if not self._surely_keeps(rotation, index, flow) and not self._keeps(
                     flow, self._bound_in(rotation, index, flow)
                 ):
@@ -575,8 +636,9 @@ class AdmissionControl:
         quanta = 1 + rotation.whole_cycles(index, message * parts)
         return limit_ns == 0 or quanta * self.quantum_ns + self.outside_ns <= limit_ns
 
-    def _fits(self, contract: Contract, weight: int) -> bool:
+    def _fits(self, contract: Contract, weight: int) -> Steps[bool]:
         previous = self._plan.place(contract, weight)
-        broken = self._broken(contract, self._bounds(self._pure(contract.topic)))
+        bounds = yield from self._bounds(self._pure(contract.topic))
+        broken = yield from self._broken(contract, bounds)
         self._plan.restore(contract.topic, previous)
         return broken is None

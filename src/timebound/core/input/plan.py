@@ -83,6 +83,13 @@ class RotationPlan:
         self.topics: dict[str, PlannedTopic] = {}
         self.released: list[ReleasedQuanta] = []
 
+    def copy(self) -> RotationPlan:
+        """Return a plan that changes of this one do not reach; they are made on copies of topics."""
+        copied = RotationPlan(self.order)
+        copied.topics = dict(self.topics)
+        copied.released = list(self.released)
+        return copied
+
     def is_changing(self) -> bool:
         """Whether anything counts that is no longer in force."""
         if self.released:

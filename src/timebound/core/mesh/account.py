@@ -13,14 +13,36 @@ from typing import Final
 from timebound.core.account.account import DROPPED, IN_TIME, LATE, Account
 from timebound.core.mesh.table import HomeGroup, MeshSubscription
 from timebound.core.values.message import Message
-from timebound.records import Reason
+from timebound.records import Reason, sampled_traceparent
 
 _NO_REASON: Final = ""
 _NOT_SENT: Final = 0
 
 # One record in the order of records.TRACE_FIELDS.
 TraceRow = tuple[
-    int, int, str, str, str, str, int, int, int, int, int, str, str, int, int, int, str, int, int
+    int,
+    int,
+    str,
+    str,
+    str,
+    str,
+    int,
+    int,
+    int,
+    int,
+    int,
+    str,
+    str,
+    int,
+    int,
+    int,
+    str,
+    int,
+    int,
+    str,
+    int,
+    int,
+    str,
 ]
 
 
@@ -147,6 +169,7 @@ class MeshAccount:
         outcome: str,
         reason: str,
     ) -> None:
+        name = message.name
         self.rows.append(
             (
                 time_ns,
@@ -168,5 +191,9 @@ class MeshAccount:
                 link,
                 sent_ns,
                 message.promised_ns,
+                name.origin if name is not None else "",
+                name.started_ns if name is not None else 0,
+                name.number if name is not None else message.sequence,
+                sampled_traceparent(message.user_properties),
             )
         )

@@ -9,13 +9,15 @@ Long, since every step of a message works on the same copies in transit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable
 from typing import cast
 
+from timebound.core.link.due import DueList
+from timebound.core.link.outlet import time_of_drop
 from timebound.core.link.queue import SHARES, LinkQueue
-from timebound.core.link.scheduling import Scheduling
+from timebound.core.link.scheduling import DEFAULT_SCHEDULING, Scheduling
 from timebound.core.link.strategy.base import Strategy, expected_gain
-from timebound.core.link.strategy.entry import NEVER_NS, QUEUED, Entry
+from timebound.core.link.strategy.entry import QUEUED, Entry, link_flow_key
 from timebound.core.mesh.account import MeshAccount
 from timebound.core.mesh.link import MeshLink
 from timebound.core.mesh.message import Copy, InTransit, MeshMessage, Placement
@@ -39,6 +41,7 @@ class Forwarder:
         "_sends",
         "_version",
         "account",
+        "due",
         "link_state",
         "links",
         "name",
@@ -57,6 +60,7 @@ class Forwarder:
         account: MeshAccount,
     ) -> None:
         self.name = name
+        self.due = DueList()  # until its broker has one for all outlets
         self.link_state = link_state
         self.table = table
         self.options = options
@@ -84,7 +88,15 @@ class Forwarder:
             processing_ns=options.processing_ns,
             message_bytes=options.message_bytes,
         )
-        self.links[name] = MeshLink(name, queue, delay, options.waiting_share, scheduling)
+        topics = scheduling if scheduling is not None else DEFAULT_SCHEDULING
+        self.links[name] = MeshLink(name, queue, delay, options.waiting_share, topics)
+
+    def share_due(self, due: DueList) -> None:
+        """Have the links woken with the other outlets of the broker."""
+        self.due = due
+        for link in self.links.values():
+            link.is_touched = False
+            due.touch(link)
 
     def set_strategy(self, name: str, strategy: Strategy, now_ns: int) -> None:
         """Change the strategy of a link; its queue is kept."""
@@ -109,10 +121,10 @@ class Forwarder:
         self.account.received += 1
         self._place(copy, now_ns)
 
-    def link_down(self, name: str, now_ns: int, unconfirmed: Sequence[Copy] = ()) -> None:
+    def link_down(self, name: str, now_ns: int) -> int:
         """Route what waits for a failed link another way; the link state knows of the failure already.
 
-        `unconfirmed` was sent over the link and never confirmed: it goes first, as the oldest.
+        What was sent and not confirmed goes first, as the oldest; return how many copies that are.
         """
         link = self.links[name]
         link.is_up = False
@@ -129,13 +141,15 @@ class Forwarder:
         self.router.forget_paths()
         ordered = [send.copy for send in self._sends if send.neighbour == name]
         self._sends = [send for send in self._sends if send.neighbour != name]
-        for copy in [*unconfirmed, *ordered]:
+        again = link.take_unconfirmed() if link.is_confirmed else ordered
+        for copy in again:
             self.send_again(copy, now_ns)
         for placement in homeless:
             if placement.groups:
                 transit = placement.transit
                 targets = {group.home for group in placement.groups}
                 self._place(Copy(transit.what, (), transit.hops, targets), now_ns)
+        return len(again) - len(ordered)
 
     def link_up(self, name: str) -> None:
         """Note that a link works again."""
@@ -147,6 +161,7 @@ class Forwarder:
         link.delay = delay
         link.queue.set_link(delay, now_ns)
         link.forget_paths()
+        self.due.touch(link)
 
     def delay_of(self, name: str) -> LinkDelay:
         """Return the delay of the link to a neighbour, as last estimated."""
@@ -165,6 +180,12 @@ class Forwarder:
         """Forward a copy again that was sent over a link that failed before the neighbour confirmed it."""
         self._place(Copy(copy.what, (), copy.hops, copy.targets), now_ns)
 
+    def abandon(self, send: Send, reason: Reason, now_ns: int) -> None:
+        """Drop a copy that was ordered and cannot be sent."""
+        if send.packet_id:
+            self.links[send.neighbour].confirm(send.packet_id)
+        self.lose(send.copy, send.neighbour, now_ns, reason)
+
     def lose(self, copy: Copy, link: str, now_ns: int, reason: Reason = Reason.DISCONNECTED) -> None:
         """Count the pairs of a copy that was lost after it left, or cannot be sent."""
         what = copy.what
@@ -176,7 +197,7 @@ class Forwarder:
         """Send the next message over a link that has finished sending."""
         link = self.links[name]
         link.is_busy = False
-        if link.is_up:
+        if link.is_up and link.is_idle():
             self._take(link, now_ns)
 
     def delay_report(self) -> dict[str, int]:
@@ -238,14 +259,10 @@ class Forwarder:
                 if targets is not None and group.home in targets:
                     self._give_up_unreachable(copy, group, now_ns)
 
-    def next_wakeup_ns(self) -> int | None:
-        """Return when the next message has to be dropped if nothing else happens."""
-        nearest = NEVER_NS
-        for link in self.links.values():
-            wakeup_ns = link.queue.next_wakeup_ns()
-            if wakeup_ns is not None and wakeup_ns < nearest:
-                nearest = wakeup_ns
-        return None if nearest == NEVER_NS else nearest
+    def drop_due(self, link: MeshLink, copies_max: int, now_ns: int) -> int:
+        """Drop what can no longer arrive over a link that is due; return how much, some if it is much."""
+        link.queue.expire_some(copies_max, now_ns)
+        return self._count_dropped(link, now_ns)
 
     def waiting_messages(self) -> int:
         """Return the entries in all queues; a message in several queues counts in each."""
@@ -285,7 +302,8 @@ class Forwarder:
 
     # Queues.
 
-    def _push(self, placement: Placement, now_ns: int) -> None:
+    def _push(self, placement: Placement, now_ns: int, place: int = -1) -> None:
+        """Queue a placement, last or in the place of another one: `place` is the sequence of that."""
         link = self.links[placement.neighbour]
         entry = self._make_entry(placement, link)
         message = placement.transit.what.message
@@ -296,7 +314,7 @@ class Forwarder:
                 return
             entry.is_kept = True
         placement.entry = entry
-        link.queue.push(entry, now_ns)
+        link.queue.push(entry, now_ns, place)
         self._drain(link, now_ns)
 
     def _make_entry(self, placement: Placement, link: MeshLink) -> Entry:
@@ -309,8 +327,14 @@ class Forwarder:
             self.router.audience(link, placement.groups),
             message.lifetime_ns(),
             message.priority,
-            lane=link.lane_of(message.topic),
+            flow=self._flow_of(message),
+            lane=link.scheduling.lane_of(message.topic),
         )
+
+    def _flow_of(self, message: Message) -> Hashable:
+        if not self.options.keeps_order:
+            return None
+        return link_flow_key(message.publisher, message.topic, message.qos, message.timeout_ns)
 
     def _start_idle(self, transit: InTransit, now_ns: int) -> None:
         """Send the message over idle links, first over the one for which it is worth most."""
@@ -322,7 +346,7 @@ class Forwarder:
                 if entry is None or entry.state != QUEUED:
                     continue
                 link = self.links[placement.neighbour]
-                if link.is_busy or not link.is_up:
+                if not link.is_up or not link.is_idle():
                     continue
                 value = expected_gain(entry, float(now_ns - entry.published_ns))
                 if value > best_stake:
@@ -359,7 +383,9 @@ class Forwarder:
             self._withdraw(transit, targets, now_ns)
         waited_ns = now_ns - transit.arrived_ns
         link.sending(transit.what.size_bytes, waited_ns, now_ns)
-        self._sends.append(Send(link.name, self._make_copy(transit, targets), waited_ns))
+        copy = self._make_copy(transit, targets)
+        packet_id = link.start(copy) if link.is_confirmed else 0
+        self._sends.append(Send(link.name, copy, waited_ns, packet_id))
 
     def _make_copy(self, transit: InTransit, targets: set[str]) -> Copy:
         return Copy(transit.what, (*transit.via, self.name), transit.hops + 1, targets)
@@ -446,32 +472,31 @@ class Forwarder:
             if left:
                 smaller = Placement(transit, placement.neighbour, left)
                 transit.placements.append(smaller)
-                self._push(smaller, now_ns)
+                # Of its flow, what came later must not overtake what is left.
+                self._push(smaller, now_ns, entry.sequence if self.options.keeps_order else -1)
             else:
                 self._drain(link, now_ns)
 
     def _drain(self, link: MeshLink, now_ns: int) -> None:
-        """Count what a queue has dropped."""
-        queue = link.queue
-        while True:
-            entry = queue.pop_dropped(now_ns)
-            if entry is None:
-                if self.options.is_lossless and link.update_level():
-                    self._is_stale = True
-                return
+        """Drop what can no longer arrive over a link, and count what its queue has dropped."""
+        link.queue.expire(now_ns)
+        self._count_dropped(link, now_ns)
+
+    def _count_dropped(self, link: MeshLink, now_ns: int) -> int:
+        """Count the pairs of what a queue has dropped; return how many entries that were."""
+        count = 0
+        while (entry := link.queue.next_dropped()) is not None:
+            count += 1
             placement = cast(Placement, entry.item)
             if placement.groups:
                 placement.transit.forget(placement)
-                self._give_up(placement, entry, now_ns)
-
-    def _give_up(self, placement: Placement, entry: Entry, now_ns: int) -> None:
-        """Count the pairs of a dropped entry, less those that still wait in another queue."""
-        reason = entry.reason
-        assert reason is not None, "a dropped entry has a reason"
-        time_ns = now_ns
-        if (reason == Reason.HOPELESS or reason == Reason.TIMED_OUT) and entry.drop_ns < now_ns:
-            time_ns = entry.drop_ns if entry.drop_ns > entry.pushed_ns else entry.pushed_ns
-        self._lose(placement, reason, time_ns)
+                reason = entry.reason
+                assert reason is not None, "a dropped entry has a reason"
+                self._lose(placement, reason, time_of_drop(entry, now_ns))
+        if self.options.is_lossless and link.update_level():
+            self._is_stale = True
+        self.due.touch(link)
+        return count
 
     def _lose(self, placement: Placement, reason: Reason, time_ns: int) -> None:
         """Count as dropped the groups of a placement that wait in no other queue."""

@@ -2,7 +2,8 @@
 
 `WatchedIndex` is the broker's own index of subscriptions and records every change; `Interest` turns the
 changes into advertisements. The members of a shared group at one broker are advertised as one: the broker
-gets one copy of a message for all of them, and chooses among them itself.
+gets one copy of a message for all of them, and chooses among them itself. Its content filter is theirs if
+they have the same, and none otherwise.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 from timebound.core.matching.index import SubscriptionIndex
 from timebound.core.mesh.table import MeshSubscription
 from timebound.core.values.subscription import Subscription
+from timebound.terms import NAME_SEPARATOR, Terms
 from timebound.topics import is_own_topic, split_share
 
 
 class WatchedIndex(SubscriptionIndex):
-    """An index that records what was added and removed until `Interest.take`."""
+    """An index that records what this broker's clients added and removed until `Interest.take`."""
 
     __slots__ = ("changes",)
 
@@ -24,11 +26,12 @@ class WatchedIndex(SubscriptionIndex):
 
     def insert(self, subscription: Subscription) -> None:
         super().insert(subscription)
-        self.changes.append((subscription, True))
+        if not subscription.home:
+            self.changes.append((subscription, True))
 
     def remove(self, subscription: Subscription) -> bool:
         is_removed = super().remove(subscription)
-        if is_removed:
+        if is_removed and not subscription.home:
             self.changes.append((subscription, False))
         return is_removed
 
@@ -58,7 +61,7 @@ class Interest:
             if group:
                 self._change_group(group, topic_filter, subscription, is_added, found)
             else:
-                found.append((self._advertised(subscription.client_id, topic_filter, subscription), is_added))
+                found.append((self.advertised(subscription), is_added))
         return found
 
     def _change_group(
@@ -70,34 +73,41 @@ class Interest:
         found: list[tuple[MeshSubscription, bool]],
     ) -> None:
         members = self._groups.setdefault((group, topic_filter), {})
-        name = f"$share/{group}"
         if is_added:
-            members[subscription.client_id] = subscription
+            members[subscription.member] = subscription
         else:
-            del members[subscription.client_id]
+            del members[subscription.member]
         if not members:
             del self._groups[(group, topic_filter)]
-            found.append((self._advertised(name, topic_filter, subscription), False))
+            found.append((self.advertised(subscription), False))
             return
         first = next(iter(members.values()))
-        # Only a change of the first member changes what is advertised.
-        if not is_added or first is subscription:
-            found.append((self._advertised(name, topic_filter, first), True))
+        where = first.terms.where
+        is_same = all([one.terms.where == where for one in members.values()])
+        # A further member changes what is advertised only if it is the first with another content filter.
+        if not is_added or first is subscription or (not is_same and where != subscription.terms.where):
+            found.append((self.advertised(first, where if is_same else ""), True))
 
-    def advertised(self, client_id: str, subscription: Subscription) -> MeshSubscription:
-        """Return a subscription, or a member of a shared group, as advertised to the mesh."""
+    def advertised(self, subscription: Subscription, where: str | None = None) -> MeshSubscription:
+        """Return a subscription, or a member of a shared group, as advertised to the mesh.
+
+        `where` replaces its content filter.
+        """
         group, topic_filter = split_share(subscription.topic_filter)
-        return self._advertised(f"$share/{group}" if group else client_id, topic_filter, subscription)
-
-    def _advertised(self, client_id: str, topic_filter: str, terms: Subscription) -> MeshSubscription:
+        terms = subscription.terms
+        # The separator keeps a group apart from a client whose id looks like one.
+        member = f"$share/{group}{NAME_SEPARATOR}" if group else subscription.member
         return MeshSubscription(
             # Two brokers may have clients of the same name.
-            f"{client_id}@{self.home}",
-            self.home,
-            topic_filter,
-            terms.predicate,
-            terms.deadline_ns,
-            terms.price,
-            terms.penalty,
-            subscriber=client_id,
+            client_id=f"{member}@{self.home}",
+            home=self.home,
+            topic_filter=topic_filter,
+            # What decides whether a message is sent, and when; the rest is for its home alone.
+            terms=Terms(
+                where=terms.where if where is None else where,
+                deadline_ns=terms.deadline_ns,
+                price=terms.price,
+                penalty=terms.penalty,
+            ),
+            subscriber=f"$share/{group}" if group else subscription.client_id,
         )

@@ -1,4 +1,4 @@
-"""The link to one neighbour broker: its queue, the homes it reaches, and its queueing delay.
+"""The link to one neighbour broker: an outlet with the homes it reaches and its queueing delay.
 
 A `Reach` holds the delay from here over this link to one home: that of the path, and a share of the queueing
 delays of the brokers on it, as the neighbour's delay report gives them. What a message is worth to a group of
@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from timebound.core.link.outlet import PACKET_ID_MAX, Outlet
 from timebound.core.link.queue import LinkQueue
-from timebound.core.link.scheduling import Scheduling
+from timebound.core.link.scheduling import DEFAULT_SCHEDULING, Scheduling
 from timebound.core.link.strategy.audience import SCALE_FLOOR_NS, Audience, Term
+from timebound.core.mesh.message import Copy
 from timebound.core.mesh.pressure import ROOM, Gauge
 from timebound.core.mesh.table import HomeGroup
 from timebound.core.values.delay import KILOBYTE, NS_PER_S, LinkDelay, Path, phi
@@ -86,22 +88,22 @@ class Reach:
         return total
 
 
-class MeshLink:
-    """The link to one neighbour broker, as the forwarder schedules it."""
+class MeshLink(Outlet[Copy | None]):
+    """The link to one neighbour broker, as the forwarder schedules it; its `scheduled` always exists.
+
+    In flight are copies, and None for a hello.
+    """
 
     __slots__ = (
         "_audiences",
         "_levels_beyond",
         "_queue_delays_beyond",
-        "_scheduling",
         "allowed_ns",
-        "delay",
-        "free_ns",
         "gauge",
         "is_busy",
+        "is_confirmed",
         "is_up",
         "name",
-        "queue",
         "queue_delay_ns",
         "reaches",
         "size_max",
@@ -116,17 +118,18 @@ class MeshLink:
         queue: LinkQueue,
         delay: LinkDelay,
         waiting_share: float,
-        scheduling: Scheduling | None = None,
+        scheduling: Scheduling = DEFAULT_SCHEDULING,
     ) -> None:
+        super().__init__()
         self.name = name
-        self._scheduling = scheduling  # its topic classes are the lanes of the queue
-        self.delay = delay  # as last set in the queue
-        self.queue = queue
+        self.scheduling = scheduling  # its topic classes are the lanes of the queue
+        self.delay = delay
+        self.scheduled = queue
         self.waiting_share = waiting_share
-        self.is_busy = False
+        self.is_busy = False  # until the driver reports room; it looks at the quota too
+        self.is_confirmed = False  # the neighbour confirms copies
         self.is_up = True
         self.size_max = 0  # of a message, in bytes; 0 = no limit
-        self.free_ns = 0  # expected end of sending, while busy
         self.queue_delay_ns = 0.0  # mean of the messages sent
         self.usual_size = 0.0  # mean of the messages sent, in bytes
         self.usual_worth = 0.0  # mean of the messages sent: expected gain per link still to pass
@@ -138,9 +141,37 @@ class MeshLink:
         self.gauge = Gauge(queue.messages_max, queue.bytes_max)  # of messages without a time limit
         self._levels_beyond: dict[str, int] = {}  # by home, as the neighbour reports; only without room
 
-    def lane_of(self, topic: str) -> int:
-        """Return the lane of a topic's class in the queue; -1 if it is in none."""
-        return self._scheduling.lane_of(topic) if self._scheduling is not None else -1
+    @property
+    def queue(self) -> LinkQueue:
+        """The queue in which copies compete."""
+        assert self.scheduled is not None, "a link always has its queue"
+        return self.scheduled
+
+    def owner(self) -> tuple[str, int]:
+        return f"the link to broker {self.name!r}", 0
+
+    def open(self, receive_maximum: int) -> None:
+        """Start over on a new connection, on which the neighbour confirms each copy by its packet id."""
+        self.inflight.clear()
+        self.last_packet_id = 0
+        self.is_confirmed = True
+        self.open_window(receive_maximum)
+
+    def unconfirmed(self) -> list[Copy]:
+        """Return the copies that were sent and may not have arrived, oldest first."""
+        return [copy for copy in self.unanswered() if copy is not None]
+
+    def take_unconfirmed(self) -> list[Copy]:
+        """Remove and return the unconfirmed copies: the connection is lost."""
+        copies = self.unconfirmed()
+        self.inflight.clear()
+        self.is_confirmed = False
+        self.open_window(PACKET_ID_MAX)
+        return copies
+
+    def is_idle(self) -> bool:
+        """Whether a copy can be sent now."""
+        return not self.is_busy and self.send_quota > 0
 
     def forget_paths(self) -> None:
         """Clear what was computed from paths."""
@@ -178,14 +209,14 @@ class MeshLink:
     def sending(self, size_bytes: int, waited_ns: int, now_ns: int) -> None:
         """Note that a message is being sent after waiting for `waited_ns`."""
         self.is_busy = True
-        self.free_ns = now_ns + int(float(size_bytes) * self.queue.link.mean_ns_per_byte)
+        self.scheduled_ns = now_ns + int(float(size_bytes) * self.queue.link.mean_ns_per_byte)
         self.queue_delay_ns += _QUEUE_DELAY_STEP * (float(waited_ns) - self.queue_delay_ns)
 
     def expected_queue_delay_ns(self, now_ns: int) -> float:
         """Return how long a message would wait for this link from now on."""
-        if not self.is_busy:
+        if self.is_idle():
             return 0.0
-        left_ns = self.free_ns - now_ns
+        left_ns = self.scheduled_ns - now_ns
         return self.queue_delay_ns + (float(left_ns) if left_ns > 0 else 0.0)
 
     def congestion(self, queue_delay_beyond_ns: float) -> float:

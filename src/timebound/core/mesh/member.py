@@ -5,8 +5,8 @@ this broker published or subscribed, a link came up or failed, a neighbour sent 
 Then it asks what to do: `take_sends`, `take_advertisements`. Nothing here knows a clock or a socket, so tests
 and simulations drive it as the network node does.
 
-The driver keeps a copy until the neighbour has confirmed it. When a link fails, unconfirmed copies go another
-way; a home recognises a copy that had arrived after all.
+A link keeps a copy until the neighbour has confirmed it. When it fails, unconfirmed copies go another way; a
+home recognises a copy that had arrived after all.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class Member:
         "_measured",
         "_seen",
         "_size_max",
+        "_started_ns",
         "account",
         "forwarder",
         "name",
@@ -69,8 +70,9 @@ class Member:
         self, name: str, options: MeshOptions, index: WatchedIndex, account: MeshAccount, started_ns: int
     ) -> None:
         self.name = name
+        self._started_ns = started_ns  # names messages; that of the replica may have to grow
         self.account = account
-        self.table = SubscriptionTable()
+        self.table = SubscriptionTable(index)
         link_state = LinkState()
         self.replica = Replica(name, link_state, self.table, started_ns, lists_own=False)
         self.forwarder = Forwarder(name, link_state, self.table, options, account)
@@ -103,23 +105,24 @@ class Member:
         self._measure_sizes()
         self._advertise_link(name, self.forwarder.delay_of(name), now_ns)
 
-    def link_down(self, name: str, unconfirmed: list[Copy], now_ns: int) -> None:
-        """Withdraw a failed link; `unconfirmed` was sent over it and may not have arrived."""
+    def link_down(self, name: str, now_ns: int) -> int:
+        """Withdraw a failed link, and send again what may not have arrived; return how many copies."""
         self._measured.pop(name, None)
         self._advertisements = [send for send in self._advertisements if send.neighbour != name]
         self._flood(self.replica.set_link(name, None), "")
-        self.resent += len(unconfirmed)
-        self.forwarder.link_down(name, now_ns, unconfirmed)
+        resent = self.forwarder.link_down(name, now_ns)
+        self.resent += resent
         self._measure_sizes()
+        return resent
 
     def _measure_sizes(self) -> None:
         """Update the smallest limit of all working links: almost every message is below it."""
         sizes = [one.size_max for one in self.forwarder.links.values() if one.is_up and one.size_max]
         self._size_max = min(sizes, default=NEVER_NS)
 
-    def advertised(self, client_id: str, subscription: Subscription) -> MeshSubscription:
+    def advertised(self, subscription: Subscription) -> MeshSubscription:
         """Return a subscription of this broker's clients as advertised to the mesh."""
-        return self._interest.advertised(client_id, subscription)
+        return self._interest.advertised(subscription)
 
     def measured(self, name: str, delay: LinkDelay, now_ns: int) -> None:
         """Use a measured delay at once, and advertise it at most every ADVERTISE_NS."""
@@ -155,7 +158,9 @@ class Member:
         """Forward a message of this broker's own clients; return how many subscriptions elsewhere match."""
         if self.pressed:
             self.pressed = []
-        what = MeshMessage(message, self.name, message.size() + COPY_BYTES, self.replica.started_ns())
+        if not self.table.may_match(message.topic):
+            return 0
+        what = MeshMessage(message, self.name, message.size() + COPY_BYTES, self._started_ns)
         count = 0
         for group in what.groups(self.table):
             count += len(group.subscriptions)

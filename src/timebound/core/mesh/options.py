@@ -37,8 +37,9 @@ class MeshOptions:
     off.
 
     `is_lossless` keeps messages without a time limit however full a queue is, for a driver that makes
-    publishers wait (`pressure.py`). `grace_ns` is how long QoS 1 and 2 messages wait for a home that cannot
-    be reached.
+    publishers wait (`pressure.py`). With `keeps_order` messages of one publisher, topic, QoS and timeout do
+    not overtake each other on a link; the published strategies know no order. `grace_ns` is how long QoS 1
+    and 2 messages wait for a home that cannot be reached.
     """
 
     __slots__ = (
@@ -47,6 +48,7 @@ class MeshOptions:
         "grace_ns",
         "is_lossless",
         "is_thrifty",
+        "keeps_order",
         "message_bytes",
         "messages_max",
         "preference",
@@ -73,6 +75,7 @@ class MeshOptions:
         messages_max: int = MESSAGES_MAX,
         bytes_max: int = BYTES_MAX,
         is_lossless: bool = False,
+        keeps_order: bool = True,
         grace_ns: int = 0,
     ) -> None:
         if not 0.0 <= preference <= 1.0 or not 0.0 <= waiting_share <= 1.0:
@@ -96,18 +99,23 @@ class MeshOptions:
         self.messages_max = messages_max
         self.bytes_max = bytes_max
         self.is_lossless = is_lossless
+        self.keeps_order = keeps_order
         self.grace_ns = grace_ns
 
 
 class Send:
-    """An order: send this copy to that neighbour now, and call `link_free` when the link is free."""
+    """An order: send this copy to that neighbour now, and call `link_free` when the link is free.
 
-    __slots__ = ("copy", "neighbour", "queued_ns")
+    The neighbour confirms it by `packet_id`; 0: it confirms nothing.
+    """
 
-    def __init__(self, neighbour: str, copy: Copy, queued_ns: int) -> None:
+    __slots__ = ("copy", "neighbour", "packet_id", "queued_ns")
+
+    def __init__(self, neighbour: str, copy: Copy, queued_ns: int, packet_id: int) -> None:
         self.neighbour = neighbour
         self.copy = copy
         self.queued_ns = queued_ns
+        self.packet_id = packet_id
 
 
 class LocalDelivery:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Final
 
 from timebound.core.matching.index import SubscriptionIndex
-from timebound.core.predicate.predicate import Attributes, Predicate
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
+from timebound.terms import DEFAULT_TERMS, Terms
 
 # Groups that are cached; beyond this many the cache is cleared. At about 500 bytes each that is 50 MB.
 GROUPS_MAX: Final = 100_000
@@ -24,28 +24,19 @@ class MeshSubscription(Subscription):
     `client_id` is unique in the mesh; `subscriber` is the client's id at its home.
     """
 
-    __slots__ = ("home", "last_mile_ns", "number", "subscriber")
+    __slots__ = ("last_mile_ns", "number", "subscriber")
 
     def __init__(
         self,
+        *,
         client_id: str,
         home: str,
         topic_filter: str,
-        predicate: Predicate | None = None,
-        deadline_ns: int = 0,
-        price: float = 1.0,
-        penalty: float = 0.0,
+        terms: Terms = DEFAULT_TERMS,
         last_mile_ns: int = 0,
         subscriber: str = "",
     ) -> None:
-        super().__init__(
-            client_id,
-            topic_filter,
-            predicate=predicate,
-            deadline_ns=deadline_ns,
-            price=price,
-            penalty=penalty,
-        )
+        super().__init__(client_id=client_id, topic_filter=topic_filter, terms=terms)
         self.home = home
         self.last_mile_ns = last_mile_ns
         self.subscriber = subscriber or client_id
@@ -54,15 +45,12 @@ class MeshSubscription(Subscription):
     def copy(self) -> MeshSubscription:
         """Return the same subscription for another table: each table numbers its own."""
         return MeshSubscription(
-            self.client_id,
-            self.home,
-            self.topic_filter,
-            self.predicate,
-            self.deadline_ns,
-            self.price,
-            self.penalty,
-            self.last_mile_ns,
-            self.subscriber,
+            client_id=self.client_id,
+            home=self.home,
+            topic_filter=self.topic_filter,
+            terms=self.terms,
+            last_mile_ns=self.last_mile_ns,
+            subscriber=self.subscriber,
         )
 
 
@@ -110,12 +98,17 @@ class HomeGroup:
 
 
 class SubscriptionTable:
-    """All subscriptions of the mesh by topic and content; `version` counts changes."""
+    """All subscriptions of the mesh by topic and content; `version` counts changes.
 
-    __slots__ = ("_by_key", "_groups", "_index", "_next_group", "_next_number", "version")
+    A member's table stands in the `index` of its broker, beside the subscriptions of the broker's own
+    clients, so that a message is matched once for both.
+    """
 
-    def __init__(self) -> None:
-        self._index = SubscriptionIndex()
+    __slots__ = ("_by_key", "_groups", "_index", "_is_shared", "_next_group", "_next_number", "version")
+
+    def __init__(self, index: SubscriptionIndex | None = None) -> None:
+        self._index = index if index is not None else SubscriptionIndex()
+        self._is_shared = index is not None
         self._by_key: dict[tuple[str, str], MeshSubscription] = {}  # by client and filter
         self._groups: dict[tuple[int, ...], HomeGroup] = {}
         self._next_number = 0
@@ -153,16 +146,24 @@ class SubscriptionTable:
     def subscriptions(self) -> list[MeshSubscription]:
         return list(self._by_key.values())
 
+    def may_match(self, topic: str) -> bool:
+        """Whether a subscription may match messages of a topic."""
+        return self._index.match(topic).has_remote()
+
     def match(self, message: Message) -> list[HomeGroup]:
-        """Return the subscriptions that match a message, one group per home, homes by name."""
-        route = self._index.match(message.topic)
-        if not route.has_any():
-            return []
-        attributes: Attributes | None = None
-        if route.needs_attributes:
-            attributes = Attributes(message.user_properties, message.payload, message.topic)
+        """Return the subscriptions that match a message, one group per home, homes by name.
+
+        A content filter that raises matches nothing; where the index is shared, the broker reports it.
+        """
+        match = self._index.match(message.topic)
+        remote = match.remote
+        if match.contents:
+            selection = self._index.select(message)
+            if selection.errors and not self._is_shared:
+                raise selection.errors[0][1]
+            remote = selection.remote
         by_home: dict[str, list[MeshSubscription]] = {}
-        for found in route.select(attributes):
+        for found in remote:
             assert isinstance(found, MeshSubscription), "only a mesh's own subscriptions are in its table"
             known = by_home.get(found.home)
             if known is None:

@@ -66,6 +66,7 @@ class Attributes:
         "searches",
         "topic",
         "user_properties",
+        "verdicts",
     )
 
     def __init__(self, user_properties: UserProperties, payload: bytes, topic: str = "") -> None:
@@ -74,6 +75,8 @@ class Attributes:
         self.topic = topic
         self._values: dict[str, object] = {}
         self.searches: dict[str, bool] = {}  # what was searched for, and whether it was found
+        # Results of filters that were asked earlier, by their text; None for most messages.
+        self.verdicts: dict[str, bool] | None = None
         self._decoded: object = None
         self._decoded_is_ready = False
 

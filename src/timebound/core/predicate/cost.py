@@ -47,6 +47,10 @@ class Cost:
                 self._add(condition, searches)
         self.shared = sum(searches.values())
 
+    def most(self) -> int:
+        """Return what the filter costs if no other shares its searches."""
+        return self.each + self.shared
+
     def _add(self, condition: Condition, searches: dict[str, int]) -> None:
         if isinstance(condition, (And, Or)):
             for part in condition.parts:

@@ -14,13 +14,8 @@ from typing import Final, cast
 
 from timebound.core.correlation.expression import (
     WATCHDOG,
-    AnyOf,
     Correlator,
-    Dependency,
-    Every,
-    Leaf,
     Timeout,
-    Watchdog,
 )
 from timebound.core.correlation.timers import MADE_AT_ONCE, Timer, TimerHeap
 from timebound.core.values.message import Message
@@ -39,18 +34,6 @@ TICKS_MAX: Final = 32
 LINED_UP_MAX: Final = 1_024
 WATCHDOG_TOPIC: Final = "$timebound/watchdog"
 EVERY_TOPIC: Final = "$timebound/every"
-
-
-def dependency_of(
-    topic_filter: str, correlation: Dependency | None, watchdog_ns: int, every_ns: int
-) -> Dependency | None:
-    """Return what a subscription waits for by its terms; None if it gets every message at once."""
-    if correlation is None and not watchdog_ns and not every_ns:
-        return None
-    wanted: Dependency = Leaf(topic_filter) if correlation is None else correlation
-    if watchdog_ns:
-        wanted = Watchdog(wanted, watchdog_ns)
-    return AnyOf([wanted, Every(every_ns)]) if every_ns else wanted
 
 
 class Due:
@@ -231,7 +214,9 @@ def _as_messages(occurrences: list[object], subscription: Subscription, now_ns: 
 
 def _notice(timeout: Timeout, subscription: Subscription, now_ns: int) -> Message:
     fields = {"filter": subscription.topic_filter, "count": timeout.count, "missed": timeout.missed}
+    if subscription.terms.name:
+        fields["name"] = subscription.terms.name
     if timeout.kind == WATCHDOG:
-        fields["silent_ms"] = timeout.count * subscription.watchdog_ns // MILLISECOND
+        fields["silent_ms"] = timeout.count * subscription.terms.watchdog_ns // MILLISECOND
         return Message(WATCHDOG_TOPIC, json.dumps(fields).encode(), subscription.qos, False, now_ns)
     return Message(EVERY_TOPIC, json.dumps(fields).encode(), subscription.qos, False, now_ns)

@@ -73,15 +73,19 @@ def make_entry(session: Session, delivery: Delivery) -> Entry:
     message = delivery.message
     subscription = delivery.subscription
     audience = _audience(session, delivery)
-    conflation = None
+    conflation: tuple[str, ...] | None = None
     flow = flow_key(message.publisher, message.topic, delivery.qos, message.timeout_ns, audience)
     is_ordered = False
     if subscription is not None:
         if subscription.keep_last:
-            conflation = (subscription.topic_filter, message.topic)
+            conflation = _conflation(subscription, delivery.others, message.topic)
         if subscription.is_ordered:
             is_ordered = True
             flow = (subscription.topic_filter,)
+        for other in delivery.others:
+            if other.is_ordered and not is_ordered:
+                is_ordered = True
+                flow = (other.topic_filter,)
     return Entry(
         delivery,
         message.size(),
@@ -109,11 +113,26 @@ def _audience(session: Session, delivery: Delivery) -> Audience:
     if delivery.others or subscription.is_free:
         # Copies free of charge may wait beside others of the same filter that are not.
         return Audience([_term(one) for one in pairs(delivery)])
-    known = session.audiences.get(subscription.topic_filter)
+    known = session.audiences.get(subscription.key)
     if known is None:
         known = Audience([_term(subscription)])
-        session.audiences[subscription.topic_filter] = known
+        session.audiences[subscription.key] = known
     return known
+
+
+def _conflation(
+    subscription: Subscription, others: tuple[Subscription, ...], topic: str
+) -> tuple[str, ...] | None:
+    """Return what a newer copy must have in common to replace this one; None if none may replace it.
+
+    It is replaced only by a copy for the same subscriptions, all of which keep the last message: what one of
+    them lets go, another may still want.
+    """
+    if not others:
+        return (subscription.key, topic)
+    if not all([one.keep_last for one in others]):
+        return None
+    return (subscription.key, *[one.key for one in others], topic)
 
 
 def _term(subscription: Subscription | None) -> Term:

@@ -11,6 +11,7 @@ import heapq
 from typing import Final
 
 from timebound.core.matching.index import SubscriptionIndex
+from timebound.core.predicate.predicate import Attributes
 from timebound.core.sessions.correlations import Correlations
 from timebound.core.sessions.durability import Durability
 from timebound.core.sessions.faults import Faults
@@ -19,6 +20,7 @@ from timebound.core.sessions.session import Session
 from timebound.core.values.access import AccessList
 from timebound.core.values.filter_costs import FilterCosts
 from timebound.core.values.limits import SESSION_NEVER_EXPIRES_S, BrokerLimits
+from timebound.core.values.message import Delivery
 from timebound.core.values.store_orders import (
     DropSession,
     DropSubscription,
@@ -113,8 +115,7 @@ class Lifecycle:
         session.connection = connection
         self.connected += 1
         session.expires_ns = 0
-        session.receive_maximum = min(receive_maximum, self._limits.outgoing_inflight_max)
-        session.send_quota = session.receive_maximum
+        session.open_window(min(receive_maximum, self._limits.outgoing_inflight_max))
         session.expiry_interval_s = min(expiry_interval_s, self._limits.session_expiry_max_s)
         # A stored session stays stored until it ends, even if it no longer outlives this connection.
         session.is_durable = session.is_durable or session.expiry_interval_s > 0
@@ -163,7 +164,7 @@ class Lifecycle:
             # Removed from the session last: what an error leaves there is found by `_forget`.
             self._index.remove(subscription)
             self._correlations.stop(subscription)
-            session.remove_subscription(subscription.topic_filter)
+            session.remove_subscription(subscription.key)
         self._outbound.discard(session, reason, now_ns)
         session.inbound.clear()
         del self.sessions[session.client_id]
@@ -180,7 +181,7 @@ class Lifecycle:
         for subscription in list(session.subscriptions.values()):
             self._index.remove(subscription)
             self._correlations.stop(subscription)
-            session.remove_subscription(subscription.topic_filter)
+            session.remove_subscription(subscription.key)
         self._outbound.forget(session)
         session.inbound.clear()
         if self.sessions.get(session.client_id) is session:
@@ -203,7 +204,10 @@ class Lifecycle:
                     session.add_subscription(subscription)
                     self._index.insert(subscription)
             for delivery in stored.deliveries:
-                delivery.subscription = _subscription_for(session, delivery.message.topic)
+                found = _subscriptions_for(session, delivery)
+                if found:
+                    delivery.subscription = found[0]
+                    delivery.others = tuple(found[1:])
                 delivery.offered_ns = now_ns
                 self._outbound.restore(session, delivery)
             for packet_id in stored.inbound:
@@ -236,14 +240,16 @@ class Lifecycle:
     def _apply_access(self, session: Session) -> None:
         session.access = self._access.for_client(session.user, session.client_id)
         was_timed = session.timed_subscriptions > 0
-        for topic_filter, subscription in list(session.subscriptions.items()):
+        for subscription in list(session.subscriptions.values()):
+            topic_filter = subscription.topic_filter
             if session.access.may_subscribe(topic_filter):
                 continue
             self._index.remove(subscription)
             self._correlations.stop(subscription)
-            session.remove_subscription(topic_filter)
+            session.remove_subscription(subscription.key)
             if session.is_durable:
-                self._durability.add(DropSubscription(session.client_id, topic_filter))
+                name = subscription.terms.name
+                self._durability.add(DropSubscription(session.client_id, topic_filter, name))
         if was_timed:
             self._outbound.relax(session)
 
@@ -308,17 +314,27 @@ class Lifecycle:
             self._durability.add(DropWill(client_id))
 
 
-def _subscription_for(session: Session, topic: str) -> Subscription | None:
-    """Return the subscription that a stored message was for; None if it no longer exists.
+def _subscriptions_for(session: Session, delivery: Delivery) -> list[Subscription]:
+    """Return the subscriptions that a stored message was for, as far as they still exist.
 
-    An unshared subscription is preferred: a copy that other members of a group already have must not
-    be given to them again.
+    Unshared subscriptions are preferred: a copy that other members of a group already have must not be
+    given to them again. What correlates has copies of its own, each for one subscription.
     """
-    shared: Subscription | None = None
+    message = delivery.message
+    attributes = Attributes(message.user_properties, message.payload, message.topic)
+    found: list[list[Subscription]] = [[], [], [], []]  # by how they are preferred
     for subscription in session.subscriptions.values():
         group, topic_filter = split_share(subscription.topic_filter)
-        if matches(topic_filter, topic):
-            if not group:
-                return subscription
-            shared = shared or subscription
-    return shared
+        identifier = subscription.identifier
+        if identifier and delivery.subscription_ids and identifier not in delivery.subscription_ids:
+            continue
+        if not matches(topic_filter, message.topic):
+            continue
+        if subscription.no_local and subscription.client_id == message.publisher:
+            continue
+        if subscription.predicate is not None and not subscription.predicate.matches(attributes):
+            continue
+        found[2 * bool(group) + (subscription.dependency is not None)].append(subscription)
+    plain, correlated, shared, shared_correlated = found
+    of_group = [one for one in shared if one.topic_filter == shared[0].topic_filter]
+    return plain or correlated[:1] or of_group or shared_correlated[:1]

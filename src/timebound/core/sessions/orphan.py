@@ -18,7 +18,14 @@ class Orphan:
         self.reason = reason  # why it is dropped if no other member takes it
 
 
-def is_for(delivery: Delivery, topic_filter: str) -> bool:
-    """Whether a copy was matched by this filter; messages of the broker itself do not count."""
+def is_left(session: Session, delivery: Delivery, topic_filter: str) -> bool:
+    """Whether a copy was matched by a filter whose subscriptions have all ended.
+
+    Messages of the broker itself do not count.
+    """
     subscription = delivery.subscription
-    return subscription is not None and subscription.topic_filter == topic_filter and not subscription.is_free
+    if subscription is None or subscription.topic_filter != topic_filter or subscription.is_free:
+        return False
+    if subscription.key in session.subscriptions:
+        return False
+    return not any([other.key in session.subscriptions for other in delivery.others])

@@ -17,6 +17,7 @@ from __future__ import annotations
 import heapq
 from typing import Final, cast
 
+from timebound.core.link.outlet import time_of_drop
 from timebound.core.link.queue import LinkQueue
 from timebound.core.link.scheduling import Scheduling
 from timebound.core.link.strategy.entry import NEVER_NS, Entry
@@ -28,7 +29,7 @@ from timebound.core.sessions.entries import (
     needs_scheduling,
     sequence_of,
 )
-from timebound.core.sessions.orphan import is_for
+from timebound.core.sessions.orphan import is_left
 from timebound.core.sessions.owed import Owed, is_waiting
 from timebound.core.sessions.session import PUBACK, PUBCOMP, PUBREC, PUBREL, Reply, Session
 from timebound.core.sessions.transit import Transit
@@ -164,7 +165,7 @@ class Outbound(Owed):
             rank_ns = now_ns + min(max(left_ns, 0) // 2, STUCK_NS)
             if rank_ns < session.rank_ns:
                 session.rank_ns = rank_ns
-                self._touch(session)
+                self._due.touch(session)
 
     def take(self, session: Session, bytes_max: int, now_ns: int, ahead_ns: int = 0) -> list[Delivery]:
         """Take deliveries of about `bytes_max` bytes to write now, and record the effects.
@@ -306,21 +307,18 @@ class Outbound(Owed):
                 taken.append(delivery)
             session.scheduled_ns += int(size * scheduled.link.mean_ns_per_byte)
         self._collect_dropped(session, scheduled, session.scheduled_ns)
-        self._touch(session)
+        self._due.touch(session)
 
-    def wake(self, now_ns: int) -> None:
-        """Drop the copies that are late by now, at the time of `next_wakeup_ns`; some, if there are many."""
-        left = STEP_COPIES_MAX
-        while left > 0:
-            session = self._due.pop(now_ns)
-            if session is None:
-                return
-            try:
-                left -= 1 + self._drop_due(session, left, now_ns)
-            except Exception as error:  # as in `offer`
-                self._faults.note(session.client_id, session.connection, error)
-                self.mend(session)
-            self._touch(session)
+    def drop_due(self, session: Session, copies_max: int, now_ns: int) -> int:
+        """Drop the copies of a session that is due; return how many were handled, some if there are many."""
+        count = 0
+        try:
+            count = self._drop_due(session, copies_max, now_ns)
+        except Exception as error:  # as in `offer`
+            self._faults.note(session.client_id, session.connection, error)
+            self.mend(session)
+        self._due.touch(session)
+        return count
 
     def _drop_due(self, session: Session, copies_max: int, now_ns: int) -> int:
         """Drop late copies, and rank those whose time has come; return how many copies were handled."""
@@ -507,7 +505,7 @@ class Outbound(Owed):
         copy: PUBREL frees the id on both sides in any case (4.3.3).
         """
         released = 0
-        for delivery in list(session.inflight.values()):
+        for delivery in session.unanswered():
             if delivery.state != RELEASED and self._is_late(session, delivery, now_ns):
                 self._settle(session, delivery, Reason.TIMED_OUT, now_ns)
                 if delivery.qos == 1:
@@ -525,16 +523,16 @@ class Outbound(Owed):
                 session.resend.append(delivery)
         # Released ids count although MQTT resets the quota (4.9): a client that never completes
         # would otherwise use up all packet ids by reconnecting again and again.
-        session.send_quota = session.receive_maximum - released
+        session.open_window(session.receive_maximum, released)
         if session.has_work():
             self._ready.add(session)
 
-    def unsent(self, session: Session, subscription: Subscription) -> list[Delivery]:
-        """Return the unsent copies of a subscription, in order."""
+    def unsent(self, session: Session, topic_filter: str) -> list[Delivery]:
+        """Return the unsent copies of subscriptions to a filter that have ended, in order."""
         found = list(session.blocked) + list(session.queue)
         if session.scheduled is not None:
             found += [cast(Delivery, entry.item) for entry in session.scheduled.entries()]
-        found = [one for one in found if one.state != GONE and is_for(one, subscription.topic_filter)]
+        found = [one for one in found if one.state != GONE and is_left(session, one, topic_filter)]
         found.sort(key=sequence_of)
         return found
 
@@ -558,10 +556,8 @@ class Outbound(Owed):
 
     def _start(self, session: Session, delivery: Delivery, now_ns: int, taken: list[Delivery]) -> None:
         delivery.sent_ns = now_ns
-        delivery.packet_id = session.next_packet_id()
+        delivery.packet_id = session.start(delivery)
         delivery.state = SENT
-        session.inflight[delivery.packet_id] = delivery
-        session.send_quota -= 1
         self._charge(session, copy_cost(delivery.message.size()))
         if not delivery.stored:
             taken.append(delivery)
@@ -585,10 +581,8 @@ class Outbound(Owed):
         self._durability.reply(session, Reply(PUBREL, delivery.packet_id), mark)
 
     def _finish(self, session: Session, delivery: Delivery) -> None:
-        del session.inflight[delivery.packet_id]
+        session.confirm(delivery.packet_id)
         self._charge(session, -copy_cost(delivery.message.size()))
-        if session.send_quota < session.receive_maximum:
-            session.send_quota += 1
         self._forget(session, delivery)
         if session.blocked or session.resend or (session.scheduled is not None and session.has_work()):
             self._ready.add(session)
@@ -713,10 +707,7 @@ class Outbound(Owed):
         self._leave_queue(session, delivery)
         reason = entry.reason
         assert reason is not None
-        time_ns = now_ns
-        if (reason == Reason.HOPELESS or reason == Reason.TIMED_OUT) and entry.drop_ns < now_ns:
-            time_ns = max(entry.drop_ns, entry.pushed_ns)
-        self._drop(session, delivery, reason, time_ns)
+        self._drop(session, delivery, reason, time_of_drop(entry, now_ns))
 
     def _is_late(self, session: Session, delivery: Delivery, now_ns: int) -> bool:
         """Whether a copy sent now would be in time for none of its subscriptions (success <= ε)."""

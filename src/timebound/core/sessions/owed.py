@@ -14,8 +14,8 @@ from typing import Final, cast
 
 from timebound.core.account.account import Account
 from timebound.core.account.counters import Counters
+from timebound.core.link.due import DueList
 from timebound.core.link.strategy.entry import NEVER_NS
-from timebound.core.sessions.due import DueList
 from timebound.core.sessions.durability import Durability
 from timebound.core.sessions.entries import late_ns, sequence_of
 from timebound.core.sessions.faults import Faults
@@ -48,7 +48,6 @@ class Owed:
         "_limits",
         "_ready",
         "_scheduled",
-        "_touched",
         "account",
         "expiring",
         "orphans",
@@ -63,6 +62,7 @@ class Owed:
         counters: Counters,
         account: Account,
         faults: Faults,
+        due: DueList,
     ) -> None:
         self._faults = faults
         self._limits = limits
@@ -74,13 +74,12 @@ class Owed:
         self._scheduled: dict[str, Session] = {}  # sessions whose `scheduled` is set
         self.expiring: deque[Session] = deque()  # those that the present expiry has still to visit
         self.orphans: list[Orphan] = []
-        self._due = DueList()
-        self._touched: list[Session] = []  # sessions whose next drop may be earlier than `_due` has it
+        self._due = due
 
     def restore(self, session: Session, delivery: Delivery) -> None:
         """Restore a delivery read from storage."""
         session.last_sequence = max(session.last_sequence, delivery.sequence)
-        self.account.matched += 1
+        self.account.matched += 1 + len(delivery.others)
         size = delivery.message.size()
         self._charge(session, copy_cost(size))
         if delivery.packet_id:
@@ -134,6 +133,7 @@ class Owed:
         session.replies.clear()
         session.awaiting.clear()
         session.slowed_by.clear()
+        session.remarks.clear()
         session.is_pressed = False
         session.outbox.clear()
         session.resend.clear()
@@ -193,8 +193,8 @@ class Owed:
     def end_orphan(self, orphan: Orphan, is_taken: bool, now_ns: int) -> None:
         """End an orphan: another member has its own copy (`is_taken`), or it is dropped."""
         if is_taken:
-            # The pair is counted for the other member.
-            self.account.matched -= 1
+            # The pairs are counted for the other member.
+            self.account.matched -= 1 + len(orphan.delivery.others)
             self._forget(orphan.session, orphan.delivery)
         else:
             self._drop(orphan.session, orphan.delivery, orphan.reason, now_ns)
@@ -224,37 +224,6 @@ class Owed:
 
     # --- time limits ------------------------------------------------------------------
 
-    def next_wakeup_ns(self) -> int | None:
-        """Return when a copy may have to be dropped if nothing else happens; call it after what was ready."""
-        touched = self._touched
-        if touched:
-            self._touched = []
-            for session in touched:
-                session.is_touched = False
-                try:
-                    self._watch(session)
-                except Exception as error:  # concerns one of several clients, see faults.py
-                    self._faults.note(session.client_id, session.connection, error)
-        return self._due.next_ns()
-
-    def _touch(self, session: Session) -> None:
-        """Have the next drop of a session looked up again before the shell waits."""
-        if not session.is_touched:
-            session.is_touched = True
-            self._touched.append(session)
-
-    def _watch(self, session: Session) -> None:
-        due_ns = session.limits[0][0] if session.limits else NEVER_NS
-        scheduled = session.scheduled
-        if scheduled is not None:
-            if session.queue and session.rank_ns < due_ns:
-                due_ns = session.rank_ns
-            drop_ns = scheduled.next_wakeup_ns()
-            if drop_ns is not None and drop_ns < due_ns:
-                due_ns = drop_ns
-        if due_ns < NEVER_NS:
-            self._due.put(session, due_ns)
-
     def _watch_limit(self, session: Session, delivery: Delivery) -> None:
         """Have a copy dropped when it is late, if nothing ranks it."""
         limit_ns = late_ns(session, delivery)
@@ -266,7 +235,7 @@ class Owed:
         if len(limits) > waiting + waiting // STALE_PART + STALE_MIN:
             session.limits = [item for item in limits if is_waiting(item[2])]
             heapq.heapify(session.limits)
-        self._touch(session)
+        self._due.touch(session)
 
     def _watch_limits(self, session: Session) -> None:
         """Compute anew when copies are late that nothing ranks; O(n)."""
@@ -276,7 +245,7 @@ class Owed:
         limits = [(late_ns(session, one), one.sequence, one) for one in waiting if one.state != GONE]
         session.limits = [item for item in limits if item[0] < NEVER_NS]
         heapq.heapify(session.limits)
-        self._touch(session)
+        self._due.touch(session)
 
     def _sweep(self, session: Session) -> None:
         """Remove the places of dropped copies; O(n)."""

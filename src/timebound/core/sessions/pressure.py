@@ -3,7 +3,8 @@
 The acknowledgement of a QoS 1 or 2 message is held until every broker it goes to has room again, and so are
 the later ones of the same session: MQTT requires their order [MQTT-4.6.0-2]. A client sends no more than the
 broker's Receive Maximum without an acknowledgement, so it stops by itself. QoS 0 has no acknowledgement: the
-session is marked, and the shell does not read its socket.
+session is marked, and the shell does not read its socket. A message that is matched in steps
+(`matching/gradual.py`) is waited for in the same way: its name stands among the homes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from timebound.core.sessions.faults import Faults
 from timebound.core.sessions.session import Awaited, ReadyList, Reply, Session
 
 NO_HOMES: Final[list[str]] = []  # never changed
+NO_LEVELS: Final[dict[str, int]] = {}  # likewise
 
 
 class Pressure:

@@ -1,6 +1,6 @@
 """The state of one client, connected or not.
 
-A session owns its subscriptions, the packet ids in use in both directions, and the deliveries
+A session is an outlet that also owns its subscriptions, the packet ids of its client, and the deliveries
 waiting to be sent. It does not enforce storage or the limits of the broker: `outbound` and
 `lifecycle` do, and only they change it.
 """
@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, cast
 
-from timebound.core.link.queue import LinkQueue
-from timebound.core.link.scheduling import DEFAULT_SCHEDULING
+from timebound.core.link.outlet import Outlet
 from timebound.core.link.strategy.audience import Audience
 from timebound.core.link.strategy.entry import NEVER_NS
 from timebound.core.sessions.transit import Transit
 from timebound.core.values.access import ClientAccess
-from timebound.core.values.delay import START_MEAN_S_PER_KB, START_VARIATION, LinkDelay
+from timebound.core.values.delay import LinkDelay
 from timebound.core.values.filter_costs import FilterCosts
 from timebound.core.values.message import ENTRY_COST, GONE, Delivery, Message, copy_cost
 from timebound.core.values.subscription import Subscription
@@ -28,9 +27,7 @@ PUBREC: Final = 5
 PUBREL: Final = 6
 PUBCOMP: Final = 7
 
-PACKET_ID_MAX: Final = 65_535
-# The delay of a link that has not been measured yet.
-START_DELAY: Final = LinkDelay(START_MEAN_S_PER_KB, (START_VARIATION * START_MEAN_S_PER_KB) ** 2)
+NO_KEYS: Final[dict[str, bool]] = {}
 
 
 class Reply:
@@ -59,8 +56,8 @@ class Awaited:
         self.needs_disk = needs_disk  # its message goes to storage or to a journal
 
 
-class Session:
-    """State of one client id.
+class Session(Outlet[Delivery]):
+    """State of one client id; its `scheduled` is made when a copy with a time limit waits.
 
     Deliveries move queue -> (scheduled, when they compete for the link) -> (blocked, when the client's
     Receive Maximum is used up) -> inflight. `outbox` holds those that wait only for the socket;
@@ -76,38 +73,29 @@ class Session:
         "connection",
         "cost_bytes",
         "costs",
-        "delay",
-        "due_ns",
-        "due_number",
         "expires_ns",
         "expiry_interval_s",
         "gone",
         "held",
         "inbound",
-        "inflight",
         "is_durable",
         "is_full",
         "is_pressed",
         "is_ready",
         "is_relaxing",
-        "is_touched",
-        "last_packet_id",
         "last_sequence",
         "limits",
         "listener",
+        "named",
         "outbox",
         "path_delay",
         "queue",
         "queue_bytes",
         "rank_ns",
-        "receive_maximum",
+        "remarks",
         "replies",
         "resend",
-        "scheduled",
-        "scheduled_ns",
         "scheduled_unconfirmed",
-        "scheduling",
-        "send_quota",
         "slowed_by",
         "subscriptions",
         "ticks",
@@ -120,6 +108,7 @@ class Session:
     def __init__(
         self, client_id: str, user: str, access: ClientAccess, costs: FilterCosts | None = None
     ) -> None:
+        super().__init__()
         self.client_id = client_id
         self.user = user
         self.access = access
@@ -127,12 +116,12 @@ class Session:
         self.expiry_interval_s = 0
         self.is_durable = False  # outlives its connection
         self.expires_ns = 0  # when it ends, while not connected; 0 = never
-        self.subscriptions: dict[str, Subscription] = {}  # changed only by the two methods below
+        self.subscriptions: dict[str, Subscription] = {}  # by key; changed only by the two methods below
+        self.named: dict[str, dict[str, bool]] = {}  # keys of those with a name, by topic filter
         self.timed_subscriptions = 0  # those with a deadline or `keep=last`
         self.ticks_per_hour = 0  # of all their timers
         self.costs = FilterCosts(costs)  # of their filters; `costs` is the sum over all sessions
         self.inbound: dict[int, bool] = {}  # packet ids of QoS 2 messages not yet released
-        self.inflight: dict[int, Delivery] = {}
         self.queue: deque[Delivery] = deque()
         self.blocked: deque[Delivery] = deque()
         self.outbox: deque[Delivery] = deque()
@@ -143,51 +132,57 @@ class Session:
         # copy and its sequence. It may hold copies that have left.
         self.limits: list[tuple[int, int, Delivery]] = []
         self.rank_ns = NEVER_NS  # when copies of `queue` are to be ranked, where `scheduled` is set
-        self.is_touched = False  # `due_ns` may be too late
-        self.due_ns = NEVER_NS  # these two belong to `DueList`
-        self.due_number = 0
         self.queue_bytes = 0  # of queue, scheduled and blocked, as sizes on the link
         self.cost_bytes = 0  # of these and of inflight, as memory
-        self.ticks: dict[tuple[str, str], Message] = {}  # the last tick while away, by filter and topic
+        self.ticks: dict[
+            tuple[str, str], Message
+        ] = {}  # the last tick while away, by key of the subscription and topic
         self.held = 0  # replies that wait for storage
         self.awaiting: deque[Awaited] = deque()  # acknowledgements that wait for links to other brokers
         self.slowed_by: dict[str, None] = {}  # brokers whose links have no room for its QoS 0 messages
+        self.remarks: dict[int, str] = {}  # on messages that are not acknowledged yet, by packet id
         self.is_pressed = False  # `awaiting` or `slowed_by` is not empty
         self.is_ready = False  # is in the ready list
         self.is_full = False  # a copy was dropped for lack of room since it was last served
-        self.receive_maximum = PACKET_ID_MAX
-        self.send_quota = PACKET_ID_MAX
-        self.last_packet_id = 0
         self.last_sequence = 0
         self.listener = ""  # name of the listener of its connection
-        self.scheduling = DEFAULT_SCHEDULING
-        self.delay = START_DELAY  # of its link, as the socket shows it
-        self.scheduled: LinkQueue | None = None  # made when a copy with a time limit waits
         self.is_relaxing = False  # `scheduled` is removed once no waiting copy needs it
-        self.scheduled_ns = 0  # clock of `scheduled`: when the next copy to leave would begin to be sent
         self.scheduled_unconfirmed = 0  # QoS 0 copies in `scheduled`, which are not acknowledged
-        self.audiences: dict[str, Audience] = {}  # by topic filter; they belong to `scheduled`
+        self.audiences: dict[str, Audience] = {}  # by key of a subscription; they belong to `scheduled`
         self.transit: Transit | None = None  # what is in transit, where `scheduled` is set
         self.path_delay: LinkDelay | None = None  # of the path behind the link, as acknowledgements show it
 
     def add_subscription(self, subscription: Subscription) -> None:
-        """Store a subscription under its filter, replacing an earlier one."""
-        old = self.subscriptions.get(subscription.topic_filter)
-        if old is not None:
-            self._count(old, -1)
-        self.subscriptions[subscription.topic_filter] = subscription
+        """Store a subscription under its filter and name, replacing an earlier one."""
+        self.remove_subscription(subscription.key)
+        self.subscriptions[subscription.key] = subscription
+        if subscription.terms.name:
+            self.named.setdefault(subscription.topic_filter, {})[subscription.key] = True
         self._count(subscription, 1)
 
-    def remove_subscription(self, topic_filter: str) -> Subscription | None:
-        """Remove and return the subscription of a filter; None if there is none."""
-        subscription = self.subscriptions.pop(topic_filter, None)
+    def remove_subscription(self, key: str) -> Subscription | None:
+        """Remove and return the subscription with a key; None if there is none."""
+        subscription = self.subscriptions.pop(key, None)
         if subscription is not None:
             self._count(subscription, -1)
+            keys = self.named.get(subscription.topic_filter)
+            if keys is not None and subscription.terms.name:
+                del keys[key]
+                if not keys:
+                    del self.named[subscription.topic_filter]
         return subscription
+
+    def subscriptions_to(self, topic_filter: str) -> list[Subscription]:
+        """Return all subscriptions to a filter: the unnamed one first, then by time."""
+        unnamed = self.subscriptions.get(topic_filter)
+        found = [] if unnamed is None else [unnamed]
+        for key in self.named.get(topic_filter, NO_KEYS):
+            found.append(self.subscriptions[key])
+        return found
 
     def sums_with(self, subscription: Subscription) -> tuple[int, int, int]:
         """Return the filter cost here and in all, and `ticks_per_hour`, as if a subscription were added."""
-        old = self.subscriptions.get(subscription.topic_filter)
+        old = self.subscriptions.get(subscription.key)
         if old is not None:
             self._count(old, -1)
         self._count(subscription, 1)
@@ -211,14 +206,17 @@ class Session:
             return self.delay
         return LinkDelay(path.mean_s_per_kb, path.variance, self.delay.jitter_s)
 
-    def next_packet_id(self) -> int:
-        """Return a packet id that no delivery in flight uses; the quota leaves at least one."""
-        packet_id = self.last_packet_id
-        while True:
-            packet_id = packet_id % PACKET_ID_MAX + 1
-            if packet_id not in self.inflight:
-                self.last_packet_id = packet_id
-                return packet_id
+    def owner(self) -> tuple[str, int]:
+        return self.client_id, self.connection
+
+    def next_drop_ns(self) -> int:
+        """Return when a copy is to be dropped, or to be ranked so that its drop is known."""
+        due_ns = super().next_drop_ns()
+        if self.limits and self.limits[0][0] < due_ns:
+            due_ns = self.limits[0][0]
+        if self.scheduled is not None and self.queue and self.rank_ns < due_ns:
+            due_ns = self.rank_ns
+        return due_ns
 
     def has_work(self) -> bool:
         """Whether anything can be written now."""
@@ -235,8 +233,7 @@ class Session:
         return len(self.blocked) > 0 or len(self.resend) > 0
 
     def queued_messages(self) -> int:
-        competing = len(self.scheduled) if self.scheduled is not None else 0
-        return len(self.queue) + len(self.blocked) - self.gone + competing
+        return len(self.queue) + len(self.blocked) - self.gone + self.competing()
 
     def pairs_owed(self) -> int:
         """Count the pairs of message and subscription without an outcome yet."""
@@ -254,6 +251,7 @@ class Session:
 
     def _check(self) -> None:
         """Assert that the session is consistent."""
+        super()._check()
         waiting = [one for one in [*self.queue, *self.blocked] if one.state != GONE]
         assert self.gone == len(self.queue) + len(self.blocked) - len(waiting)
         self._check_limits(waiting)
@@ -266,10 +264,12 @@ class Session:
         cost = sum(copy_cost(delivery.message.size()) for delivery in copies)
         entries = len(waiting) if self.scheduled is not None else 0
         assert self.cost_bytes == cost + entries * ENTRY_COST
-        assert self.send_quota <= self.receive_maximum
         assert self.timed_subscriptions == sum(one.is_timed() for one in self.subscriptions.values())
         assert self.ticks_per_hour == sum(one.ticks_per_hour for one in self.subscriptions.values())
         self.costs._check(list(self.subscriptions.values()))
+        named = [one.key for one in self.subscriptions.values() if one.terms.name]
+        assert sorted(named) == sorted([key for keys in self.named.values() for key in keys])
+        assert all(self.named.values()), "a filter without names is left"
         for packet_id, delivery in self.inflight.items():
             assert delivery.packet_id == packet_id
             assert delivery.qos > 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 SESSION_NEVER_EXPIRES_S: Final = 0xFFFFFFFF  # MQTT 5, 3.1.2.11.2
+# MQTT 5, 2.1.4: the largest remaining length, and the header before it.
+MQTT_PACKET_BYTES_MAX: Final = 268_435_455 + 5
 DAY_S: Final = 86_400
 MEBIBYTE: Final = 1024 * 1024
 

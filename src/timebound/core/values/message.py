@@ -29,6 +29,17 @@ ENTRY_COST: Final = 704
 FRAME_KEPT_MAX: Final = 16 * 1024
 
 
+class MessageName:
+    """The name of a message that was not published here since this broker started."""
+
+    __slots__ = ("number", "origin", "started_ns")
+
+    def __init__(self, origin: str, started_ns: int, number: int) -> None:
+        self.origin = origin  # broker where it was published
+        self.started_ns = started_ns  # when that had started; 0 = an earlier start, not known
+        self.number = number
+
+
 class Message:
     """One published message.
 
@@ -43,6 +54,7 @@ class Message:
         "frame_v5",
         "hops",
         "is_repeated",
+        "name",
         "payload",
         "priority",
         "promised_ns",
@@ -88,6 +100,7 @@ class Message:
         self.sequence = sequence  # order of arrival at this broker, unique
         self.promised_ns = 0  # delay bound of its flow at this broker; 0 = none
         self.hops = 0  # brokers passed before this one
+        self.name: MessageName | None = None  # None: this broker, its start, and `sequence`
         self.is_repeated = False  # sent again: an earlier run of the broker may have had it
         self.stored_copies = 0  # its deliveries that are in storage
         self.frame_v4 = b""

@@ -65,11 +65,12 @@ class PutSubscription(StoreOrder):
 
 
 class DropSubscription(StoreOrder):
-    __slots__ = ("client_id", "topic_filter")
+    __slots__ = ("client_id", "name", "topic_filter")
 
-    def __init__(self, client_id: str, topic_filter: str) -> None:
+    def __init__(self, client_id: str, topic_filter: str, name: str = "") -> None:
         self.client_id = client_id
         self.topic_filter = topic_filter
+        self.name = name
 
 
 class PutMessage(StoreOrder):

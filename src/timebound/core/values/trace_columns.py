@@ -16,7 +16,18 @@ class ColumnsEpoch:
 class MessageColumns:
     """Columns of messages: origin and time limits."""
 
-    __slots__ = ("epoch", "hops", "number", "promised_ns", "publisher", "timeout_ns", "topic")
+    __slots__ = (
+        "epoch",
+        "hops",
+        "number",
+        "origin",
+        "promised_ns",
+        "publisher",
+        "started_ns",
+        "timeout_ns",
+        "topic",
+        "traceparent",
+    )
 
     def __init__(
         self,
@@ -27,6 +38,9 @@ class MessageColumns:
         timeout_ns: int,
         promised_ns: int,
         hops: int,
+        origin: str,
+        started_ns: int,
+        traceparent: str,
     ) -> None:
         self.epoch = epoch
         self.number = number
@@ -35,6 +49,9 @@ class MessageColumns:
         self.timeout_ns = timeout_ns
         self.promised_ns = promised_ns
         self.hops = hops
+        self.origin = origin  # broker where they were published, and when that had started
+        self.started_ns = started_ns
+        self.traceparent = traceparent  # of a sampled message; else empty
 
 
 class TraceHint:

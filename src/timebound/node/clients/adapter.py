@@ -20,8 +20,9 @@ _READ_BUFFER: Final = memoryview(bytearray(READ_BYTES_MAX))
 class Adapter:
     """Base of the adapters; `connection_made` sets `_transport`."""
 
-    def __init__(self) -> None:
+    def __init__(self, inner: Any) -> None:
         self._transport: Any = None
+        self._inner: Any = inner  # the protocol behind it: a connection, or another adapter
 
     # --- protocol, for the event loop -----------------------------------------------
 
@@ -36,6 +37,10 @@ class Adapter:
     def data_received(self, data: bytes) -> None: ...
 
     # --- transport, for what is behind it -------------------------------------------
+
+    def set_protocol(self, protocol: Any) -> None:
+        """Hand what comes from now on to another protocol."""
+        self._inner = protocol
 
     def abort(self) -> None:
         self._transport.abort()

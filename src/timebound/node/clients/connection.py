@@ -16,13 +16,13 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-from timebound.core.broker import DENIED, REFUSED
-from timebound.core.input.policer import LOWER
+from timebound.core.input.entrance import EXCESS, TURNED_DOWN
+from timebound.core.input.publisher import InputMessage
+from timebound.core.publishing import DENIED, REFUSED
 from timebound.core.sessions.session import Session
 from timebound.core.values.message import FRAME_KEPT_MAX, Message
 from timebound.errors import ProtocolError
-from timebound.node.clients import neighbour as neighbour_accept
-from timebound.node.clients import requests
+from timebound.node.clients import neighbour, requests
 from timebound.node.clients.handshake import (
     Accepted,
     Door,
@@ -31,7 +31,6 @@ from timebound.node.clients.handshake import (
     decide_with_password,
     source_of_client,
 )
-from timebound.node.clients.outgoing import OutgoingEncoder
 from timebound.node.clients.output import (
     CLOSED,
     DECIDING,
@@ -45,8 +44,9 @@ from timebound.node.clients.output import (
 )
 from timebound.node.control import requests as control
 from timebound.node.driver import Driver
-from timebound.node.input.publisher import InputMessage
+from timebound.outgoing import OutgoingEncoder
 from timebound.records import Reason
+from timebound.serving.inquiry import Inquiry, reason_of
 from timebound.topics import topic_fault
 from timebound.translate import to_message
 from timebound.units import SECOND
@@ -85,13 +85,13 @@ class Connection(ConnectionOutput):
 
     def __init__(self, driver: Driver, door: Door) -> None:
         super().__init__(driver, door)
+        self._publishing = driver.broker.publishing  # asked for every message
         self._packets: list[Packet] = []  # those from `_next` on are not yet handled
         self._next = 0
         self._arrived_ns = 0
-        self._promised_ns = 0  # delay bound of the message that is being handled
-        self._generation = 0  # of the input's weights for which `queues` is valid
         self._long_messages = 0  # of all clients, at the last message of this one
-        self._request: requests.Request | None = None  # in progress over several turns; later packets wait
+        # In progress over several turns; later packets wait.
+        self._request: requests.Request | Inquiry | None = None
         self._aliases: dict[int, str] = {}
         # A shorter topic is always within the limits: a character takes up to four bytes, and there is
         # at most one level more than characters.
@@ -149,11 +149,6 @@ class Connection(ConnectionOutput):
         if self.state != NEW:  # the time limit for CONNECT runs from accept
             self._last_heard_ns = now_ns
         received = self.decoder.feed(data)
-        if self.neighbour is not None:
-            neighbour_accept.receive(self, self.neighbour, received, now_ns)
-            if len(data) >= SHARED_READ_BYTES or self.driver.is_storage_behind():
-                self._stop_reading(STOP_TURN)
-            return
         if self._rate_max and not self._is_within_rate(len(received), now_ns):
             self.close(reasons.ReasonCode.MESSAGE_RATE_TOO_HIGH, "packets_per_second_max was exceeded")
             return
@@ -208,6 +203,7 @@ class Connection(ConnectionOutput):
             if session is not None:
                 self._on_other(session, packet, now_ns)
             elif self.state == NEW and isinstance(packet, Connect):
+                self._next = index
                 self._open(packet, now_ns)
             else:
                 index = len(packets)
@@ -256,6 +252,8 @@ class Connection(ConnectionOutput):
                 if self.is_slow:
                     self.is_slow = False
                     look_at = index
+                    if self._request is not None:
+                        break
             elif isinstance(packet, (Subscribe, Unsubscribe)):
                 self._begin_request(session, packet, until_ns)
                 if self._request is not None:
@@ -280,17 +278,15 @@ class Connection(ConnectionOutput):
             return True
 
     def _take_in(self, now_ns: int) -> bool:
+        entrance = self.entrance
+        if entrance.is_preceded(self):
+            return False
         client = self.client_input
-        predecessor = self.predecessor
-        if predecessor is not None:
-            if predecessor.waiting > 0:
-                return False
-            self.predecessor = None
         packets = self._packets
         count = len(packets)
         index = self._next
         limit = min(count, index + TAKEN_IN_MAX)
-        waiting_max = self.input.scheduler.client_quanta_max
+        waiting_max = entrance.quanta_max
         while index < limit and client.waiting < waiting_max:
             session = self.session
             if session is None or session.connection != self.number:
@@ -339,12 +335,18 @@ class Connection(ConnectionOutput):
     def _begin_request(self, session: Session, packet: Subscribe | Unsubscribe, until_ns: int) -> None:
         """Begin a request; it stays in `_request` if it is not complete."""
         # Assigned first: after an error, the rest of it ends with the client.
-        self._request = requests.Request(self, session, packet)
-        if self._request.continue_request(until_ns):
+        self._request = request = requests.Request(self, session, packet)
+        if request.begin(until_ns):
             self._request = None
         else:
             self._held_turns = HELD_TURNS_MAX
             self.input.defer(self)
+
+    def failed(self, error: Exception) -> None:
+        """End the connection after an internal error; where it waits in the input, it waits no longer."""
+        self.is_deferred = False
+        self.is_arrived = False
+        super().failed(error)
 
     def continue_request(self, until_ns: int) -> bool:
         try:
@@ -361,11 +363,25 @@ class Connection(ConnectionOutput):
             return False
         self._request = None
         self._held_turns = 0
+        if isinstance(request, Inquiry):
+            note = request.note()
+            if note:
+                logger.info("%s", note)
+            error = request.error()
+            if isinstance(error, ProtocolError):
+                self._refuse_publish(request.packet, error.reason_code, str(error), reason_of(error))
+            elif error is not None:
+                raise error
         return True
 
     def _leave(self, keep_will: bool) -> None:
-        if self._request is not None:
-            self._request.cancel()
+        request = self._request
+        if request is not None:
+            request.cancel()
+            if isinstance(request, Inquiry):  # the broker will not come back to it
+                self._request = None
+                self.is_deferred = False
+                self.is_arrived = False
         super()._leave(keep_will)
 
     def _on_other(self, session: Session, packet: Packet, now_ns: int) -> None:
@@ -390,7 +406,7 @@ class Connection(ConnectionOutput):
         if topic[0] == "$" and topic.startswith(control.PREFIX):
             self._on_request(session, packet, topic, now_ns)
             return
-        if self.policers and not self._police(session, packet, topic):
+        if self.policers and self._police(session, packet, topic) == TURNED_DOWN:
             return
         message = self._message_of(session, packet, topic)
         if message is not None:
@@ -398,13 +414,8 @@ class Connection(ConnectionOutput):
 
     def _queue_publish(self, session: Session, packet: Publish, now_ns: int) -> bool:
         """Queue a message; return False if it has to wait until the queues are empty."""
-        input_ = self.input
-        if self._generation != input_.flows.generation:
-            # A topic may have moved to another queue; its messages must not overtake earlier ones.
-            if self.client_input.waiting > 0:
-                return False
-            self._generation = input_.flows.generation
-            input_.flows.forget_queues(self)
+        if not self.entrance.may_queue(self):
+            return False
         topic = self._topic_of(packet)
         if not topic:
             return True
@@ -415,17 +426,13 @@ class Connection(ConnectionOutput):
             return True
         is_excess = False
         if self.policers:
-            excess_before = input_.excess_lowered
-            if not self._police(session, packet, topic):
+            verdict = self._police(session, packet, topic)
+            if verdict == TURNED_DOWN:
                 return True
-            is_excess = input_.excess_lowered != excess_before
+            is_excess = verdict == EXCESS
         message = self._message_of(session, packet, topic)
         if message is not None:
-            queue = self.queues.get(topic)
-            if queue is None:
-                queue = input_.flows.queue_for(self, topic)
-            queued = InputMessage(self, session, message, packet.packet_id)
-            input_.scheduler.push(queue, queued, len(message.payload), is_excess)
+            self.entrance.push(InputMessage(self, session, message, packet.packet_id), is_excess)
         return True
 
     def publish_queued(self, queued: InputMessage, now_ns: int) -> None:
@@ -436,7 +443,7 @@ class Connection(ConnectionOutput):
 
     def _publish(self, session: Session, message: Message, packet_id: int, now_ns: int) -> None:
         broker = self.broker
-        outcome = broker.publish(session, message, packet_id, now_ns)
+        outcome = self._publishing.publish(session, message, packet_id, now_ns)
         if outcome == DENIED:
             self.note(f"{Reason.NOT_AUTHORIZED.value}: publishing to {message.topic!r} is not allowed")
         elif outcome == REFUSED:
@@ -467,26 +474,10 @@ class Connection(ConnectionOutput):
             # Before MQTT 5 an acknowledgement cannot refuse; without one, the client sends the message again.
             self.close(code, text)
 
-    def _police(self, session: Session, packet: Publish, topic: str) -> bool:
-        """Check a message against its flow's contract; return False if it exceeds it and is refused."""
-        policer = self.policers.get(topic)
-        self._promised_ns = 0
-        if policer is None:
-            return True
-        if policer.conforms(len(packet.payload), self._arrived_ns):
-            self._promised_ns = policer.guaranteed_ns
-            return True
-        if policer.mode == LOWER:
-            self.input.excess_lowered += 1
-            return True
-        self.input.excess_refused += 1
-        self.broker.counters.refuse(Reason.NOT_ADMITTED)
-        if packet.qos:
-            reason = f"{Reason.NOT_ADMITTED.value}: {topic!r} exceeds what was advertised"
-            self.broker.refuse_publish(
-                session, packet.qos, packet.packet_id, reasons.ReasonCode.QUOTA_EXCEEDED, reason
-            )
-        return False
+    def _police(self, session: Session, packet: Publish, topic: str) -> int:
+        return self.broker.police(
+            self, session, topic, len(packet.payload), packet.qos, packet.packet_id, self._arrived_ns
+        )
 
     def _topic_of(self, packet: Publish) -> str:
         """Return the topic with its alias resolved; empty if the packet was refused."""
@@ -507,10 +498,11 @@ class Connection(ConnectionOutput):
                 self._refuse_publish(packet, reasons.ReasonCode.QUOTA_EXCEEDED, text, Reason.QUOTA)
                 return None
             if self._names_unseen and packet.user_properties:
-                self._look_at_names(packet, topic)
+                self._look_at_names(session, packet, topic)
             try:
                 message = to_message(packet, topic, session.client_id, self._arrived_ns)
             except ProtocolError as error:
+                session.remarks.pop(packet.packet_id, None)
                 self._refuse_publish(packet, error.reason_code, str(error), Reason.MALFORMED)
                 return None
         else:
@@ -518,7 +510,7 @@ class Connection(ConnectionOutput):
                 topic, packet.payload, packet.qos, packet.retain, self._arrived_ns, session.client_id
             )
         if self.policers:
-            message.promised_ns = self._promised_ns
+            message.promised_ns = self.promised_ns
         if packet.dup:
             message.is_repeated = True
         if packet.frame and len(packet.frame) <= FRAME_KEPT_MAX:
@@ -528,8 +520,8 @@ class Connection(ConnectionOutput):
                 message.frame_v4 = packet.frame
         return message
 
-    def _look_at_names(self, packet: Publish, topic: str) -> None:
-        """Log a property whose name is close to a known one, once per client and name."""
+    def _look_at_names(self, session: Session, packet: Publish, topic: str) -> None:
+        """Log a property whose name is close to a known one, and answer with it: once per client and name."""
         for name, _ in packet.user_properties:
             if name not in self._names_seen and self._names_unseen:
                 self._names_unseen -= 1
@@ -537,13 +529,17 @@ class Connection(ConnectionOutput):
                 text = publish_hint(name)
                 if text:
                     self.hint(f"message to {topic!r}: {text}")
+                    if packet.qos:
+                        session.remarks[packet.packet_id] = text
 
     def _on_request(self, session: Session, packet: Publish, topic: str, now_ns: int) -> None:
         self.is_slow = True
         try:
-            control.handle(self.driver, self, session, packet, topic, now_ns)
+            self._request = control.handle(self.driver, self, session, packet, topic, now_ns)
         except ProtocolError as error:
-            self._refuse_publish(packet, error.reason_code, str(error), control.reason_of(error))
+            self._refuse_publish(packet, error.reason_code, str(error), reason_of(error))
+        if self._request is not None:
+            self.input.wait(self)
 
     def _resolve_alias(self, packet: Publish) -> str:
         """Return the topic of an alias; close the connection if there is none."""
@@ -625,7 +621,8 @@ class Connection(ConnectionOutput):
 
     def _accept(self, packet: Connect, accepted: Accepted, now_ns: int) -> None:
         if accepted.broker_name:
-            neighbour_accept.accept(self, accepted, now_ns)
+            rest, self._packets = self._packets[self._next :], []
+            neighbour.accept(self, accepted, rest)
             return
         mark = self.broker.mark()
         session, is_present = self.broker.connect(
@@ -644,7 +641,7 @@ class Connection(ConnectionOutput):
         self.driver.authenticated += 1
         self.broker.bind(session, self.door.listener.label, self.door.scheduling, self.door.delay, now_ns)
         self.source = source_of_client(self.door, accepted.user, self.peer)
-        self.input.join(session.client_id, self)
+        self.entrance.join(session.client_id, self)
         self._last_heard_ns = now_ns
         self.connect_expiry_s = accepted.expiry_interval_s
         self.request_problem_information = accepted.wants_reasons

@@ -12,13 +12,12 @@ from typing import Any, Final
 
 from timebound.core.sessions.session import Session
 from timebound.errors import ProtocolError
-from timebound.linking.link import NeighbourLink
 from timebound.node.clients.handshake import Door, Refused, address_of
-from timebound.node.clients.outgoing import OutgoingEncoder
 from timebound.node.control.link_models import announced_delay
 from timebound.node.driver import Driver
-from timebound.node.input.publisher import Publisher
+from timebound.node.input.reader import InputReader
 from timebound.node.links.meter import LinkMeter
+from timebound.outgoing import OutgoingEncoder
 from timebound.records import Reason
 from timebound.units import SECOND
 from timebound.wire import reasons
@@ -53,7 +52,7 @@ STOP_INPUT: Final = 8  # its input queues are full, or it waits for them
 STOP_LINK: Final = 16  # links to other brokers have no room for what it publishes
 
 
-class ConnectionOutput(Publisher):
+class ConnectionOutput(InputReader):
     """A client as this side writes to it, from accept to close."""
 
     def __init__(self, driver: Driver, door: Door) -> None:
@@ -61,6 +60,7 @@ class ConnectionOutput(Publisher):
         self.driver = driver
         self.input = driver.input
         self.broker = driver.broker
+        self.entrance = driver.broker.entrance
         self.door = door
         self.number = driver.next_number()
         self.peer = ""
@@ -82,7 +82,6 @@ class ConnectionOutput(Publisher):
         self._held_turns = 0  # turns for which deliveries still wait for the answer to a request
         self._silence_max_ns = int(driver.limits.connect_timeout_s * SECOND)
         self._last_heard_ns = 0
-        self.neighbour: NeighbourLink | None = None  # instead of a session, if the peer is a broker
         self._meter: LinkMeter | None = None  # made when the session has messages with time limits
         self._pace_timer: asyncio.TimerHandle | None = None  # nothing is written to the link before
 
@@ -91,9 +90,6 @@ class ConnectionOutput(Publisher):
     def flush(self) -> None:
         """Write what the session has ready, as far as the socket takes it."""
         session = self.session
-        if self.neighbour is not None:
-            self.neighbour.write_answers()
-            return
         # Deliveries that are taken count as sent, so none are once the transport is closed.
         if session is None or self._transport is None or self._is_paused or not self._may_write(session):
             self._limit_reading(session)
@@ -218,13 +214,6 @@ class ConnectionOutput(Publisher):
             self._write(b"".join([self.outgoing.encode_reply(reply) for reply in session.replies]))
             session.replies.clear()
 
-    def write(self, data: bytes) -> None:
-        """Send data of a link to another broker."""
-        self._write(data)
-
-    def transport(self) -> Any:
-        return self._transport
-
     def _write(self, data: bytes) -> None:
         if self._transport is not None:
             self.broker.counters.bytes_sent += len(data)
@@ -232,11 +221,6 @@ class ConnectionOutput(Publisher):
 
     def pause_writing(self) -> None:
         self._is_paused = True
-        try:
-            if self.neighbour is not None:
-                self.neighbour.paused()
-        except Exception as error:
-            self.failed(error)
 
     def resume_writing(self) -> None:
         self._is_paused = False
@@ -251,8 +235,6 @@ class ConnectionOutput(Publisher):
 
     def _write_on(self) -> None:
         """Continue to write, since the transport has room again."""
-        if self.neighbour is not None:
-            self.neighbour.resumed(self.driver.now_ns())
         if self.session is not None:
             self.broker.put_ready(self.session)
             self.driver.schedule()
@@ -373,8 +355,6 @@ class ConnectionOutput(Publisher):
 
     def name(self) -> str:
         """Return the name for logs; a client id may contain line breaks, so it is quoted."""
-        if self.neighbour is not None:
-            return f"broker {self.neighbour.name!r}"
         return repr(self.session.client_id) if self.session is not None else "a client not yet connected"
 
     def note(self, reason: str) -> None:
@@ -414,10 +394,6 @@ class ConnectionOutput(Publisher):
         if self.driver.is_stopped:
             self.session = None
             return
-        if self.neighbour is not None and self.driver.mesh is not None:
-            link = self.neighbour
-            self.neighbour = None
-            self.driver.mesh.closed(link)
         if self._pace_timer is not None:
             self._pace_timer.cancel()
             self._pace_timer = None
@@ -426,7 +402,7 @@ class ConnectionOutput(Publisher):
             self.session = None
             self.driver.authenticated -= 1
             try:
-                self.input.leave(session.client_id, self)
+                self.entrance.leave(session.client_id, self)
             finally:
                 self.broker.disconnect(session, self.number, keep_will, self.driver.now_ns())
                 self.driver.schedule()
@@ -451,15 +427,15 @@ class ConnectionOutput(Publisher):
         if who:
             logger.info("%s disconnected without DISCONNECT: %s", who, self._lost_reason)
 
-    def open_link(self, link: NeighbourLink, connack: bytes, silence_max_ns: int, now_ns: int) -> None:
-        """Turn this connection into a link to a broker."""
-        self.neighbour = link
-        self.state = OPEN
-        self._last_heard_ns = now_ns
-        self._opened_ns = now_ns
-        self._silence_max_ns = silence_max_ns
-        self._is_greeted = True
-        self._write(connack)
+    def release_transport(self) -> Any:
+        """Return the transport, read again if it was paused, for another protocol; this one is over."""
+        transport = self._transport
+        self._transport = None
+        self.state = CLOSED
+        if self._stops:
+            self._stops = 0
+            transport.resume_reading()
+        return transport
 
     def turn_away(self, refused: Refused) -> None:
         self.note_refused(refused.reason)

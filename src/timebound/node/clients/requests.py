@@ -14,8 +14,8 @@ from timebound.core.sessions.session import Session
 from timebound.core.values.subscription import Subscription
 from timebound.errors import FilterError, ProtocolError
 from timebound.records import Reason
-from timebound.topics import SHARE_PREFIX, check_filter, check_wildcards, split_share, topic_fault
-from timebound.translate import to_subscription
+from timebound.serving.subscribe import make_subscription
+from timebound.topics import check_filter, check_wildcards
 from timebound.wire.codec import encode
 from timebound.wire.packets import (
     Auth,
@@ -28,16 +28,17 @@ from timebound.wire.packets import (
     Unsubscribe,
 )
 from timebound.wire.reasons import ReasonCode
-from timebound.wire.terms import refuse_reserved_terms, subscribe_hints
+from timebound.wire.terms import parse_unsubscribe_name, subscribe_hints
 
 if TYPE_CHECKING:
-    from timebound.config.limits import Limits
     from timebound.node.clients.output import ConnectionOutput
 
 # Per packet; enough for the reasons of several filters.
 REASON_STRING_LENGTH_MAX: Final = 1_024
 # Nodes of the retained topics visited between two readings of the clock: about 50 us.
 RETAINED_STEPS: Final = 64
+# Characters of a property that are read at once: 256 take 0.3 ms, the longest filter 5 ms.
+READ_AT_ONCE_MAX: Final = 256
 NOTHING: Final = -2  # instead of a mark: the answer depends on no store order
 
 
@@ -71,6 +72,22 @@ class Request:
         self._codes: list[int] = []
         self._reasons: list[str] = []
 
+    def begin(self, until_ns: int) -> bool:
+        """Do as `continue_request`, unless the first step takes long: that has to wait for its turn."""
+        if self._takes_long():
+            self._wait()
+            return False
+        return self.continue_request(until_ns)
+
+    def _takes_long(self) -> bool:
+        """Whether a content filter or correlation is so long that many at a time would hold up others."""
+        texts = self._packet.properties.user_properties
+        return bool(texts) and any([len(text) > READ_AT_ONCE_MAX for _, text in texts])
+
+    def _wait(self) -> None:
+        # A session that is not stored gives no store orders; else all of them must be on disk.
+        self._mark = ALL_SO_FAR if self._session.is_durable else NOTHING
+
     def continue_request(self, until_ns: int) -> bool:
         """Do one step at least, and more until `until_ns`; True if there is nothing left to do."""
         connection = self._connection
@@ -83,8 +100,7 @@ class Request:
                 self._answer()
                 return True
             if connection.driver.now_ns() >= until_ns and not self._is_done():
-                # A session that is not stored gives no store orders; else all of them must be on disk.
-                self._mark = ALL_SO_FAR if self._session.is_durable else NOTHING
+                self._wait()
                 return False
         self.cancel()
         return True
@@ -106,7 +122,7 @@ class Request:
             return True
         if isinstance(packet, Unsubscribe):
             if number < len(packet.topic_filters):
-                self._unsubscribe(packet.topic_filters[number], now_ns)
+                self._unsubscribe(packet, packet.topic_filters[number], now_ns)
                 return True
         elif number < len(packet.entries):
             self._subscribe(packet, packet.entries[number], now_ns)
@@ -123,8 +139,8 @@ class Request:
             connection.close(ReasonCode.PROTOCOL_ERROR, "no local on a shared subscription")
             return
         try:
-            subscription = _make_subscription(connection, session, packet, entry)
-            _check_announceable(connection, session, subscription)
+            subscription = make_subscription(connection.driver.limits, session.client_id, packet, entry)
+            _check_announceable(connection, subscription)
         except FilterError as error:
             self._refuse(ReasonCode.TOPIC_FILTER_INVALID, str(error))
             return
@@ -141,13 +157,16 @@ class Request:
             limit = self._broker.limit_reached(session, subscription)
             self._refuse(code, f"{Reason.QUOTA.value}: {limit} is reached at {entry.topic_filter!r}")
 
-    def _unsubscribe(self, topic_filter: str, now_ns: int) -> None:
+    def _unsubscribe(self, packet: Unsubscribe, topic_filter: str, now_ns: int) -> None:
         try:
             check_filter(topic_filter)
+            name = parse_unsubscribe_name(packet.properties.user_properties)
         except FilterError as error:
             self._refuse(ReasonCode.TOPIC_FILTER_INVALID, str(error))
+        except ProtocolError as error:
+            self._refuse(error.reason_code, str(error))
         else:
-            self._codes.append(self._broker.unsubscribe(self._session, topic_filter, now_ns))
+            self._codes.append(self._broker.unsubscribe(self._session, topic_filter, now_ns, name))
 
     def _refuse(self, code: int, reason: str) -> None:
         self._codes.append(code)
@@ -214,54 +233,9 @@ def _with_reasons(connection: ConnectionOutput, answer: Suback | Unsuback, reaso
     return frame if connection.outgoing.fits(frame) else bare
 
 
-def _make_subscription(
-    connection: ConnectionOutput, session: Session, packet: Subscribe, entry: SubscribeEntry
-) -> Subscription:
-    limits = connection.driver.limits
-    check_filter(entry.topic_filter)
-    _check_size(limits, split_share(entry.topic_filter)[1])
-    user_properties = tuple(packet.properties.user_properties)
-    refuse_reserved_terms(user_properties)
-    for name, value in user_properties:
-        if name == "where" and len(value) > limits.filter_length_max:
-            raise ProtocolError(
-                ReasonCode.QUOTA_EXCEEDED,
-                f"property 'where' has {len(value)} characters, "
-                f"filter_length_max is {limits.filter_length_max}",
-            )
-    identifiers = packet.properties.subscription_identifiers
-    try:
-        subscription = to_subscription(
-            session.client_id,
-            entry.topic_filter,
-            entry.qos,
-            entry.no_local,
-            entry.retain_as_published,
-            entry.retain_handling,
-            identifiers[0] if identifiers else 0,
-            user_properties,
-        )
-    except FilterError as error:
-        reason = f"property 'where': {error}"
-        raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, reason) from error
-    for part in subscription.parts:
-        _check_size(limits, part, "property 'correlate': ")
-        if part.startswith(SHARE_PREFIX):
-            reason = f"property 'correlate': {part!r} is shared; only the subscription's own filter can be"
-            raise ProtocolError(ReasonCode.TOPIC_FILTER_INVALID, reason)
-    return subscription
-
-
-def _check_size(limits: Limits, topic_filter: str, where: str = "") -> None:
-    """Refuse a filter that is too long or too deep: of a SUBSCRIBE, or a part of its correlation."""
-    fault = topic_fault(topic_filter, limits.topic_length_max, limits.topic_levels_max)
-    if fault:
-        raise ProtocolError(ReasonCode.TOPIC_FILTER_INVALID, where + fault)
-
-
-def _check_announceable(connection: ConnectionOutput, session: Session, subscription: Subscription) -> None:
+def _check_announceable(connection: ConnectionOutput, subscription: Subscription) -> None:
     mesh = connection.driver.mesh
-    refusal = mesh.refusal(session.client_id, subscription) if mesh is not None else ""
+    refusal = mesh.refusal(subscription) if mesh is not None else ""
     if refusal:
         raise ProtocolError(ReasonCode.QUOTA_EXCEEDED, f"{Reason.QUOTA.value}: {refusal}")
 

@@ -1,8 +1,8 @@
 """TLS between a transport and a connection: a protocol to the former, a transport to the latter.
 
 The event loop could encrypt by itself. But when a handshake fails, it closes the socket without sending
-OpenSSL's alert and without giving a reason. Here the alert is sent, and each refusal is one log line and
-one count. The inner protocol (`Connection` or `WebSocketAdapter`) exists from the beginning, so its limits
+OpenSSL's alert and without giving a reason. Here the alert is sent, and each refusal is logged and
+counted. The inner protocol (`Connection` or `WebSocketAdapter`) exists from the beginning, so its limits
 on time and on connections apply to the handshake too.
 """
 
@@ -17,8 +17,6 @@ from typing import Any, Final
 from timebound.node.clients.adapter import READ_BYTES_MAX, Adapter
 from timebound.node.driver import Driver
 
-logger = logging.getLogger("timebound.node")
-
 # RFC 8446, 6: a fatal alert, protocol_version (70), for a peer that does not speak TLS.
 _NO_TLS_ALERT: Final = bytes([21, 3, 1, 0, 2, 2, 70])
 
@@ -29,13 +27,12 @@ class TlsAdapter(Adapter):
     def __init__(
         self, context: ssl.SSLContext, driver: Driver, listener: str, make_inner: Callable[[], Any]
     ) -> None:
-        super().__init__()
+        super().__init__(make_inner())
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls: ssl.SSLObject = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._driver = driver
         self._listener = listener
-        self._inner: Any = make_inner()
         self._is_open = False  # the handshake is complete
         self._is_failed = False  # further data is ignored
         self._has_written = False  # at least once: the peer speaks TLS
@@ -141,7 +138,10 @@ class TlsAdapter(Adapter):
         address = self._transport.get_extra_info("peername")
         peer = f"{address[0]}:{address[1]}" if address else "?"
         what = "connection" if self._is_open else "handshake"
-        logger.log(level, "TLS %s with %s on %s failed: %s", what, peer, self._listener, reason)
+        start = f"TLS {what} with {peer} on {self._listener} failed"
+        # Of one address and reason, a flood becomes one line with a count.
+        subject = f"TLS {address[0]}" if address else "TLS"
+        self._driver.notices.note(subject, start, reason, self._driver.now_ns(), level)
 
     # --- transport, for what is behind it -------------------------------------------
 

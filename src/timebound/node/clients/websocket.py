@@ -28,7 +28,6 @@ from timebound.node.clients.adapter import Adapter
 from timebound.node.clients.connection import Connection
 from timebound.units import MILLISECOND
 
-logger = logging.getLogger("timebound.node")
 # The library logs every opened connection, but not by whom.
 _library_logger = logging.getLogger("timebound.websocket")
 _library_logger.setLevel(logging.WARNING)
@@ -91,10 +90,9 @@ class WebSocketAdapter(Adapter):
         unframing: Unframing,
         make_connection: Callable[[], Connection],
     ) -> None:
-        super().__init__()
+        super().__init__(make_connection())
         self._listener = listener
         self._unframing = unframing
-        self._connection = make_connection()
         self._unread = bytearray()
         self._head_tail = b""  # last bytes of an incomplete request
         self._is_asked = False  # the request is complete
@@ -115,7 +113,7 @@ class WebSocketAdapter(Adapter):
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
-        self._connection.connection_made(self)
+        self._inner.connection_made(self)
 
     def data_received(self, data: bytes) -> None:
         self._unread += data
@@ -131,21 +129,21 @@ class WebSocketAdapter(Adapter):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unread.clear()
-        self._connection.connection_lost(exc)
+        self._inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
         self._is_full = True
         self._has_pongs = False
-        self._connection.pause_writing()
+        self._inner.pause_writing()
 
     def resume_writing(self) -> None:
         self._is_full = False
-        self._connection.resume_writing()
+        self._inner.resume_writing()
         self._try_on()
 
     def failed(self, error: Exception) -> None:
         """End the connection after an internal error in a callback."""
-        self._connection.failed(error)
+        self._inner.failed(error)
 
     # --- decoding ---------------------------------------------------------------------
 
@@ -189,7 +187,7 @@ class WebSocketAdapter(Adapter):
                 if time.monotonic_ns() >= until_ns:
                     break
             if parts:
-                self._connection.data_received(b"".join(parts))
+                self._inner.data_received(b"".join(parts))
             if self._is_refused:
                 self._unread.clear()
                 self._protocol.fail(CloseCode.UNSUPPORTED_DATA, "MQTT needs binary frames")
@@ -221,11 +219,12 @@ class WebSocketAdapter(Adapter):
     def _answer(self, request: Request) -> None:
         origins = request.headers.get_all("Origin")
         if request.path.partition("?")[0] != self._listener.path:
+            self._inner.note_refused(f"path {request.path!r} is not that of the listener")
             response = self._protocol.reject(
                 http.HTTPStatus.NOT_FOUND, f"MQTT is served at {self._listener.path}\n"
             )
         elif not self._allows(origins, request.headers.get_all("Host")):
-            logger.warning("refused a web page of origin %s on %s", ", ".join(origins), self._listener.label)
+            self._inner.note_refused(f"origin {', '.join(origins)} is not in the listener's origins")
             response = self._protocol.reject(
                 http.HTTPStatus.FORBIDDEN, f"origin {', '.join(origins)} is not in the listener's origins\n"
             )

@@ -15,7 +15,8 @@ from typing import Final
 import msgspec
 
 from timebound.core.broker import Broker
-from timebound.core.sessions.session import START_DELAY, Session
+from timebound.core.link.outlet import START_DELAY
+from timebound.core.sessions.session import Session
 from timebound.core.values.delay import MEAN_FLOOR_S_PER_KB, LinkDelay
 from timebound.core.values.message import Message
 from timebound.errors import ProtocolError

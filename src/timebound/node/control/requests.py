@@ -4,7 +4,7 @@
     $timebound/control/strategy                the same for all listeners
     $timebound/control/strategies              returns the strategy of each listener, as JSON
     $timebound/link/<client>                   the model of its link: `link_models.py`
-    $timebound/advertise/<topic>, $timebound/control/weight, $timebound/control/bounds: `input.py`
+    $timebound/advertise/<topic>, $timebound/control/weight, $timebound/control/bounds: serving/inquiry.py
 
 The answer is the acknowledgement: 0x00 with a reason string, or an error code with a reason string that
 names the expected form. So only a request with QoS 1 is answered; with QoS 0 a wrong one closes the
@@ -17,15 +17,14 @@ import json
 import logging
 from typing import Final
 
+from timebound.core.input.publisher import Publisher
+from timebound.core.input.requests import is_one
 from timebound.core.link.scheduling import Scheduling
 from timebound.core.sessions.session import Session
 from timebound.errors import ProtocolError, UnitError
-from timebound.node.control import input as input_requests
 from timebound.node.control import link_models
 from timebound.node.driver import Driver
-from timebound.node.input.publisher import Publisher
-from timebound.records import Reason
-from timebound.topics import REQUESTS, reserved_fault
+from timebound.serving.inquiry import DONE, Inquiry, check_request
 from timebound.units import parse_count
 from timebound.wire.packets import Publish
 from timebound.wire.reasons import ReasonCode
@@ -35,9 +34,6 @@ logger = logging.getLogger("timebound.node")
 PREFIX: Final = "$timebound/"
 STRATEGY_TOPIC: Final = "$timebound/control/strategy"
 STRATEGIES_TOPIC: Final = "$timebound/control/strategies"
-# Reason string of accepted requests: other brokers acknowledge such messages without one, so clients can
-# tell that nobody acted on them.
-DONE: Final = "done"
 EXPECTED: Final = (
     "$timebound/control/strategy, strategies, weight or bounds, $timebound/advertise/<topic> "
     "or $timebound/link/<client>"
@@ -46,21 +42,17 @@ EXPECTED: Final = (
 
 def handle(
     driver: Driver, publisher: Publisher, session: Session, packet: Publish, topic: str, now_ns: int
-) -> None:
-    """Carry out a request under `$timebound/`, and acknowledge it.
+) -> Inquiry | None:
+    """Carry out a request under `$timebound/` and acknowledge it, or return it if that takes long.
 
     Raises:
         ProtocolError: with the reason code and text for the refusal.
     """
-    fault = reserved_fault(topic, REQUESTS)
-    if fault:
-        raise ProtocolError(ReasonCode.TOPIC_NAME_INVALID, fault)
-    if not session.access.may_publish(topic):
-        raise ProtocolError(ReasonCode.NOT_AUTHORIZED, f"not_authorized: publishing to {topic!r}")
+    check_request(session, topic)
     answer = ""
-    if input_requests.is_one(topic):
-        answer = input_requests.handle(driver, publisher, session, packet, topic, now_ns)
-    elif topic.startswith(link_models.LINK_PREFIX):
+    if is_one(topic):
+        return Inquiry(driver.broker, publisher, session, packet, topic)
+    if topic.startswith(link_models.LINK_PREFIX):
         link_models.announce(driver.broker, topic, packet.payload, now_ns)
     elif topic == STRATEGIES_TOPIC:
         answer = _strategies(driver)
@@ -73,13 +65,7 @@ def handle(
         )
     if packet.qos:
         driver.broker.accept_request(session, packet.qos, packet.packet_id, answer or DONE)
-
-
-def reason_of(error: ProtocolError) -> Reason:
-    """Return the reason under which a refused request is counted."""
-    if error.reason_code == ReasonCode.NOT_AUTHORIZED:
-        return Reason.NOT_AUTHORIZED
-    return Reason.NOT_ADMITTED if error.reason_code == ReasonCode.QUOTA_EXCEEDED else Reason.MALFORMED
+    return None
 
 
 def _set_strategy(driver: Driver, listener: str, payload: bytes, now_ns: int) -> None:

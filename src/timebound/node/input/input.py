@@ -1,4 +1,4 @@
-"""The input of the broker: packets that were read wait here until they are served by topic weight.
+"""The input of the node: when packets that were read are handled, and for how long at a time.
 
 Sockets are read as data comes, but packets are only decoded then. Once a turn, messages are served for at
 most `turn_ns`; then the loop writes and polls the sockets, and the next turn goes on. So even a long flood
@@ -8,105 +8,64 @@ SUBSCRIBE and UNSUBSCRIBE may take long, too. They get a part of every turn, aft
 later packets of the same client wait.
 
 While only one publisher has packets, they pass straight through: there is nothing to schedule. With two or
-more, all go through the queues of core/input/scheduler.py.
+more, all go through the queues of the broker's entrance (core/input/entrance.py), which decides what is next.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
-from timebound.config.input import InputConfig
-from timebound.core.input.plan import PAPER_STEP
-from timebound.core.input.scheduler import InputScheduler
-from timebound.node.input.flows import ROUND_TURNS, Flows
-from timebound.node.input.meter import DurationMeter
-from timebound.node.input.publisher import InputMessage, Publisher
-from timebound.units import SECOND
+from timebound.core.broker import Broker
+from timebound.node.input.reader import InputReader
 
 # Quanta between two readings of the clock; one costs a tenth of a message.
 CLOCK_EVERY: Final = 16
-# Turns with fewer quanta are not measured: they say little about the quantum.
-MEASURED_QUANTA_MIN: Final = 64
-# Turns measured, at least, before their times replace the calibrated ones.
-MEASURED_TURNS_MIN: Final = 50
-# Quantiles of the measured times, and the part of the time that may be spent in longer stalls. A bound has
-# many quanta, and two rounds, one of which may include a stall.
-MEASURED_QUANTA_PART: Final = 0.99
-MEASURED_ROUNDS_PART: Final = 0.95
-MEASURED_STALLS_PART: Final = 0.001
 # After a message of an admitted flow, a turn continues for 1 / this of its time at most.
 FLOW_TURNS: Final = 8
 # Long requests get 1 / this of a turn's time in every turn, beside the messages.
 REQUEST_TURNS: Final = 2
-ROUND_WEIGHT_NS: Final = 100_000  # one unit of weight of a round
-# Counted in seconds with enough turns to measure. Delay bounds should not change from hour to hour.
-FADE_SECONDS: Final = 300
-FADE_WEIGHT: Final = FADE_SECONDS * SECOND // ROUND_WEIGHT_NS
-# Until measured: that of a slow machine, uncompiled.
-QUANTUM_NS_DEFAULT: Final = 50_000
+# A constant: see `driver.py`.
+_MONOTONIC_NS: Final[Callable[[], int]] = time.monotonic_ns
 
 
 class Input:
     """Packets of all publishers that were read and not yet served."""
 
-    def __init__(self, config: InputConfig, clock_offset_ns: int, quantum_ns: int = 0) -> None:
-        self.scheduler: InputScheduler[InputMessage] = InputScheduler(
-            config.order,
-            quantum_bytes=config.quantum_bytes,
-            client_quanta_max=config.queue_quanta_max,
-            step=PAPER_STEP,
-        )
-        fixed_ns = int(config.quantum_time_s * SECOND)
-        self.flows = Flows(self.scheduler, config, fixed_ns or quantum_ns or QUANTUM_NS_DEFAULT)
-        self.turn_ns = int(config.turn_s * SECOND)
-        self.publishers: dict[str, Publisher] = {}  # connected, by client id
+    def __init__(self, broker: Broker, clock_offset_ns: int, turn_ns: int) -> None:
+        self._broker = broker
+        self.entrance = broker.entrance
+        self.scheduler = broker.entrance.scheduler
+        self.turn_ns = turn_ns
         self.is_contended = False  # several publishers had packets at the last turn
-        self.excess_lowered = 0
-        self.excess_refused = 0
-        self.quanta_meter = DurationMeter()
-        self.rounds_meter = DurationMeter()
-        self._is_measuring = fixed_ns == 0  # the quantum; rounds are measured in any case
-        self._arrivals: list[Publisher] = []
-        self._deferred: deque[Publisher] = deque()
+        self._arrivals: list[InputReader] = []
+        self._deferred: deque[InputReader] = deque()
         self._clock_offset_ns = clock_offset_ns
         self._quanta = 0  # since the round began
         self._began_ns = 0  # start of this round of reading, serving and writing; 0 = not begun
-        self._seconds = 0
 
     def now_ns(self) -> int:
-        return self._clock_offset_ns + time.monotonic_ns()
+        return self._clock_offset_ns + _MONOTONIC_NS()
 
     # --- publishers -------------------------------------------------------------------
 
-    def join(self, client_id: str, publisher: Publisher) -> None:
-        """Add a client that connected; waiting messages of an earlier connection go first."""
-        old = self.publishers.get(client_id)
-        if old is not None and old is not publisher:
-            self.flows.release(old, client_id, self.now_ns())
-            if old.client_input.waiting > 0:
-                publisher.predecessor = old.client_input
-        publisher.client_input.name = client_id
-        self.publishers[client_id] = publisher
-
-    def leave(self, client_id: str, publisher: Publisher) -> None:
-        """Remove a client: its contracts end, and its queues once they are empty."""
-        if self.publishers.get(client_id) is publisher:
-            del self.publishers[client_id]
-        self.flows.release(publisher, client_id, self.now_ns())
-
-    def arrive(self, publisher: Publisher) -> None:
+    def arrive(self, publisher: InputReader) -> None:
         """Note that a publisher has packets."""
         if not publisher.is_arrived:
             publisher.is_arrived = True
             self._arrivals.append(publisher)
 
-    def defer(self, publisher: Publisher) -> None:
-        """Note that a publisher has a long request under way; its packets wait until that is done."""
+    def defer(self, publisher: InputReader) -> None:
+        """Note that a publisher has a long request under way, which is continued in turn with others."""
+        self.wait(publisher)
+        self._deferred.append(publisher)
+
+    def wait(self, publisher: InputReader) -> None:
+        """Note that a publisher waits for a request under way; so do its packets."""
         publisher.is_arrived = True
         publisher.is_deferred = True
-        self._deferred.append(publisher)
 
     # --- turns ------------------------------------------------------------------------
 
@@ -117,7 +76,7 @@ class Input:
 
     def has_more(self) -> bool:
         """Whether the next turn has work, whatever the sockets bring."""
-        return self._has_packets() or len(self._deferred) > 0
+        return self._has_packets() or len(self._deferred) > 0 or len(self.entrance.jobs) > 0
 
     def _has_packets(self) -> bool:
         return len(self._arrivals) > 0 or not self.scheduler.is_empty()
@@ -137,22 +96,53 @@ class Input:
             if not self.scheduler.is_empty():
                 until_ns = self._serve_queues(now_ns, until_ns)
             now_ns = self.now_ns()
-        if self._deferred:
-            self._serve_deferred()
+        if self._deferred or len(self.entrance.jobs) > 0:
+            self._serve_long()
 
-    def _serve_deferred(self) -> None:
+    def _serve_long(self) -> None:
+        """Continue what takes long: requests of clients in turn, the broker's jobs one after the other."""
+        now_ns = self.now_ns()
+        until_ns = now_ns + self.turn_ns // REQUEST_TURNS
+        if len(self.entrance.jobs) > 0:
+            self._serve_jobs(now_ns + (until_ns - now_ns) // 2 if self._deferred else until_ns)
+        if self._deferred:
+            self._serve_deferred(until_ns)
+
+    def _serve_jobs(self, until_ns: int) -> None:
+        """Continue the jobs by a step, and further while their time lasts; count the time."""
+        began_ns = time.thread_time_ns()
+        try:
+            while len(self.entrance.jobs) > 0:
+                now_ns = self.now_ns()
+                request = self._broker.continue_jobs(now_ns)
+                if request is not None:
+                    reader = request.publisher
+                    assert isinstance(reader, InputReader), "publishers of a node read packets"
+                    reader.is_deferred = False  # also if what follows fails
+                    self._resume(reader, until_ns)
+                if now_ns >= until_ns:
+                    return
+        finally:
+            self.entrance.flows.allowance.take(time.thread_time_ns() - began_ns)
+
+    def _serve_deferred(self, until_ns: int) -> None:
         """Continue each long request by a step, and further while its time lasts."""
-        until_ns = self.now_ns() + self.turn_ns // REQUEST_TURNS
         while self._deferred:
             publisher = self._deferred.popleft()
-            if publisher.continue_request(until_ns):
-                publisher.is_deferred = False
-                publisher.is_arrived = False
-                self.arrive(publisher)
-            else:
+            publisher.is_deferred = False  # also if what follows fails
+            if not self._resume(publisher, until_ns):
                 self._deferred.append(publisher)
             if self.now_ns() >= until_ns:
                 return
+
+    def _resume(self, publisher: InputReader, until_ns: int) -> bool:
+        """Continue a publisher's request; return whether it is done, and its packets are handled again."""
+        publisher.is_arrived = False
+        if publisher.continue_request(until_ns):
+            self.arrive(publisher)
+            return True
+        self.wait(publisher)
+        return False
 
     def _is_uncontended(self) -> bool:
         """Whether only one publisher has packets or waiting messages."""
@@ -160,7 +150,7 @@ class Input:
             return len(self._arrivals) == 0
         return self.scheduler.is_empty() or self.scheduler.waits_only_for(self._arrivals[0].client_input)
 
-    def _pass_through(self, publisher: Publisher, now_ns: int, until_ns: int) -> None:
+    def _pass_through(self, publisher: InputReader, now_ns: int, until_ns: int) -> None:
         self._arrivals.clear()
         publisher.is_arrived = False
         self._quanta += publisher.pass_through(now_ns, until_ns)
@@ -190,14 +180,16 @@ class Input:
                     self._quanta += count
                     return until_ns
                 count += 1
-                queued = scheduler.finished
-                if queued is not None:
-                    queued.publisher.publish_queued(queued, now_ns)
                 if queue.topic.quanta_max == 0:
                     until_ns = min(until_ns, now_ns + self.turn_ns // FLOW_TURNS)
-                if queued is not None and queued.publisher.is_slow:
-                    queued.publisher.is_slow = False
-                    break
+                queued = scheduler.finished
+                if queued is not None:
+                    reader = queued.publisher
+                    assert isinstance(reader, InputReader), "publishers of a node read packets"
+                    reader.publish_queued(queued, now_ns)
+                    if reader.is_slow:
+                        reader.is_slow = False
+                        break
             now_ns = self.now_ns()
         self._quanta += count
         return until_ns
@@ -209,42 +201,10 @@ class Input:
         takes a turn as soon as possible.
         """
         now_ns = self.now_ns()
-        elapsed_ns = now_ns - self._began_ns
-        if self._quanta >= MEASURED_QUANTA_MIN:
-            self.quanta_meter.add(elapsed_ns / self._quanta)
-            # Weighted by its length: more messages come during a long round.
-            self.rounds_meter.add(elapsed_ns, elapsed_ns // ROUND_WEIGHT_NS + 1)
+        self.entrance.note_round(now_ns - self._began_ns, self._quanta)
         self._quanta = 0
         self._began_ns = now_ns if is_flooded or self.has_more() else 0
 
     def rest(self) -> None:
         """Cancel the round that was begun: its turn had nothing to serve."""
         self._began_ns = 0
-
-    def figures(self) -> dict[str, int]:
-        """Return the numbers for `$SYS` and metrics."""
-        return {
-            "quantum_ns": self.flows.admission.quantum_ns,
-            "round_ns": self.flows.round_ns,
-            "stop_ns": self.flows.stall_ns,
-            "flows": self.flows.admission.flow_count(),
-            "flows_broken": len(self.flows.broken),
-            "excess_lowered": self.excess_lowered,
-            "excess_refused": self.excess_refused,
-        }
-
-    def patrol(self) -> None:
-        """Update the delay bounds from what was measured; called about once a second."""
-        self.flows.settle(self.now_ns())
-        if self.quanta_meter.count < MEASURED_TURNS_MIN:
-            return
-        quantum_ns = self.flows.admission.quantum_ns
-        if self._is_measuring:
-            quantum_ns = self.quanta_meter.quantile_ns(MEASURED_QUANTA_PART)
-        round_ns = max(self.rounds_meter.quantile_ns(MEASURED_ROUNDS_PART), ROUND_TURNS * self.turn_ns)
-        stall_ns = self.rounds_meter.overrun_ns(MEASURED_STALLS_PART, FADE_WEIGHT) - round_ns
-        self.flows.set_measured(quantum_ns, round_ns, stall_ns)
-        self._seconds += 1
-        if self._seconds % FADE_SECONDS == 0:
-            self.quanta_meter.fade()
-            self.rounds_meter.fade()

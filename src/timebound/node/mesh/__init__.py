@@ -1,1 +1,1 @@
-"""The mesh on a network: open links to neighbours and carry out the core's orders."""
+"""The mesh on a network: connections that this broker opens to its neighbours."""

@@ -1,7 +1,7 @@
 """Open links to the neighbours that have an address, and reopen them when they fail.
 
 This broker connects as an MQTT 5 client that names itself a broker in CONNECT. If CONNACK names the expected
-broker in return, the mesh takes the connection as a link.
+broker in return, the connection is handed over to a link (`connection.py`).
 """
 
 from __future__ import annotations
@@ -9,20 +9,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from timebound.config.limits import Limits
 from timebound.config.mesh import NeighbourConfig
-from timebound.core.broker import Broker
 from timebound.errors import ConfigError, ProtocolError
-from timebound.linking.codec import BROKER_PROPERTY, link_packet_size_max
-from timebound.linking.link import NeighbourLink
-from timebound.node.mesh.mesh import Mesh
+from timebound.linking.codec import link_packet_size_max
+from timebound.linking.greeting import greeting_properties, read_greeting
+from timebound.linking.mesh import Mesh
+from timebound.node.mesh.connection import (
+    BufferedReads,
+    Handshake,
+    LinkConnection,
+    LinkDriver,
+    disconnect_frame,
+)
 from timebound.units import SECOND
 from timebound.wire.codec import Decoder, encode
-from timebound.wire.packets import Connack, Connect, Disconnect, Packet
+from timebound.wire.packets import Connack, Connect, Packet
 from timebound.wire.properties import Properties
-from timebound.wire.reasons import DISCONNECT_CODES_OF_CLIENT, ReasonCode
+from timebound.wire.reasons import ReasonCode
 
 logger = logging.getLogger("timebound.node")
 
@@ -31,36 +36,8 @@ RETRY_S_MIN: Final = 0.1
 RETRY_S_MAX: Final = 5.0
 
 
-class LinkDriver(Protocol):
-    """What a connection to a neighbour needs of the driver."""
-
-    @property
-    def limits(self) -> Limits: ...
-
-    @property
-    def broker(self) -> Broker: ...
-
-    @property
-    def connections(self) -> dict[int, Any]: ...
-
-    @property
-    def throttled(self) -> list[Any]: ...
-
-    def next_number(self) -> int: ...
-
-    def now_ns(self) -> int: ...
-
-    def schedule(self) -> None: ...
-
-    def is_storage_behind(self) -> bool: ...
-
-    def remove(self, number: int) -> None: ...
-
-    def failed(self, client: Any, error: Exception) -> None: ...
-
-
-class Dialled(asyncio.Protocol):
-    """A connection to a neighbour that this broker opened."""
+class Dialled(BufferedReads):
+    """A connection to a neighbour that this broker opened, until it is handed over to a link."""
 
     def __init__(
         self, mesh: Mesh, config: NeighbourConfig, driver: LinkDriver, password: bytes | None
@@ -73,13 +50,9 @@ class Dialled(asyncio.Protocol):
         self._packet_size_max = link_packet_size_max(driver.limits.packet_size_max)
         self._decoder = Decoder(5, is_server=False, packet_size_max=self._packet_size_max)
         self._transport: Any = None
-        self._link: NeighbourLink | None = None
-        self._keep_alive_ns = config.keep_alive_s * SECOND
-        self._heard_ns = driver.now_ns()
-        self._pinged_ns = self._heard_ns
-        self._is_throttled = False  # not read until storage has caught up
+        self._dialled_ns = driver.now_ns()
         self.ended = asyncio.Event()
-        self.failure = ""  # why the link is down
+        self.failure = ""  # why there is no link
 
     # --- transport callbacks --------------------------------------------------------
 
@@ -90,7 +63,7 @@ class Dialled(asyncio.Protocol):
         properties = Properties()
         properties.receive_maximum = self._driver.limits.inflight_max
         properties.maximum_packet_size = self._packet_size_max
-        properties.user_properties.append((BROKER_PROPERTY, self._mesh.member.name))
+        properties.user_properties += greeting_properties(self._mesh.member.name)
         packet = Connect(
             f"broker-{self._mesh.member.name}",
             keep_alive=config.keep_alive_s,
@@ -98,7 +71,7 @@ class Dialled(asyncio.Protocol):
             password=self._password,
             properties=properties,
         )
-        transport.write(encode(packet, 5))
+        self._write(encode(packet, 5))
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -107,117 +80,80 @@ class Dialled(asyncio.Protocol):
             self._driver.failed(self, error)
 
     def _take_bytes(self, data: bytes) -> None:
-        now_ns = self._driver.now_ns()
-        self._heard_ns = now_ns
+        self._driver.broker.counters.bytes_received += len(data)
         packets = self._decoder.feed(data)
         try:
-            if self._link is None and packets:
-                self._open(packets.pop(0))
-            if self._link is not None:
-                self._link.receive(packets, now_ns)
-            if self._decoder.error is not None:
+            if packets:
+                self._open(packets[0], packets[1:])
+            elif self._decoder.error is not None:
                 raise self._decoder.error
         except ProtocolError as error:
             self.failure = str(error)
             self.close(error.reason_code, str(error))
-        if self._driver.is_storage_behind() and not self._is_throttled:
-            self._is_throttled = True
-            self._transport.pause_reading()
-            self._driver.throttled.append(self)
         self._driver.schedule()
-
-    def pause_writing(self) -> None:
-        try:
-            if self._link is not None:
-                self._link.paused()
-        except Exception as error:
-            self._driver.failed(self, error)
-
-    def resume_writing(self) -> None:
-        try:
-            if self._link is not None:
-                self._link.resumed(self._driver.now_ns())
-        except Exception as error:
-            self._driver.failed(self, error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._driver.remove(self._number)
-        if exc is not None and not self.failure:
-            self.failure = str(exc)
+        self._end(self.failure or (str(exc) if exc is not None else ""))
+
+    def _end(self, failure: str) -> None:
+        self.failure = failure
         self.ended.set()
-        try:
-            self._leave()
-        except Exception as error:
-            self._driver.failed(self, error)
 
-    def _leave(self) -> None:
-        if self._link is not None:
-            link = self._link
-            self._link = None
-            self._mesh.closed(link)
-
-    def _open(self, packet: Packet) -> None:
-        """Check the answer to CONNECT, and open the link.
+    def _open(self, packet: Packet, rest: list[Packet]) -> None:
+        """Check the answer to CONNECT, and hand the connection over to a link.
 
         Raises:
             ProtocolError: the packet is not CONNACK, refuses, or is not from the expected broker.
         """
         name = self._config.name
+        granted = self._check(packet, name)
+        if self._mesh.gives_way(name):
+            self.close(ReasonCode.SUCCESS, "the neighbour has already opened a link")
+            return
+        handshake = Handshake(
+            read_greeting(granted.user_properties),
+            self._number,
+            self._transport,
+            self._decoder,
+            keep_alive_ns=(granted.server_keep_alive or self._config.keep_alive_s) * SECOND,
+            receive_maximum=granted.receive_maximum or 65_535,
+            packet_size_max=granted.maximum_packet_size or 0,
+            is_dialled=True,
+        )
+        LinkConnection(self._driver, self._mesh, handshake, self._end).start(handshake, rest)
+
+    def _check(self, packet: Packet, name: str) -> Properties:
+        """Return what CONNACK grants, if it is from the expected broker."""
         if not isinstance(packet, Connack):
             raise ProtocolError(ReasonCode.PROTOCOL_ERROR, f"{name!r} did not answer CONNECT")
         if packet.reason_code:
             reason = packet.properties.reason_string or f"reason code 0x{packet.reason_code:02x}"
             raise ProtocolError(packet.reason_code, f"{name!r} refused the link: {reason}")
-        called = dict(packet.properties.user_properties).get(BROKER_PROPERTY, "")
+        called = read_greeting(packet.properties.user_properties).name
         if called != name:
             raise ProtocolError(
                 ReasonCode.NOT_AUTHORIZED, f"expected broker {name!r}, but the peer is {called!r}"
             )
-        if self._mesh.gives_way(name):
-            self.close(ReasonCode.SUCCESS, "the neighbour has already opened a link")
-            return
-        granted = packet.properties
-        if granted.server_keep_alive:
-            self._keep_alive_ns = granted.server_keep_alive * SECOND
-        self._link = self._mesh.make_link(
-            name,
-            self,
-            self._number,
-            self._transport,
-            granted.receive_maximum or 65_535,
-            granted.maximum_packet_size or 0,
-            is_dialled=True,
-        )
-        self._mesh.open(self._link)
+        return packet.properties
 
-    # --- as the driver and the link see it ------------------------------------------
+    # --- as the driver sees it --------------------------------------------------------
 
-    def write(self, data: bytes) -> None:
-        if not self._transport.is_closing():
-            self._driver.broker.counters.bytes_sent += len(data)
-            self._transport.write(data)
+    def _write(self, data: bytes) -> None:
+        self._driver.broker.counters.bytes_sent += len(data)
+        self._transport.write(data)
 
     def close(self, reason_code: int, reason: str) -> None:
         """Close the connection with DISCONNECT."""
         if self._transport is None or self._transport.is_closing():
             return
         logger.info("closing the connection to broker %r: %s", self._config.name, reason)
-        properties = Properties()
-        properties.reason_string = reason
-        # This side is the client, which may not send all codes (MQTT 5, 3.14.2.1).
-        if reason_code == ReasonCode.SERVER_SHUTTING_DOWN:
-            reason_code = ReasonCode.NORMAL_DISCONNECTION
-        elif reason_code not in DISCONNECT_CODES_OF_CLIENT:
-            reason_code = ReasonCode.UNSPECIFIED_ERROR
-        self._transport.write(encode(Disconnect(reason_code, properties), 5))
+        self._write(disconnect_frame(reason_code, reason, is_client=True))
         self._transport.close()
 
     def cut(self) -> None:
         """End the connection after it could not be closed in order."""
-        try:
-            self._leave()
-        finally:
-            self.abort()
+        self.abort()
 
     def name(self) -> str:
         return f"broker {self._config.name!r}"
@@ -226,24 +162,16 @@ class Dialled(asyncio.Protocol):
         self._transport.abort()
 
     def flush(self) -> None:
-        """Write the confirmations that storage has released; copies are written by the mesh."""
-        if self._link is not None:
-            self._link.write_answers()
+        """Write nothing: without a link there are no answers."""
 
     def read_again(self) -> None:
-        """Read on: storage has caught up."""
-        self._is_throttled = False
-        if not self._transport.is_closing():
-            self._transport.resume_reading()
+        """Go on: reading is not paused before there is a link."""
 
     def patrol(self, now_ns: int) -> None:
-        """Ping the neighbour, or abort if it was silent too long; called about once a second."""
-        if now_ns - self._heard_ns > self._keep_alive_ns * 3 // 2:
-            self.failure = "silent for longer than the keep-alive allows"
-            self._transport.abort()
-        elif self._link is not None and now_ns - self._pinged_ns >= self._keep_alive_ns // 2:
-            self._pinged_ns = now_ns
-            self._link.ping()
+        """Give up a neighbour that does not answer; called about once a second."""
+        if now_ns - self._dialled_ns > self._config.keep_alive_s * SECOND * 3 // 2:
+            self.failure = self.failure or "CONNECT was not answered in time"
+            self.abort()
 
 
 class Dialler:
@@ -279,7 +207,7 @@ class Dialler:
             dialled.failure = str(error) or "no answer in time"
         if dialled.failure and dialled.failure != self._failure:
             logger.warning("no link to broker %r: %s", self._config.name, dialled.failure)
-        # Log the same failure once; after a link that worked, log any.
+        # Log the same failure once, until a link has worked.
         self._failure = dialled.failure
         self._retry_s = min(2 * self._retry_s, RETRY_S_MAX) if dialled.failure else RETRY_S_MIN
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from timebound.core.values.message import Delivery, Message
 from timebound.core.values.store_orders import Snapshot, StoredSession, Will
 from timebound.core.values.subscription import NO_USER_PROPERTIES, Subscription, UserProperties
 from timebound.errors import FilterError, ProtocolError
+from timebound.node.storage.names import Starts
 from timebound.node.storage.plan import (
     COUNTER,
     DELIVERY,
@@ -33,8 +33,23 @@ from timebound.node.storage.plan import (
 
 log = logging.getLogger(__name__)
 
-# (client_id, topic_filter, qos, no_local, retain_as_published, retain_handling, identifier, user_properties)
-MakeSubscription = Callable[[str, str, int, bool, bool, int, int, UserProperties], Subscription]
+
+class MakeSubscription(Protocol):
+    """Makes a subscription of its stored values, as `to_subscription` does."""
+
+    def __call__(
+        self,
+        *,
+        client_id: str,
+        topic_filter: str,
+        qos: int,
+        no_local: bool,
+        retain_as_published: bool,
+        retain_handling: int,
+        identifier: int,
+        user_properties: UserProperties,
+    ) -> Subscription: ...
+
 
 NS_PER_S: Final = 1_000_000_000
 _EXPIRES: Final = 9  # the place of `expires_ns` among the columns of a message
@@ -76,17 +91,19 @@ def read_snapshot(
         sessions[client_id] = StoredSession(client_id, expiry_interval_s, ended_ns, user)
     snapshot.sessions = list(sessions.values())
     _read_subscriptions(connection, sessions, make_subscription)
-    _read_deliveries(connection, sessions, now_ns)
+    starts = Starts.read(connection)
+    _read_deliveries(connection, sessions, starts, now_ns)
     for client_id, packet_id in _select(connection, INBOUND):
         if client_id in sessions:
             sessions[client_id].inbound.append(packet_id)
     for name, value in _select(connection, COUNTER):
         if name.startswith(OFFSET_PREFIX):
             snapshot.offsets[name.removeprefix(OFFSET_PREFIX)] = value
-    snapshot.retained = [_message(row, now_ns) for row in _select(connection, RETAINED)]
+    snapshot.retained = [_message(row, starts, now_ns) for row in _select(connection, RETAINED)]
     for client_id, delay_s, due_ns, user, *row in _select(connection, WILL):
         due_ns = min(due_ns, now_ns + delay_s * NS_PER_S)
-        message = _message(row, now_ns)
+        message = _message(row, starts, now_ns)
+        message.name = None  # it is not published yet
         message.expires_ns = row[_EXPIRES]  # relative to its publication, so independent of the clock
         snapshot.wills.append(Will(client_id, message, delay_s, due_ns, user))
     return snapshot
@@ -94,8 +111,8 @@ def read_snapshot(
 
 def _select(connection: sqlite3.Connection, table: StoredTable) -> sqlite3.Cursor:
     """Read a whole table in the order of its key, so that equal files give equal snapshots."""
-    owner = "client_id, " if table in (SUBSCRIPTION, DELIVERY, INBOUND) else ""
-    return connection.execute(f"SELECT {table.columns} FROM {table.name} ORDER BY {owner}{table.key}")
+    order = ", ".join((*table.of, table.key))
+    return connection.execute(f"SELECT {table.columns} FROM {table.name} ORDER BY {order}")
 
 
 def _read_subscriptions(
@@ -104,13 +121,19 @@ def _read_subscriptions(
     make_subscription: MakeSubscription,
 ) -> None:
     for row in _select(connection, SUBSCRIPTION):
-        client_id, topic_filter, qos, no_local, as_published, handling, identifier, text = row
+        client_id, _, topic_filter, qos, no_local, as_published, handling, identifier, text = row
         if client_id not in sessions:
             continue
-        pairs = _user_properties(text)
         try:
             subscription = make_subscription(
-                client_id, topic_filter, qos, bool(no_local), bool(as_published), handling, identifier, pairs
+                client_id=client_id,
+                topic_filter=topic_filter,
+                qos=qos,
+                no_local=bool(no_local),
+                retain_as_published=bool(as_published),
+                retain_handling=handling,
+                identifier=identifier,
+                user_properties=_user_properties(text),
             )
         except (FilterError, ProtocolError) as exc:
             log.warning("subscription of '%s' to '%s' is skipped: %s", client_id, topic_filter, exc)
@@ -118,8 +141,10 @@ def _read_subscriptions(
         sessions[client_id].subscriptions.append(subscription)
 
 
-def _read_deliveries(connection: sqlite3.Connection, sessions: dict[str, StoredSession], now_ns: int) -> None:
-    messages = {row[0]: _message(row, now_ns) for row in _select(connection, MESSAGE)}
+def _read_deliveries(
+    connection: sqlite3.Connection, sessions: dict[str, StoredSession], starts: Starts, now_ns: int
+) -> None:
+    messages = {row[0]: _message(row, starts, now_ns) for row in _select(connection, MESSAGE)}
     for client_id, sequence, message_sequence, qos, retain, ids, packet_id, state in _select(
         connection, DELIVERY
     ):
@@ -133,12 +158,12 @@ def _read_deliveries(connection: sqlite3.Connection, sessions: dict[str, StoredS
         sessions[client_id].deliveries.append(delivery)
 
 
-def _message(row: Any, now_ns: int) -> Message:
+def _message(row: Any, starts: Starts, now_ns: int) -> Message:
     """Rebuild a message from the columns that every table with messages has."""
     (sequence, topic, payload, qos, retain, published_ns, publisher, properties) = row[:8]
-    (user_properties, expires_ns, timeout_ns, priority) = row[8:]
+    (user_properties, expires_ns, timeout_ns, priority, name) = row[8:]
     ahead_ns = max(0, published_ns - now_ns)
-    return Message(
+    message = Message(
         topic,
         payload,
         qos,
@@ -152,6 +177,8 @@ def _message(row: Any, now_ns: int) -> Message:
         priority,
         sequence,
     )
+    message.name = starts.name_of(sequence, name)
+    return message
 
 
 def _user_properties(text: str) -> UserProperties:

@@ -37,6 +37,7 @@ from timebound.core.values.store_orders import (
     StoreOrder,
 )
 from timebound.core.values.subscription import UserProperties
+from timebound.node.storage.names import name_text
 
 ROWS_MAX: Final = 128  # rows in one statement; a power of two, see _chunks
 # SQLite keeps the last values of every cached statement: large payloads go one by one.
@@ -53,38 +54,46 @@ Changes = dict[Any, Row | None]
 
 _MESSAGE: Final = (
     "sequence, topic, payload, qos, retain, published_ns, publisher, properties, user_properties,"
-    " expires_ns, timeout_ns, priority"
+    " expires_ns, timeout_ns, priority, name"
 )
 _PAYLOAD_IN_MESSAGE: Final = 2
 
 
 class StoredTable:
-    """A table as the plan writes it; `payload` is the position of its payload, -1 without one."""
+    """A table as the plan writes it; `payload` is the position of its payload, -1 without one.
 
-    __slots__ = ("columns", "key", "name", "payload")
+    Its primary key is the columns of `of`, then `key`.
+    """
 
-    def __init__(self, name: str, key: str, columns: str, payload: int = -1) -> None:
+    __slots__ = ("columns", "key", "name", "of", "payload")
+
+    def __init__(
+        self, name: str, key: str, columns: str, payload: int = -1, of: tuple[str, ...] = ()
+    ) -> None:
         self.name = name
         self.key = key
         self.columns = columns
         self.payload = payload
+        self.of = of
 
 
 SESSION: Final = StoredTable("session", "client_id", "client_id, expiry_interval_s, ended_ns, user")
 SUBSCRIPTION: Final = StoredTable(
     "subscription",
     "topic_filter",
-    "client_id, topic_filter, qos, no_local, retain_as_published, retain_handling, identifier,"
+    "client_id, name, topic_filter, qos, no_local, retain_as_published, retain_handling, identifier,"
     " user_properties",
+    of=("client_id", "name"),
 )
 MESSAGE: Final = StoredTable("message", "sequence", _MESSAGE, payload=_PAYLOAD_IN_MESSAGE)
 DELIVERY: Final = StoredTable(
     "delivery",
     "sequence",
     "client_id, sequence, message_sequence, qos, retain, subscription_ids, packet_id, state",
+    of=("client_id",),
 )
 COUNTER: Final = StoredTable("counter", "name", "name, value")
-INBOUND: Final = StoredTable("inbound", "packet_id", "client_id, packet_id")
+INBOUND: Final = StoredTable("inbound", "packet_id", "client_id, packet_id", of=("client_id",))
 RETAINED: Final = StoredTable("retained", "topic", _MESSAGE, payload=_PAYLOAD_IN_MESSAGE)
 WILL: Final = StoredTable(
     "will",
@@ -164,10 +173,17 @@ class WritePlan:
                 continue
             rows: list[Row] = []
             for client_id, changes in by_client.items():
-                drops = [key for key, row in changes.items() if row is None]
-                if drops:
-                    _delete(connection, table.name, table.key, drops, client_id=client_id)
-                rows += [row for row in changes.values() if row is not None]
+                drops: dict[tuple[str, ...], list[object]] = {}
+                for key, row in changes.items():
+                    if row is not None:
+                        rows.append(row)
+                    elif table is SUBSCRIPTION:
+                        topic_filter, name = key
+                        drops.setdefault((client_id, name), []).append(topic_filter)
+                    else:
+                        drops.setdefault((client_id,), []).append(key)
+                for owner, keys in drops.items():
+                    _delete(connection, table.name, table.key, keys, of=table.of, owner=owner)
             _insert(connection, table, rows)
         if self._is_mark_moved():
             counters = (SEQUENCE_MAX, self._message_mark, COMMITS, commit)
@@ -211,6 +227,7 @@ class WritePlan:
         wanted = order.subscription
         row = (
             wanted.client_id,
+            wanted.terms.name,
             wanted.topic_filter,
             wanted.qos,
             wanted.no_local,
@@ -219,10 +236,12 @@ class WritePlan:
             wanted.identifier,
             user_properties_text(wanted.user_properties),
         )
-        self._nested[SUBSCRIPTION].setdefault(wanted.client_id, {})[wanted.topic_filter] = row
+        key = (wanted.topic_filter, wanted.terms.name)
+        self._nested[SUBSCRIPTION].setdefault(wanted.client_id, {})[key] = row
 
     def _drop_subscription(self, order: DropSubscription) -> None:
-        self._nested[SUBSCRIPTION].setdefault(order.client_id, {})[order.topic_filter] = None
+        key = (order.topic_filter, order.name)
+        self._nested[SUBSCRIPTION].setdefault(order.client_id, {})[key] = None
 
     def _put_message(self, order: PutMessage) -> None:
         message = order.message
@@ -320,6 +339,7 @@ def message_row(message: Message) -> Row:
         message.expires_ns,
         message.timeout_ns,
         message.priority,
+        name_text(message),
     )
 
 
@@ -334,12 +354,12 @@ def _delete(
     key: str,
     keys: Sequence[object],
     *,
-    client_id: str | None = None,
+    of: tuple[str, ...] = (),
+    owner: tuple[str, ...] = (),
 ) -> None:
-    prefix = () if client_id is None else (client_id,)
     for start, count in _chunks(len(keys), ROWS_MAX):
-        sql = _delete_sql(table, key, count, client_id is not None)
-        connection.execute(sql, (*prefix, *keys[start : start + count]))
+        sql = _delete_sql(table, key, count, of)
+        connection.execute(sql, (*owner, *keys[start : start + count]))
 
 
 def _insert(connection: sqlite3.Connection, table: StoredTable, rows: Sequence[Row]) -> None:
@@ -377,7 +397,7 @@ def _insert_sql(table: str, columns: str, count: int) -> str:
 
 
 @cache
-def _delete_sql(table: str, key: str, count: int, of_client: bool) -> str:
+def _delete_sql(table: str, key: str, count: int, of: tuple[str, ...]) -> str:
     # One client with a list of keys uses the primary key; a list of pairs would scan (SQLite 3.40).
-    where = f"client_id = ? AND {key}" if of_client else key
-    return f"DELETE FROM {table} WHERE {where} IN ({', '.join('?' * count)})"
+    where = "".join(f"{column} = ? AND " for column in of)
+    return f"DELETE FROM {table} WHERE {where}{key} IN ({', '.join('?' * count)})"

@@ -79,6 +79,25 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
         "UPDATE will SET user = coalesce("
         "(SELECT session.user FROM session WHERE session.client_id = will.client_id), '')",
     ),
+    # The name of a message that came from another broker or start; see names.py for the others.
+    tuple(
+        f"ALTER TABLE {table} ADD COLUMN name TEXT NOT NULL DEFAULT ''"
+        for table in ("message", "retained", "will")
+    ),
+    (
+        # A client may have several subscriptions to one filter, with a name each.
+        "ALTER TABLE subscription RENAME TO subscription_unnamed",
+        "CREATE TABLE subscription (client_id TEXT NOT NULL, name TEXT NOT NULL, topic_filter TEXT NOT NULL,"
+        " qos INTEGER NOT NULL, no_local INTEGER NOT NULL, retain_as_published INTEGER NOT NULL,"
+        " retain_handling INTEGER NOT NULL, identifier INTEGER NOT NULL, user_properties TEXT NOT NULL,"
+        " PRIMARY KEY (client_id, name, topic_filter)) WITHOUT ROWID",
+        # `name` was a property of the application.
+        "INSERT INTO subscription SELECT client_id, CASE user_properties WHEN '' THEN '' ELSE coalesce("
+        "(SELECT json_extract(value, '$[1]') FROM json_each(user_properties)"
+        " WHERE json_extract(value, '$[0]') = 'name'), '') END, topic_filter, qos, no_local,"
+        " retain_as_published, retain_handling, identifier, user_properties FROM subscription_unnamed",
+        "DROP TABLE subscription_unnamed",
+    ),
 )
 
 

@@ -25,6 +25,7 @@ from timebound.core.values.store_orders import Snapshot, StoreOrder
 from timebound.errors import StorageError
 from timebound.node.storage.commits import Commits, check_loss
 from timebound.node.storage.load import MakeSubscription, read_snapshot, sweep
+from timebound.node.storage.names import note_start
 from timebound.node.storage.plan import Marks, WritePlan
 from timebound.node.storage.schema import (
     DATABASE_NAME,
@@ -150,7 +151,9 @@ class Storage:
         """
         try:
             with self._connection_lock:
-                return read_snapshot(self._connection, self._marks, self._make_subscription, now_ns)
+                snapshot = read_snapshot(self._connection, self._marks, self._make_subscription, now_ns)
+                note_start(self._connection, self._marks.message, now_ns)
+                return snapshot
         except (sqlite3.Error, ValueError, TypeError) as exc:
             raise storage_error(exc, self._file) from exc
 

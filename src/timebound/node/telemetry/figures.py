@@ -14,8 +14,7 @@ from timebound.core.account.account import Account
 from timebound.core.account.counters import Statistics
 from timebound.core.broker import Broker
 from timebound.core.values.subscription import MICRO
-from timebound.node.input.input import Input
-from timebound.node.mesh.mesh import Mesh
+from timebound.linking.mesh import Mesh
 from timebound.node.trace.writer import TraceWriter
 from timebound.units import SECOND
 
@@ -31,7 +30,6 @@ class Sources:
     """The parts of a node that figures are read from."""
 
     broker: Broker
-    input_: Input | None = None
     mesh: Mesh | None = None
     trace: TraceWriter | None = None
     started_ns: int = 0
@@ -45,7 +43,7 @@ class Sample:
     def __init__(self, sources: Sources, now_ns: int) -> None:
         self.now: Statistics = sources.broker.statistics()
         self.account: Account = sources.broker.account
-        self.input_ = sources.input_.figures() if sources.input_ is not None else {}
+        self.input_ = sources.broker.entrance.figures()
         self.mesh = sources.mesh.figures() if sources.mesh is not None else {}
         trace = sources.trace
         self.trace = {"written": trace.rows_written, "lost": trace.rows_lost} if trace is not None else {}
@@ -128,8 +126,6 @@ def _of_trace(name: str) -> Callable[[Sample], Reading]:
 
 
 def _excess(one: Sample) -> Reading:
-    if not one.input_:
-        return None
     return {outcome: one.input_[f"excess_{outcome}"] for outcome in ("lowered", "refused")}
 
 

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, served over HTTP at `/metrics`.
+"""Metrics for Prometheus, served over HTTP at `/metrics`; beside them `/healthz` and `/readyz`.
 
 A request is one line and its headers; the response is made from one sample of statistics. This needs
 so little that an HTTP framework is not worth it.
@@ -35,11 +35,12 @@ def exposition(sources: Sources, now_ns: int) -> str:
 
 
 class MetricsServer:
-    """Answers GET /metrics."""
+    """Answers GET of metrics and health; `why_not_ready` returns an empty text if the broker is ready."""
 
-    def __init__(self, sources: Sources, clock: Callable[[], int]) -> None:
+    def __init__(self, sources: Sources, clock: Callable[[], int], why_not_ready: Callable[[], str]) -> None:
         self._sources = sources
         self._clock = clock
+        self._why_not_ready = why_not_ready
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> None:
@@ -65,11 +66,22 @@ class MetricsServer:
     def _answer(self, request: bytes) -> bytes:
         words = request.split(b"\r\n", 1)[0].split(b" ")
         if len(words) != 3 or words[0] not in (b"GET", b"HEAD"):
-            return _response("405 Method Not Allowed", "only GET /metrics is supported\n")
-        if words[1].partition(b"?")[0] != b"/metrics":
-            return _response("404 Not Found", "metrics are at /metrics\n")
-        body = exposition(self._sources, self._clock())
-        return _response("200 OK", body, is_head=words[0] == b"HEAD")
+            return _response("405 Method Not Allowed", "only GET is supported\n")
+        status, body = self._get(words[1].partition(b"?")[0])
+        return _response(status, body, is_head=words[0] == b"HEAD")
+
+    def _get(self, path: bytes) -> tuple[str, str]:
+        match path:
+            case b"/metrics":
+                return "200 OK", exposition(self._sources, self._clock())
+            case b"/healthz":
+                # Whoever can answer is alive: the event loop itself does.
+                return "200 OK", "ok\n"
+            case b"/readyz":
+                reason = self._why_not_ready()
+                return ("503 Service Unavailable", f"{reason}\n") if reason else ("200 OK", "ready\n")
+            case _:
+                return "404 Not Found", "there are /metrics, /healthz and /readyz\n"
 
 
 def _response(status: str, body: str, *, is_head: bool = False) -> bytes:

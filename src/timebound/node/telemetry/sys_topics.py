@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
+from timebound.core.input.requests import BOUNDS_TOPIC
 from timebound.core.values.message import Message
-from timebound.node.control.input import BOUNDS_TOPIC
 from timebound.node.telemetry.figures import FIGURES, Sample, Sources
 from timebound.version import VERSION
 
@@ -42,6 +40,5 @@ class SysTopics:
         for figure in FIGURES:
             for topic, value in figure.topic_values(sample).items():
                 found[f"$SYS/broker/{topic}"] = value
-        if self._sources.input_ is not None:
-            found[BOUNDS_TOPIC] = json.dumps(self._sources.input_.flows.report())
+        found[BOUNDS_TOPIC] = self._broker.entrance.flows.last_report
         return found

@@ -17,13 +17,18 @@ from timebound.records import TRACE_FIELDS, TRACE_SCHEMA_VERSION
 
 TRACE_METADATA: Final = {"timebound.trace.version": str(TRACE_SCHEMA_VERSION)}
 # Columns with a number per run. They mostly increase, and readers select by them.
-RISING: Final = ("time_ns", "message_id", "published_ns", "queued_ns", "sent_ns")
+RISING: Final = ("time_ns", "message_id", "published_ns", "queued_ns", "sent_ns", "number")
+# Of these, the columns that count up inside a run.
+COUNTING: Final = ("message_id", "number")
 # Where the other columns come from.
 FIELDS_OF_MESSAGE: Final[dict[str, Callable[[MessageColumns], Any]]] = {
     "topic": attrgetter("topic"),
     "publisher": attrgetter("publisher"),
     "hop": attrgetter("hops"),
     "promised_ns": attrgetter("promised_ns"),
+    "origin": attrgetter("origin"),
+    "started_ns": attrgetter("started_ns"),
+    "traceparent": attrgetter("traceparent"),
 }
 FIELDS_OF_RECEIVER: Final[dict[str, Callable[[ReceiverColumns], Any]]] = {
     "subscriber": attrgetter("client_id"),
@@ -51,7 +56,7 @@ def parquet_columns(batch: TraceBatch) -> tuple[Any, list[Coded | Rising]]:
     of_runs = _run_columns(batch)
     columns: dict[str, Coded | Rising] = dict(_coded_columns(batch))
     for name in RISING:
-        columns[name] = Rising(of_runs[name], int(name == "message_id"))
+        columns[name] = Rising(of_runs[name], int(name in COUNTING))
     return of_runs["count"], [columns[name] for name, _ in TRACE_FIELDS]
 
 
@@ -61,9 +66,10 @@ def to_table(batch: TraceBatch) -> pa.Table:
     counts = of_runs["count"]
     rows = batch.count
     # The value of the first record of each run minus its position, plus the position of each.
-    of_runs["message_id"] = of_runs["message_id"] - (np.cumsum(counts) - counts)
-    columns = {name: pa.array(np.repeat(of_runs[name], counts)) for name in RISING}
-    columns["message_id"] = pa.array(np.repeat(of_runs["message_id"], counts) + np.arange(rows))
+    starts = np.cumsum(counts) - counts
+    columns = {name: pa.array(np.repeat(of_runs[name], counts)) for name in RISING if name not in COUNTING}
+    for name in COUNTING:
+        columns[name] = pa.array(np.repeat(of_runs[name] - starts, counts) + np.arange(rows))
     types = dict(TRACE_FIELDS)
     for name, column in _coded_columns(batch):
         let_others_run()

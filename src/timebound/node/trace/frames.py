@@ -24,7 +24,7 @@ class ColumnTables(msgspec.Struct, array_like=True):
     """Columns of messages and receivers by number, from those on that were sent before."""
 
     is_new: bool  # nothing that was sent before counts any more
-    message_columns: list[tuple[str, str, int, int, int]]
+    message_columns: list[tuple[str, str, int, int, int, str, int, str]]
     receiver_columns: list[tuple[str, str, int, int, str, str, int, int, str]]
 
 
@@ -69,7 +69,16 @@ class FrameWriter:
             ColumnTables(
                 is_new,
                 [
-                    (one.topic, one.publisher, one.timeout_ns, one.promised_ns, one.hops)
+                    (
+                        one.topic,
+                        one.publisher,
+                        one.timeout_ns,
+                        one.promised_ns,
+                        one.hops,
+                        one.origin,
+                        one.started_ns,
+                        one.traceparent,
+                    )
                     for one in message_columns
                 ],
                 [

@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from timebound.core.link.queue import LinkQueue
 from timebound.core.link.strategy.audience import Audience, LinkModel, Term
-from timebound.core.link.strategy.entry import NEVER_NS, Chain, Entry, flow_key, kind_of, level_of
+from timebound.core.link.strategy.entry import (
+    NEVER_NS,
+    Chain,
+    Entry,
+    flow_key,
+    kind_of,
+    level_of,
+    link_flow_key,
+)
 from timebound.core.link.strategy.registry import STRATEGY_NAMES, strategy_named
 from timebound.core.values.delay import LinkDelay
 from timebound.records import Reason
@@ -208,7 +216,7 @@ def test_a_chain_keeps_its_order_whoever_leaves() -> None:
     chain = Chain("flow")
     entries = [entry_of(number, 0) for number in range(4)]
     for entry in entries:
-        chain.append(entry)
+        chain.insert(entry)
 
     def items() -> list[object]:
         found = []
@@ -226,6 +234,35 @@ def test_a_chain_keeps_its_order_whoever_leaves() -> None:
         assert items() == left
         assert chain.tail is (entries[left[-1]] if left else None)
         assert entries[leaving].chain is None
+
+
+@given(st.permutations(range(6)))
+def test_a_chain_is_sorted_by_sequence(sequences: list[int]) -> None:
+    chain = Chain("flow")
+    for sequence in sequences:
+        entry = entry_of(sequence, 0)
+        entry.sequence = sequence
+        chain.insert(entry)
+
+    forwards, backwards = [], []
+    entry_or_none = chain.head
+    while entry_or_none is not None:
+        forwards.append(entry_or_none.item)
+        entry_or_none = entry_or_none.flow_next
+    entry_or_none = chain.tail
+    while entry_or_none is not None:
+        backwards.append(entry_or_none.item)
+        entry_or_none = entry_or_none.flow_previous
+
+    assert forwards == backwards[::-1] == list(range(6))
+
+
+def test_flow_of_a_link_does_not_depend_on_who_is_behind_it() -> None:
+    key = link_flow_key("p", "t", 1, 0)
+
+    assert key == link_flow_key("p", "t", 1, 0)
+    others = [("q", "t", 1, 0), ("p", "u", 1, 0), ("p", "t", 2, 0), ("p", "t", 1, 9)]
+    assert all(link_flow_key(*parts) != key for parts in others)
 
 
 def test_an_entry_out_of_range_is_refused() -> None:

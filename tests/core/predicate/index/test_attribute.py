@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from timebound.core.predicate.attributes import BARE, Attributes, Name
+from timebound.core.predicate.cost import Cost
 from timebound.core.predicate.index.attribute import AttributeTables
 from timebound.core.predicate.index.lookup import Access, access_of, bound_of, interval_of
 from timebound.core.predicate.index.tables import Filing, IndexedKey, IntervalFiling
@@ -46,7 +47,7 @@ A = Name(BARE, ("a",), "a")
 def file(tables: AttributeTables, access: Access, number: int) -> int:
     """File an access wherever it belongs; in how many places."""
     places = tables.places(access)
-    entry = IndexedKey(number, number)
+    entry = IndexedKey(number, number, Cost([]))
     for table, key in places:
         low, high = bound_of(access.values[0]) if access.values else None, None
         if len(access.values) == 2 and access.condition is None:

@@ -31,7 +31,7 @@ def index_of(filter_texts: list[str]) -> ContentIndex:
 def candidates(index: ContentIndex, message: Attributes) -> int:
     """How many filings the index looks at for a message."""
     found: list[Filing] = []
-    for tables in index._asked_for(message):
+    for tables in index.asked_for(message):
         value = message.value(tables.name)
         if value is not None:
             tables.collect(value, found)
@@ -150,7 +150,7 @@ def test_a_message_does_not_pay_for_names_it_does_not_carry() -> None:
 
     assert len(index._attributes) > content_index.PROBE_ALL_MAX
     assert index.match(message) == [7, 9]
-    assert len(index._asked_for(message)) == 2
+    assert len(index.asked_for(message)) == 2
 
 
 def test_many_names_are_found_wherever_a_message_has_them() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from timebound.core.predicate.cost import Cost
 from timebound.core.predicate.index.tables import (
     BOUND_MAX,
     CHUNK_MAX,
@@ -31,7 +32,7 @@ from timebound.core.predicate.search import SEARCHED_LENGTH_MAX
 
 
 def filed(table: FilingTable, key: object, number: int = 0) -> Filing:
-    filing = Filing(IndexedKey(number, number), None, table, key)
+    filing = Filing(IndexedKey(number, number, Cost([])), None, table, key)
     table.insert(filing)
     return filing
 
@@ -146,7 +147,7 @@ def test_intervals_find_what_the_value_lies_in(intervals: list[list[float]], ask
         if cell is None:
             assert high > BOUND_MAX or low < -BOUND_MAX
             continue
-        entry = IndexedKey(number, number)
+        entry = IndexedKey(number, number, Cost([]))
         table.insert(IntervalFiling(entry, None, table, cell, low=float(low), high=float(high)))
     table._check()
     inside = [pair for pair in intervals if pair[0] >= -BOUND_MAX and pair[1] <= BOUND_MAX]
@@ -170,7 +171,9 @@ def test_levels_of_intervals_go_with_their_last_filing() -> None:
     filings = []
     for low, high in ((0, 1), (0, 1), (0, 100)):
         cell = interval_cell(low, high)
-        filing = IntervalFiling(IndexedKey(0, 0), None, table, cell, low=float(low), high=float(high))
+        filing = IntervalFiling(
+            IndexedKey(0, 0, Cost([])), None, table, cell, low=float(low), high=float(high)
+        )
         table.insert(filing)
         filings.append(filing)
 

@@ -234,15 +234,24 @@ class Chain:
         self.head: Entry | None = None
         self.tail: Entry | None = None
 
-    def append(self, entry: Entry) -> None:
-        tail = self.tail
+    def insert(self, entry: Entry) -> None:
+        """Insert an entry by its sequence: at the end, unless it takes the place of an older one."""
+        after: Entry | None = None
+        before = self.tail
+        while before is not None and before.sequence > entry.sequence:
+            after = before
+            before = before.flow_previous
         entry.chain = self
-        entry.flow_previous = tail
-        if tail is None:
+        entry.flow_previous = before
+        entry.flow_next = after
+        if before is None:
             self.head = entry
         else:
-            tail.flow_next = entry
-        self.tail = entry
+            before.flow_next = entry
+        if after is None:
+            self.tail = entry
+        else:
+            after.flow_previous = entry
 
     def remove(self, entry: Entry) -> None:
         before = entry.flow_previous
@@ -418,5 +427,14 @@ def level_of(entry: Entry) -> int:
 
 
 def flow_key(publisher: str, topic: str, qos: int, timeout_ns: int, audience: Audience) -> Hashable:
-    """Return the flow of a message: messages with the same key keep their order."""
+    """Return the flow of a copy for one receiver: copies with the same key keep their order."""
     return (publisher, topic, qos, timeout_ns, audience.deadlines())
+
+
+def link_flow_key(publisher: str, topic: str, qos: int, timeout_ns: int) -> Hashable:
+    """Return the flow of a copy for other brokers.
+
+    Two messages may be for different brokers and still have a receiver in common, which gets them in order
+    only if all links between keep it. So the deadlines behind the link are not part of the key.
+    """
+    return (publisher, topic, qos, timeout_ns)

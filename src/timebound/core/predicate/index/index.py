@@ -41,6 +41,7 @@ class ContentIndex:
         "_scanned",
         "_sequence",
         "_stamp",
+        "cost",
     )
 
     def __init__(self) -> None:
@@ -55,6 +56,7 @@ class ContentIndex:
         self._scanned = FilingTable("")
         self._sequence = 0
         self._stamp = 0
+        self.cost = 0  # at most, for one message: in plain tests, equal searches counted for each filter
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -64,10 +66,11 @@ class ContentIndex:
         if key in self._entries:
             self.remove(key)
         self._sequence += 1
-        entry = IndexedKey(key, self._sequence)
+        entry = IndexedKey(key, self._sequence, predicate.cost)
         conjunctions = predicate.conjunctions
         filings: list[Filing] = []
         self._entries[key] = entry
+        self.cost += predicate.cost.most()
         try:
             for conjunction in conjunctions:
                 # A lone conjunction is the filter: no need to build it anew.
@@ -86,6 +89,7 @@ class ContentIndex:
             KeyError: there is none under this key.
         """
         entry = self._entries.pop(key)
+        self.cost -= entry.cost.most()
         for filing in entry.filings:
             filing.table.remove(filing)
             if filing.table is not self._scanned:
@@ -106,11 +110,11 @@ class ContentIndex:
     def match(self, attributes: Attributes) -> list[object]:
         """Return the keys whose filters are TRUE for a message, each once, in order of insertion."""
         found: list[Filing] = []
-        for tables in self._asked_for(attributes):
+        for tables in self.asked_for(attributes):
             value = attributes.value(tables.name)
             if value is not None:
                 tables.collect(value, found)
-        self._scanned.collect_key(ONLY_KEY, found)
+        self.collect_scanned(found)
         self._stamp += 1
         stamp = self._stamp
         matched: list[IndexedKey] = []
@@ -124,8 +128,20 @@ class ContentIndex:
                     matched.append(entry)
         if len(matched) * IN_ORDER_SHARE > len(self._entries):
             return [entry.key for entry in self._entries.values() if entry.stamp == stamp]
+        return self.in_order(matched)
+
+    def collect_scanned(self, found: list[Filing]) -> None:
+        """Add the conjunctions that every message must be tested with."""
+        self._scanned.collect_key(ONLY_KEY, found)
+
+    def in_order(self, matched: list[IndexedKey]) -> list[object]:
+        """Return the keys of entries, in order of insertion."""
         matched.sort(key=_sequence_of)
         return [entry.key for entry in matched]
+
+    def holds(self, entry: IndexedKey) -> bool:
+        """Whether an entry has not been removed or replaced."""
+        return self._entries.get(entry.key) is entry
 
     # Filing a conjunction.
 
@@ -196,7 +212,7 @@ class ContentIndex:
             return [(self._always, "")]
         return [(self._by_field, name.segments[0])]
 
-    def _asked_for(self, attributes: Attributes) -> list[AttributeTables]:
+    def asked_for(self, attributes: Attributes) -> list[AttributeTables]:
         """Return the tables of every attribute that the message may have; some may occur twice."""
         if len(self._attributes) <= PROBE_ALL_MAX:
             return list(self._attributes.values())
@@ -221,6 +237,7 @@ class ContentIndex:
     def _check(self) -> None:
         filed = 0
         sequence = 0
+        assert self.cost == sum([entry.cost.most() for entry in self._entries.values()])
         for key, entry in self._entries.items():
             assert entry.key == key
             assert entry.sequence > sequence

@@ -12,6 +12,7 @@ import math
 from bisect import bisect_left, bisect_right
 from typing import Any, Final
 
+from timebound.core.predicate.cost import Cost
 from timebound.core.predicate.search import SEARCHED_LENGTH_MAX
 from timebound.core.predicate.terms import Condition
 
@@ -33,13 +34,17 @@ PART_STEPS: Final = 500
 
 
 class IndexedKey:
-    """One key in the index. `stamp` is the last match it was found in, so it is found once."""
+    """One key in the index, and the cost of its filter.
 
-    __slots__ = ("filings", "key", "sequence", "stamp")
+    `stamp` is the last match it was found in, so it is found once.
+    """
 
-    def __init__(self, key: object, sequence: int) -> None:
+    __slots__ = ("cost", "filings", "key", "sequence", "stamp")
+
+    def __init__(self, key: object, sequence: int, cost: Cost) -> None:
         self.key = key
         self.sequence = sequence
+        self.cost = cost
         self.filings: tuple[Filing, ...] = ()
         self.stamp = 0
 
@@ -347,12 +352,16 @@ class PartTable(FilingTable):
                 best, fewest = part, count
         return best
 
+    def steps(self, length: int) -> int:
+        """Return what `collect` takes for a text of this length, in steps of about 1 ns."""
+        return min(len(self.buckets) * (PART_CALL_STEPS + length), PART_STEPS * length)
+
     def collect(self, text: str, found: list[Filing]) -> None:
         if len(text) > SEARCHED_LENGTH_MAX:
             return  # nothing is looked for in it
         # Looking for a key costs a call and a step for each character; cutting the text into its parts
         # costs hundreds of steps for each.
-        if len(self.buckets) * (PART_CALL_STEPS + len(text)) < PART_STEPS * len(text):
+        if self.steps(len(text)) < PART_STEPS * len(text):
             for key, bucket in self.buckets.items():
                 assert isinstance(key, str)
                 if key in text:

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from tests.node.mesh.doubles import SECOND, VirtualClock, VirtualNodes
+from tests.node.mesh.doubles import SECOND, VirtualNodes
 
 from timebound.config.mesh import MeshConfig
 from timebound.config.values import NeighbourConfig
@@ -21,9 +21,11 @@ from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
 from timebound.linking import codec as mesh_codec
 from timebound.linking.link import LATENCY_WINDOW_NS
+from timebound.linking.mesh import REPORT_NS, Mesh, join_mesh
 from timebound.node.config import parse_config
-from timebound.node.mesh.mesh import REPORT_NS, Mesh, join_mesh
+from timebound.sim.deployment.timers import VirtualClock
 from timebound.sim.kernel.kernel import Kernel
+from timebound.terms import Terms
 
 MILLISECOND = 1_000_000
 MESH_KEYS = """\
@@ -91,7 +93,7 @@ def test_a_link_is_up_when_its_hello_was_confirmed_and_its_latency_is_known() ->
 
 def test_a_message_is_as_old_on_arrival_as_it_is() -> None:
     nodes = start({("a", "b"): 10_000, ("b", "c"): 10_000})
-    subscribe(nodes, "c", "s", Subscription("s", "t", deadline_ns=SECOND))
+    subscribe(nodes, "c", "s", Subscription(client_id="s", topic_filter="t", terms=Terms(deadline_ns=SECOND)))
     published_ns = nodes.kernel.now_ns
     publish(nodes, "a", 1_000)
     run(nodes, SECOND)
@@ -104,7 +106,7 @@ def test_a_message_is_as_old_on_arrival_as_it_is() -> None:
 
 def test_a_paced_link_sends_no_faster_than_its_rate_and_loses_no_time() -> None:
     nodes = start({("a", "b"): 10_000})
-    subscribe(nodes, "b", "s", Subscription("s", "t"))
+    subscribe(nodes, "b", "s", Subscription(client_id="s", topic_filter="t"))
     began_ns = nodes.kernel.now_ns
     for _ in range(5):
         publish(nodes, "a", 1_000)
@@ -115,7 +117,7 @@ def test_a_paced_link_sends_no_faster_than_its_rate_and_loses_no_time() -> None:
 
 def test_a_loop_that_calls_early_does_not_stop_a_paced_link() -> None:
     nodes = start({("a", "b"): 10_000})
-    subscribe(nodes, "b", "s", Subscription("s", "t"))
+    subscribe(nodes, "b", "s", Subscription(client_id="s", topic_filter="t"))
     publish(nodes, "a", 1_000)
     publish(nodes, "a", 1_000)
     run(nodes, 99 * MILLISECOND)
@@ -130,7 +132,9 @@ def test_a_loop_that_calls_early_does_not_stop_a_paced_link() -> None:
 
 def test_what_was_on_a_link_that_fails_goes_another_way_and_arrives_once() -> None:
     nodes = start(TRIANGLE)
-    subscribe(nodes, "c", "s", Subscription("s", "t", deadline_ns=10 * SECOND))
+    subscribe(
+        nodes, "c", "s", Subscription(client_id="s", topic_filter="t", terms=Terms(deadline_ns=10 * SECOND))
+    )
     publish(nodes, "a", 1_000)
     run(nodes, 150 * MILLISECOND)  # between b and c
     assert hops(nodes) == [("a", "b"), ("b", "c")]
@@ -146,7 +150,9 @@ def test_what_was_on_a_link_that_fails_goes_another_way_and_arrives_once() -> No
 
 def test_a_copy_that_arrived_before_its_link_failed_is_not_given_out_again() -> None:
     nodes = start(TRIANGLE)
-    subscribe(nodes, "c", "s", Subscription("s", "t", deadline_ns=10 * SECOND))
+    subscribe(
+        nodes, "c", "s", Subscription(client_id="s", topic_filter="t", terms=Terms(deadline_ns=10 * SECOND))
+    )
     publish(nodes, "a", 1_000)
     # Sent by b after 105 ms, at c after 210 ms, confirmed after 215 ms.
     run(nodes, 212 * MILLISECOND)
@@ -164,7 +170,7 @@ def start_with_durable_subscriber() -> VirtualNodes:
     nodes = start({("a", "b"): 10_000}, durable=("b",))
     node = nodes.nodes["b"]
     session, _ = node.broker.connect("s", "", False, 3_600, 65_535, None, 1, nodes.kernel.now_ns)
-    node.broker.subscribe(session, Subscription("s", "t", qos=1), nodes.kernel.now_ns)
+    node.broker.subscribe(session, Subscription(client_id="s", topic_filter="t", qos=1), nodes.kernel.now_ns)
     node.clock.schedule()
     run(nodes, SECOND)
     node.commit()
@@ -179,17 +185,20 @@ def publish_once(nodes: VirtualNodes) -> None:
     run(nodes, SECOND)
 
 
+def unconfirmed(nodes: VirtualNodes) -> list[Copy]:
+    return nodes.nodes["a"].member.forwarder.links["b"].unconfirmed()
+
+
 def test_a_copy_is_confirmed_once_the_copy_of_a_durable_session_is_stored() -> None:
     nodes = start_with_durable_subscriber()
-    link = nodes.nodes["a"].mesh.links["b"]
 
     publish_once(nodes)
     assert len(nodes.nodes["b"].arrived) == 1
-    assert len(link.unconfirmed()) == 1
+    assert len(unconfirmed(nodes)) == 1
 
     nodes.nodes["b"].commit()
     run(nodes, SECOND)
-    assert link.unconfirmed() == []
+    assert unconfirmed(nodes) == []
 
 
 def test_a_second_copy_is_not_confirmed_before_the_first_is_stored() -> None:
@@ -199,13 +208,12 @@ def test_a_second_copy_is_not_confirmed_before_the_first_is_stored() -> None:
     nodes.cut("a", "b")
     nodes.join("a", "b")
     run(nodes, SECOND)
-    link = nodes.nodes["a"].mesh.links["b"]
     assert nodes.nodes["b"].mesh.figures()["duplicates"] == 1
-    assert len(link.unconfirmed()) == 1
+    assert len(unconfirmed(nodes)) == 1
 
     nodes.nodes["b"].commit()
     run(nodes, SECOND)
-    assert link.unconfirmed() == []
+    assert unconfirmed(nodes) == []
     assert len(nodes.nodes["b"].arrived) == 1
 
 
@@ -231,17 +239,17 @@ def test_waiting_for_storage_does_not_make_a_link_seem_slower() -> None:
 
     nodes.nodes["a"].mesh.patrol(nodes.kernel.now_ns)
     run(nodes, SECOND)
-    assert len(link.unconfirmed()) == 1  # the hello has overtaken it
+    assert len(unconfirmed(nodes)) == 1  # the hello has overtaken it
     nodes.nodes["b"].commit()
     run(nodes, SECOND)
 
-    assert link.unconfirmed() == []
+    assert unconfirmed(nodes) == []
     assert link.latency_ns == LATENCY_NS
 
 
 def test_a_link_that_comes_back_is_used_again() -> None:
     nodes = start(TRIANGLE)
-    subscribe(nodes, "c", "s", Subscription("s", "t"))
+    subscribe(nodes, "c", "s", Subscription(client_id="s", topic_filter="t"))
     nodes.cut("b", "c")
     run(nodes, SECOND)
     publish(nodes, "a")
@@ -259,7 +267,7 @@ def test_a_link_that_comes_back_is_used_again() -> None:
 def test_what_was_subscribed_while_a_link_was_down_is_learned_when_it_is_up() -> None:
     nodes = start({("a", "b"): 10_000, ("b", "c"): 10_000})
     nodes.cut("b", "c")
-    subscribe(nodes, "c", "s", Subscription("s", "t"))
+    subscribe(nodes, "c", "s", Subscription(client_id="s", topic_filter="t"))
     assert publish(nodes, "a") == 0
 
     nodes.join("b", "c")
@@ -270,7 +278,7 @@ def test_what_was_subscribed_while_a_link_was_down_is_learned_when_it_is_up() ->
 
 def test_a_session_that_ends_takes_its_subscriptions_with_it() -> None:
     nodes = start({("a", "b"): 10_000})
-    subscribe(nodes, "b", "s", Subscription("s", "t"))
+    subscribe(nodes, "b", "s", Subscription(client_id="s", topic_filter="t"))
     node = nodes.nodes["b"]
     session = node.broker.session("s")
     assert session is not None
@@ -284,7 +292,7 @@ def test_a_session_that_ends_takes_its_subscriptions_with_it() -> None:
 
 def test_queueing_delays_are_reported_to_neighbours() -> None:
     nodes = start({("a", "b"): 10_000, ("b", "c"): 10_000})
-    subscribe(nodes, "c", "s", Subscription("s", "t"))
+    subscribe(nodes, "c", "s", Subscription(client_id="s", topic_filter="t"))
     for _ in range(20):
         publish(nodes, "b", 1_000)
     run(nodes, 5 * SECOND)
@@ -318,7 +326,7 @@ def test_of_two_links_opened_at_once_that_of_the_lesser_name_stays() -> None:
 
 def test_what_is_larger_than_the_neighbour_takes_is_dropped_and_the_link_goes_on() -> None:
     nodes = start({("a", "b"): 10_000})
-    subscribe(nodes, "b", "s", Subscription("s", "t"))
+    subscribe(nodes, "b", "s", Subscription(client_id="s", topic_filter="t"))
     mesh = nodes.nodes["a"].mesh
     mesh.links["b"].packet_size_max = 500
 
@@ -348,48 +356,47 @@ def test_delay_reports_are_sent_every_half_minute() -> None:
     assert topics == [mesh_codec.DELAY_REPORT_TOPIC] * 2
 
 
-def test_an_advertisement_that_cannot_be_read_is_counted_and_the_link_goes_on(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_an_advertisement_that_cannot_be_read_is_counted_and_the_link_goes_on() -> None:
     nodes = start({("a", "b"): 10_000})
     mesh = nodes.nodes["a"].mesh
 
     mesh.on_advertisements(mesh.links["b"], b'[[9,"x","y","",1,1],[0,"b","z","",1,9,[0.1,0.0,0.0]]]', SECOND)
 
     assert mesh.figures()["refused"] == 1
-    assert "1 advertisements from 'b' are unusable: kind 9 is unknown" in caplog.text
+    note = "broker 'b' (mesh protocol 0) sent what this broker cannot use: advertisement: kind 9 is unknown"
+    assert nodes.nodes["a"].clock.notes[-1] == note
     assert mesh.member.replica.link_state.neighbours("b") == ["a", "z"]
 
 
 def test_a_subscription_too_large_to_advertise_is_refused_with_its_size() -> None:
     nodes = start({("a", "b"): 10_000})
     mesh = nodes.nodes["a"].mesh
-    wanted = Subscription("s", "t" * 400)
-    assert mesh.refusal("s", wanted) == ""
+    wanted = Subscription(client_id="s", topic_filter="t" * 400)
+    assert mesh.refusal(wanted) == ""
 
     mesh.links["b"].packet_size_max = 500
 
-    assert mesh.refusal("s", wanted).endswith("bytes (packet_size_max of a link: 500)")
-    assert mesh.refusal("s", Subscription("s", "t")) == ""
+    assert mesh.refusal(wanted).endswith("bytes (packet_size_max of a link: 500)")
+    assert mesh.refusal(Subscription(client_id="s", topic_filter="t")) == ""
 
 
-def test_an_advertisement_too_large_for_a_neighbour_is_left_out_and_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_an_advertisement_too_large_for_a_neighbour_is_left_out_and_logged() -> None:
     nodes = start({("a", "b"): 10_000})
     nodes.nodes["a"].mesh.links["b"].packet_size_max = 300
 
-    subscribe(nodes, "a", "s", Subscription("s", "t" * 400))
-    subscribe(nodes, "a", "s", Subscription("s", "u"))
+    subscribe(nodes, "a", "s", Subscription(client_id="s", topic_filter="t" * 400))
+    subscribe(nodes, "a", "s", Subscription(client_id="s", topic_filter="u"))
 
-    assert "at 'a' cannot be advertised to 'b': too large for a packet" in caplog.text
+    assert "at 'a' cannot be advertised to 'b': too large for a packet" in nodes.nodes["a"].clock.notes[-1]
     assert nodes.nodes["a"].mesh.figures()["refused"] == 1
     assert [one.topic_filter for one in nodes.nodes["b"].member.table.subscriptions()] == ["u"]
 
 
 def test_an_error_while_a_link_is_served_closes_it_and_its_copies_go_another_way() -> None:
     nodes = start(TRIANGLE)
-    subscribe(nodes, "c", "s", Subscription("s", "t", deadline_ns=10 * SECOND))
+    subscribe(
+        nodes, "c", "s", Subscription(client_id="s", topic_filter="t", terms=Terms(deadline_ns=10 * SECOND))
+    )
     mesh = nodes.nodes["a"].mesh
     faults: list[str] = []
     nodes.nodes["a"].clock.fault = lambda name, error: faults.append(name)  # type: ignore[method-assign]
@@ -439,7 +446,7 @@ def joined(text: str) -> Mesh:
     """Join the mesh of a configuration, as the server does."""
     index = WatchedIndex()
     broker = Broker(BrokerLimits(), AccessList([]), False, index)
-    return join_mesh(parse_config(text, Path("t.toml")), broker, index, VirtualClock(Kernel()))
+    return join_mesh(parse_config(text, Path("t.toml")), broker, index, VirtualClock(Kernel(), lambda: None))
 
 
 @pytest.mark.parametrize(("routing", "expected"), [("late", LATE), ("single-path", TREE)])
@@ -459,6 +466,7 @@ def test_every_key_of_the_mesh_reaches_the_forwarder(routing: str, expected: int
         "grace_ns": 1_500 * MILLISECOND,
         # These have no key.
         "is_lossless": True,
+        "keeps_order": True,
         "send_cost": 0.0,
         "processing_ns": 0,
         "message_bytes": 0,
@@ -470,3 +478,26 @@ def test_no_key_of_the_mesh_is_left_out_above() -> None:
     keys = {line.split()[0] for line in MESH_KEYS.splitlines()[1:]}
 
     assert keys == {field.name.removesuffix("_s") for field in dataclasses.fields(MeshConfig)}
+
+
+def test_each_name_counts_at_other_brokers_until_it_ends() -> None:
+    nodes = start({("a", "b"): 10_000})
+    for name, where in (("plain", "unit IS NULL"), ("never", "unit = 'K'"), ("", "")):
+        terms = Terms(name=name, where=where, deadline_ns=10 * SECOND if name else 0)
+        subscribe(nodes, "b", "s", Subscription(client_id="s", topic_filter="t", terms=terms))
+
+    assert publish(nodes, "a") == 2
+    run(nodes, SECOND)
+    assert len(nodes.sent) == 1, "one copy for all names of a home"
+
+    node = nodes.nodes["b"]
+    session = node.broker.session("s")
+    assert session is not None
+    assert node.broker.unsubscribe(session, "t", nodes.kernel.now_ns, "") == 0
+    node.clock.schedule()
+    run(nodes, SECOND)
+    assert publish(nodes, "a") == 1
+    assert node.broker.unsubscribe(session, "t", nodes.kernel.now_ns) == 0
+    node.clock.schedule()
+    run(nodes, SECOND)
+    assert publish(nodes, "a") == 0

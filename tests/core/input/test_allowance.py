@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from timebound.node.input.allowance import REQUESTERS_MAX, Allowance, Requesters
+from timebound.core.input.allowance import REQUESTERS_MAX, Allowance, Requesters
 from timebound.units import SECOND
 
 

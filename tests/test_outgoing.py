@@ -6,7 +6,7 @@ import pytest
 
 from timebound.core.sessions.session import PUBACK, Reply
 from timebound.core.values.message import Delivery, Message
-from timebound.node.clients.outgoing import OutgoingEncoder
+from timebound.outgoing import OutgoingEncoder
 from timebound.units import SECOND
 from timebound.wire.codec import Decoder
 from timebound.wire.packets import Ack, Publish

@@ -1,4 +1,4 @@
-"""The mesh as the node drives it: open links to neighbour brokers, and the orders of the core.
+"""The mesh as a shell drives it: open links to neighbour brokers, and the orders of the core.
 
 `Member` (core) decides; its orders are carried out here. Once a turn, copies go to the links that have room,
 and advertisements to the neighbours they are for. A link with a configured rate is free again by that rate,
@@ -8,36 +8,35 @@ virtual time.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from timebound.config.mesh import NeighbourConfig
 from timebound.config.scheduling import scheduling_of
 from timebound.config.values import Config
 from timebound.core.broker import Broker
+from timebound.core.link.outlet import START_DELAY
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
 from timebound.core.mesh.account import MeshAccount
 from timebound.core.mesh.flooding import LinkStateAdvertisement
 from timebound.core.mesh.interest import WatchedIndex
 from timebound.core.mesh.member import Member
 from timebound.core.mesh.message import Copy
-from timebound.core.mesh.options import LATE, TREE, MeshOptions
-from timebound.core.sessions.session import START_DELAY
+from timebound.core.mesh.options import LATE, TREE, MeshOptions, Send
 from timebound.core.values.delay import LinkDelay, link_of_rate
 from timebound.core.values.subscription import Subscription
 from timebound.linking import codec as mesh_codec
-from timebound.linking.link import LinkCarrier, NeighbourLink
-from timebound.node.links.meter import LinkMeter
+from timebound.linking.link import ConnectionMeter, LinkCarrier, NeighbourLink
 from timebound.records import Reason
 from timebound.toml.setting import MEBIBYTE
 from timebound.units import SECOND
 from timebound.wire.reasons import ReasonCode
 
-logger = logging.getLogger("timebound.node")
-
 # Interval of delay reports; every 10 s gains nothing.
 REPORT_NS: Final = 30 * SECOND
+# Unknown things of one neighbour that are logged: a later version has some, a broken one any number.
+UNKNOWN_LOGGED_MAX: Final = 16
+MISTAKE_LENGTH_MAX: Final = 200  # of what is logged about an advertisement
 
 
 class TimerHandle(Protocol):
@@ -45,7 +44,7 @@ class TimerHandle(Protocol):
 
 
 class Clock(Protocol):
-    """The time, timers, and turns."""
+    """What the mesh needs of its shell: time, timers, turns, and a log."""
 
     def now_ns(self) -> int: ...
 
@@ -56,6 +55,9 @@ class Clock(Protocol):
 
     def fault(self, name: str, error: Exception) -> None:
         """Report an internal error that occurred while serving `name`."""
+
+    def note(self, text: str, *, is_warning: bool) -> None:
+        """Log what happened to a link."""
 
 
 class Mesh:
@@ -79,6 +81,7 @@ class Mesh:
         self._levels: dict[str, int] = {}  # as last sent to neighbours
         self._packet_size_max = mesh_codec.link_packet_size_max(packet_size_max)
         self._refused = 0  # advertisements that could not be sent or read
+        self._unknown: dict[str, set[str]] = {}  # by neighbour: what was logged; never iterated
         self._reported_ns = clock.now_ns()
         for neighbour in neighbours:
             scheduling = scheduling_of(neighbour)
@@ -98,7 +101,7 @@ class Mesh:
     # --- links ------------------------------------------------------------------------
 
     def admit(self, name: str, user: str, *, is_anonymous: bool) -> str:
-        """Return why a broker may not open a link; empty if it may. Its user has been authenticated."""
+        """Return why a broker may not open a link; empty if it may. The caller has authenticated `user`."""
         neighbour = self.neighbours.get(name)
         if neighbour is None:
             return f"broker {name!r} is not a neighbour; add it as [[neighbours]]"
@@ -121,15 +124,17 @@ class Mesh:
         name: str,
         carrier: LinkCarrier,
         connection: int,
-        transport: Any = None,
+        make_meter: Callable[[LinkDelay], ConnectionMeter] | None = None,
         receive_maximum: int = 1_024,
         packet_size_max: int = 0,
         *,
         is_dialled: bool = False,
+        version: int = 0,
     ) -> NeighbourLink:
         """Return a link over a connection to a neighbour; call `open` when the handshake is complete.
 
-        `connection` is the number under which the driver flushes what storage has released.
+        `connection` is the number under which the driver flushes what storage has released. `make_meter`
+        gives the meter of the connection, from the delay known so far; without it, no rate is measured.
         """
         delay = self.member.forwarder.delay_of(name)
         is_paced = self.neighbours[name].link_bytes_per_second > 0
@@ -139,11 +144,13 @@ class Mesh:
             self,
             delay,
             self._broker.open_link(name, connection),
+            self.member.forwarder.links[name],
             is_paced=is_paced,
-            meter=None if is_paced or transport is None else LinkMeter(transport, delay),
+            meter=None if is_paced or make_meter is None else make_meter(delay),
             receive_maximum=receive_maximum,
             packet_size_max=packet_size_max,
             is_dialled=is_dialled,
+            version=version,
         )
 
     def open(self, link: NeighbourLink) -> None:
@@ -153,27 +160,28 @@ class Mesh:
             old.close(0, "replaced by another connection")
             self.closed(old)
         self.links[link.name] = link
-        link.send_hello(self._clock.now_ns())
+        link.open(self._clock.now_ns())
 
     def closed(self, link: NeighbourLink) -> None:
         """Note that the connection of a link has ended."""
         if self.links.get(link.name) is not link:
             return
         del self.links[link.name]
+        link.end()
         self._broker.close_link(link.session)
         timer = self._timers.pop(link.name, None)
         if timer is not None:
             timer.cancel()
         if link.is_ready:
-            unconfirmed = link.unconfirmed()
-            logger.warning("link to %r is down, %d copies not confirmed", link.name, len(unconfirmed))
-            self.member.link_down(link.name, unconfirmed, self._clock.now_ns())
+            count = self.member.link_down(link.name, self._clock.now_ns())
+            self._clock.note(f"link to {link.name!r} is down, {count} copies not confirmed", is_warning=True)
             self._clock.schedule()
 
     # --- reports of links ---------------------------------------------------------------
 
     def on_ready(self, link: NeighbourLink, now_ns: int) -> None:
-        logger.info("link to %r is up, %.3f ms away", link.name, link.latency_ns / 1e6)
+        away = f"{link.latency_ns / 1e6:.3f} ms away (mesh protocol {link.version})"
+        self._clock.note(f"link to {link.name!r} is up, {away}", is_warning=False)
         self.member.link_up(link.name, now_ns, mesh_codec.message_size_max(link.packet_size_max))
         if self._levels:
             self._send_control(link, mesh_codec.LEVELS_TOPIC, mesh_codec.encode_levels(self._levels))
@@ -187,20 +195,32 @@ class Mesh:
             self._clock.fault(f"a copy from broker {link.name!r}", error)
 
     def on_advertisements(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
-        advertisements, mistakes = mesh_codec.decode_advertisements(payload)
-        for advertisement in advertisements:
+        found = mesh_codec.decode_advertisements(payload)
+        for advertisement in found.advertisements:
             self.member.receive_advertisement(link.name, advertisement)
-        if mistakes:
-            self._refused += len(mistakes)
-            logger.warning(
-                "%d advertisements from %r are unusable: %s", len(mistakes), link.name, mistakes[0]
-            )
+        self._refused += len(found.mistakes)
+        for mistake in found.mistakes:
+            self.on_unknown(link, f"advertisement: {mistake[:MISTAKE_LENGTH_MAX]}")
+        for what in found.unknown:
+            self.on_unknown(link, what)
+
+    def on_unknown(self, link: NeighbourLink, what: str) -> None:
+        """Log, once for each neighbour, something it sends that this broker does not know."""
+        noted = self._unknown.setdefault(link.name, set())
+        if what in noted or len(noted) >= UNKNOWN_LOGGED_MAX:
+            return
+        noted.add(what)
+        text = f"broker {link.name!r} (mesh protocol {link.version}) sent what this broker cannot use: {what}"
+        self._clock.note(text, is_warning=True)
 
     def on_delay_report(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
         self.member.forwarder.receive_delay_report(link.name, mesh_codec.decode_delay_report(payload))
 
     def on_levels(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
-        self.member.forwarder.note_levels(link.name, mesh_codec.decode_levels(payload))
+        levels, unknown = mesh_codec.decode_levels(payload)
+        self.member.forwarder.note_levels(link.name, levels)
+        for what in unknown:
+            self.on_unknown(link, what)
 
     def on_room(self, link: NeighbourLink, now_ns: int) -> None:
         self.member.link_free(link.name, now_ns)
@@ -286,18 +306,17 @@ class Mesh:
             for send in sends:
                 name = send.neighbour
                 link = self.links.get(name)
-                if link is None:  # it has failed since
-                    member.forwarder.send_again(send.copy, now_ns)
+                if link is None:  # it has failed since, and the copy goes another way
                     continue
                 used[name] = None
                 try:
-                    self._put(link, send.copy, now_ns)
+                    self._put(link, send, now_ns)
                 except Exception as error:
                     self._failed(link, error)
 
-    def _put(self, link: NeighbourLink, copy: Copy, now_ns: int) -> None:
-        if not link.put(copy, now_ns):
-            self.member.forwarder.lose(copy, link.name, now_ns, Reason.TOO_LARGE)
+    def _put(self, link: NeighbourLink, send: Send, now_ns: int) -> None:
+        if not link.put(send.copy, send.packet_id, now_ns):
+            self.member.forwarder.abandon(send, Reason.TOO_LARGE, now_ns)
         if link.has_room(now_ns):
             self.member.link_free(link.name, now_ns)
         else:
@@ -347,7 +366,8 @@ class Mesh:
                 self._refused += 1
                 _, owner, first, second = advertisement.key
                 what = f"subscription of {first[:100]!r} to {second[:100]!r} at {owner!r}"
-                logger.warning("%s cannot be advertised to %r: too large for a packet", what, name)
+                text = f"{what} cannot be advertised to {name!r}: too large for a packet"
+                self._clock.note(text, is_warning=True)
 
     def _send_control(self, link: NeighbourLink, topic: str, payload: bytes) -> None:
         try:
@@ -356,13 +376,14 @@ class Mesh:
             self._failed(link, error)
             return
         if not is_sent:
-            logger.warning("packet of %d bytes on %r is too large for %r", len(payload), topic, link.name)
+            text = f"packet of {len(payload)} bytes on {topic!r} is too large for {link.name!r}"
+            self._clock.note(text, is_warning=True)
 
-    def refusal(self, client_id: str, subscription: Subscription) -> str:
+    def refusal(self, subscription: Subscription) -> str:
         """Return why a subscription cannot be advertised to other brokers; empty if it can."""
         known = [link.packet_size_max for link in self.links.values() if link.packet_size_max]
         limit = min([self._packet_size_max, *known])
-        size = mesh_codec.advertised_size(self.member.advertised(client_id, subscription))
+        size = mesh_codec.advertised_size(self.member.advertised(subscription))
         if size <= limit:
             return ""
         return f"its advertisement to other brokers has {size} bytes (packet_size_max of a link: {limit})"
@@ -402,7 +423,9 @@ def join_mesh(config: Config, broker: Broker, index: WatchedIndex, clock: Clock)
         grace_ns=int(config.mesh.grace_s * SECOND),
     )
     account = MeshAccount(pairs=broker.account)
-    member = Member(config.node_name, options, index, account, clock.now_ns())
+    if not broker.account.trace.started_ns:
+        broker.identify(config.node_name, clock.now_ns())
+    member = Member(config.node_name, options, index, account, broker.account.trace.started_ns)
     return Mesh(member, broker, config.neighbours, clock, config.limits.packet_size_max)
 
 

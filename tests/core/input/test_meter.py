@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timebound.node.input.meter import DurationMeter
+from timebound.core.input.meter import DurationMeter
 
 
 def test_nothing_measured_has_no_quantile() -> None:
@@ -91,3 +93,18 @@ def test_no_more_than_that_part_of_the_time_is_beyond_an_overrun(durations: list
     assert beyond(found) <= part * sum(durations)
     # Lengths are known to a quarter of an octave, and so is the limit.
     assert beyond(found / 1.5 - 2) >= part * sum(durations) or found <= 2
+
+
+def test_counts_take_no_memory_as_they_grow() -> None:
+    meter = DurationMeter()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for bucket in range(100):
+            meter.add(2.0 ** (bucket / 4 + 0.1), 1_000)
+        taken_bytes = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+    assert meter.count == 100_000
+    assert taken_bytes < 1_000, "each count is an object, which keeps the memory around it"

@@ -4,37 +4,37 @@
     $timebound/control/weight          payload: a topic filter and its weight, or `-` to remove it
     $timebound/control/bounds          publishes `$SYS/broker/bounds` again
 
-`input/flows.py` carries them out; here packets are parsed and answers formatted. Each request makes the
-broker examine all flows: so the requests per user and second are limited, per address where clients are
-anonymous, and so is the time for all of them. Ending a flow is always allowed.
+`flows.py` carries them out, in steps; here their text is parsed, and answers are formatted. Each request
+makes the broker examine all flows: so the requests per user and second are limited, per address where
+clients are anonymous, and so is the time for all of them, which the driver measures. Ending a flow is always
+allowed.
 """
 
 from __future__ import annotations
 
-import json
-import logging
-import time
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
-from timebound.config.limits import MQTT_PACKET_BYTES_MAX
 from timebound.core.input.bounds import NEVER
 from timebound.core.input.cells import WEIGHT_MAX
 from timebound.core.input.contract import BURST_MAX, Contract
+from timebound.core.input.entrance import Entrance
+from timebound.core.input.jobs import EntranceJob
+from timebound.core.input.publisher import Publisher
+from timebound.core.input.steps import Steps
 from timebound.core.sessions.session import Session
-from timebound.core.values.message import Message
+from timebound.core.values.limits import MQTT_PACKET_BYTES_MAX
+from timebound.core.values.reason_codes import (
+    IMPLEMENTATION_SPECIFIC_ERROR,
+    NOT_AUTHORIZED,
+    QUOTA_EXCEEDED,
+    TOPIC_NAME_INVALID,
+)
 from timebound.errors import FilterError, ProtocolError, UnitError
-from timebound.node.driver import Driver
-from timebound.node.input.flows import Flows
-from timebound.node.input.input import Input
-from timebound.node.input.publisher import Publisher
 from timebound.records import Reason
 from timebound.topics import check_filter
 from timebound.units import SECOND, parse_count, parse_duration, parse_number
-from timebound.wire.packets import Publish
-from timebound.wire.reasons import ReasonCode
-
-logger = logging.getLogger("timebound.node")
 
 ADVERTISE_PREFIX: Final = "$timebound/advertise/"
 WEIGHT_TOPIC: Final = "$timebound/control/weight"
@@ -44,7 +44,7 @@ REMOVE: Final = "-"  # instead of a weight
 
 TERMS: Final = ("period", "rate", "burst", "size", "weight", "delay")
 _SHOWN_VALUE_MAX: Final = 60
-# Bounds that change more often are published once a second.
+# Bounds that change more often are published about once a second.
 REPORT_INTERVAL_NS: Final = SECOND // 10
 
 
@@ -53,85 +53,95 @@ def is_one(topic: str) -> bool:
     return topic.startswith(ADVERTISE_PREFIX) or topic in (WEIGHT_TOPIC, BOUNDS_REQUEST)
 
 
-def handle(
-    driver: Driver, publisher: Publisher, session: Session, packet: Publish, topic: str, now_ns: int
-) -> str:
-    """Carry out a request about the input; return the answer as text.
+class InputRequest(EntranceJob):
+    """A request as it was published; once it is done, the answer, or in `error` the refusal (ProtocolError).
+
+    `note` is what the log should tell of it.
+    """
+
+    __slots__ = ("answer", "note", "payload", "publisher", "session", "topic", "user_properties")
+
+    def __init__(
+        self,
+        entrance: Entrance,
+        publisher: Publisher,
+        session: Session,
+        topic: str,
+        user_properties: Sequence[tuple[str, str]],
+        payload: bytes,
+    ) -> None:
+        super().__init__(session.client_id)
+        self.publisher = publisher
+        self.session = session
+        self.topic = topic
+        self.user_properties = user_properties
+        self.payload = payload
+        self.answer = ""
+        self.note = ""
+        self.steps = _carrying_out(entrance, self)
+
+
+def _carrying_out(entrance: Entrance, request: InputRequest) -> Steps[None]:
+    """Carry out a request, and report what changed unless that was done a moment ago.
 
     Raises:
         ProtocolError: it is refused or wrong, or there were too many requests.
     """
-    flows = driver.input.flows
-    is_ending = topic.startswith(ADVERTISE_PREFIX) and not packet.user_properties
-    if not is_ending:
-        _check_allowances(flows, publisher, now_ns)
-    began_ns = time.thread_time_ns()
-    try:
-        answer = ""
-        if topic == WEIGHT_TOPIC:
-            set_weight(driver.input, packet.payload, now_ns)
-        elif topic != BOUNDS_REQUEST:
-            answer = advertise(flows, publisher, session, packet, topic, now_ns)
-        if topic == BOUNDS_REQUEST or now_ns - flows.reported_ns > REPORT_INTERVAL_NS:
-            publish_bounds(driver, now_ns)
-        else:
-            flows.is_report_due = True
-    finally:
-        flows.allowance.take(time.thread_time_ns() - began_ns)
-    return answer
+    topic, flows = request.topic, entrance.flows
+    if not topic.startswith(ADVERTISE_PREFIX) or request.user_properties:  # ending a flow is free
+        _check_allowances(entrance, request.publisher)
+    if topic == WEIGHT_TOPIC:
+        yield from _setting_weight(entrance, request)
+    elif topic != BOUNDS_REQUEST:
+        yield from _advertising(entrance, request)
+    if topic == BOUNDS_REQUEST or flows.now_ns - flows.reported_ns > REPORT_INTERVAL_NS:
+        yield from flows.reporting()
+    else:
+        flows.is_report_due = True
 
 
-def _check_allowances(flows: Flows, publisher: Publisher, now_ns: int) -> None:
-    own = flows.requesters.get(publisher.source, now_ns).allowance
+def _check_allowances(entrance: Entrance, publisher: Publisher) -> None:
+    now_ns = entrance.flows.now_ns
+    own = entrance.flows.requesters.get(publisher.source, now_ns).allowance
     if not own.has_any(now_ns):
         raise _too_many("advertisements_per_second_max")
-    if not flows.allowance.has_any(now_ns):
+    if not entrance.flows.allowance.has_any(now_ns):
         raise _too_many("advertising_percent_max")
     own.take(1)
 
 
 def _too_many(limit: str) -> ProtocolError:
-    reason = f"{Reason.QUOTA.value}: {limit} is reached; try again later"
-    return ProtocolError(ReasonCode.QUOTA_EXCEEDED, reason)
+    return ProtocolError(QUOTA_EXCEEDED, f"{Reason.QUOTA.value}: {limit} is reached; try again later")
 
 
-def advertise(
-    flows: Flows, publisher: Publisher, session: Session, packet: Publish, topic: str, now_ns: int
-) -> str:
-    """Admit the flow that a packet describes, or end it if it describes none; return the guarantee.
-
-    Raises:
-        ProtocolError: the flow is refused, or its description is wrong.
-    """
+def _advertising(entrance: Entrance, request: InputRequest) -> Steps[None]:
+    """Admit the flow that a request describes, or end it if it describes none; answer with its guarantee."""
+    topic, session, flows = request.topic, request.session, entrance.flows
     flow_topic = topic[len(ADVERTISE_PREFIX) :]
     if not flow_topic or flow_topic.startswith("$"):
-        raise ProtocolError(
-            ReasonCode.TOPIC_NAME_INVALID, f"{topic!r} names no topic; expected {ADVERTISE_PREFIX}<topic>"
-        )
+        reason = f"{topic!r} names no topic; expected {ADVERTISE_PREFIX}<topic>"
+        raise ProtocolError(TOPIC_NAME_INVALID, reason)
     if not session.access.may_publish(flow_topic):
-        raise ProtocolError(ReasonCode.NOT_AUTHORIZED, f"not_authorized: publishing to {flow_topic!r}")
-    if not packet.user_properties:
-        if packet.payload:
+        raise ProtocolError(NOT_AUTHORIZED, f"not_authorized: publishing to {flow_topic!r}")
+    if not request.user_properties:
+        if request.payload:
             raise _wrong(
                 "an advertisement requires user properties: period or rate, burst, size, weight, delay"
             )
-        if flows.unadvertise(publisher, session.client_id, flow_topic, now_ns):
-            logger.info("%r no longer advertises %r", session.client_id, flow_topic)
-        return ""
-    contract = read_contract(
-        session.client_id, flow_topic, packet.user_properties, flows.weight_of(flow_topic)
-    )
-    decision = flows.advertise(publisher, contract, now_ns)
+        if flows.unadvertise(request.publisher, session.client_id, flow_topic, flows.now_ns):
+            request.note = f"{session.client_id!r} no longer advertises {flow_topic!r}"
+        return
+    weight = flows.weight_of(flow_topic)
+    contract = read_contract(session.client_id, flow_topic, request.user_properties, weight)
+    decision = yield from flows.advertising(request.publisher, contract)
     if not decision.accepted:
-        logger.info("refused an advertisement: %s", decision.reason)
-        raise ProtocolError(ReasonCode.QUOTA_EXCEEDED, f"{Reason.NOT_ADMITTED.value}: {decision.reason}")
-    logger.info("admitted: %s", decision.reason)
-    return decision.reason
+        request.note = f"refused an advertisement: {decision.reason}"
+        raise ProtocolError(QUOTA_EXCEEDED, f"{Reason.NOT_ADMITTED.value}: {decision.reason}")
+    request.note = f"admitted: {decision.reason}"
+    request.answer = decision.reason
 
 
-def read_contract(
-    client_id: str, topic: str, properties: tuple[tuple[str, str], ...] | list[tuple[str, str]], weight: int
-) -> Contract:
+def read_contract(client_id: str, topic: str, properties: Sequence[tuple[str, str]], weight: int) -> Contract:
     """Parse the contract of a flow; `weight` is that of the topic.
 
     Raises:
@@ -163,12 +173,9 @@ def read_contract(
         raise _wrong(f"advertisement: {error}") from error
 
 
-def set_weight(input_: Input, payload: bytes, now_ns: int) -> None:
-    """Set the weight of a filter's topics: `alarm/# 10`; or remove it: `alarm/# -`.
-
-    Raises:
-        ProtocolError: it is wrong, or would violate a guarantee.
-    """
+def _setting_weight(entrance: Entrance, request: InputRequest) -> Steps[None]:
+    """Set the weight of a filter's topics: `alarm/# 10`; or remove it: `alarm/# -`."""
+    payload = request.payload
     topic_filter, _, text = payload.decode("utf-8", "replace").strip().rpartition(" ")
     try:
         if not topic_filter:
@@ -176,28 +183,19 @@ def set_weight(input_: Input, payload: bytes, now_ns: int) -> None:
                 f"{payload[:60]!r} is not a topic filter and a weight, such as 'alarm/# 10', or 'alarm/# -'"
             )
         if text == REMOVE:
-            input_.flows.remove_weight(topic_filter, input_.publishers.values(), now_ns)
-            logger.info("weight of %r is removed", topic_filter)
+            yield from entrance.flows.removing_weight(topic_filter, entrance.publishers.values())
+            request.note = f"weight of {topic_filter!r} is removed"
             return
         weight = parse_count(text[:_SHOWN_VALUE_MAX], 1, WEIGHT_MAX)
         check_filter(topic_filter)
         if topic_filter.startswith("$share/"):
             raise ValueError("messages are published to topics, not to shared subscriptions")
-        decision = input_.flows.set_weight(topic_filter, weight, now_ns)
+        decision = yield from entrance.flows.setting_weight(topic_filter, weight)
     except (FilterError, ValueError) as error:
         raise _wrong(f"weight: {error}") from error
     if not decision.accepted:
-        raise ProtocolError(ReasonCode.QUOTA_EXCEEDED, f"{Reason.NOT_ADMITTED.value}: {decision.reason}")
-    logger.info("weight of %r is %s", topic_filter, text)
-
-
-def publish_bounds(driver: Driver, now_ns: int) -> None:
-    """Publish the current weights, shares and bounds, retained."""
-    flows = driver.input.flows
-    flows.reported_ns = now_ns
-    flows.is_report_due = False
-    report = json.dumps(flows.report()).encode()
-    driver.broker.route(Message(BOUNDS_TOPIC, report, 0, True, now_ns), now_ns)
+        raise ProtocolError(QUOTA_EXCEEDED, f"{Reason.NOT_ADMITTED.value}: {decision.reason}")
+    request.note = f"weight of {topic_filter!r} is {text}"
 
 
 def _interval(terms: dict[str, str]) -> int:
@@ -237,4 +235,4 @@ def _wrong_value(terms: dict[str, str], name: str, right: str) -> ProtocolError:
 
 
 def _wrong(reason: str) -> ProtocolError:
-    return ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, reason)
+    return ProtocolError(IMPLEMENTATION_SPECIFIC_ERROR, reason)

@@ -1,47 +1,47 @@
-"""Weights, contracts and queues that agree; also the base of publishers, which has only state."""
+"""Weights, contracts and queues that agree."""
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.node.doubles import lone_connections
 
-from timebound.config.values import InputConfig, WeightEntry
+from timebound.core.account.counters import Counters
 from timebound.core.input.bounds import UNBOUNDED
 from timebound.core.input.contract import Contract
+from timebound.core.input.flows import DEFAULT_FILTER, FILTERS_MAX, TOPICS_REMEMBERED_MAX, Flows
+from timebound.core.input.options import EntranceOptions
 from timebound.core.input.plan import PAPER_STEP
+from timebound.core.input.publisher import InputMessage, Publisher
 from timebound.core.input.queues import InputQueue
 from timebound.core.input.scheduler import InputScheduler
+from timebound.core.input.steps import finish
 from timebound.core.sessions.session import Session
 from timebound.core.values.access import AccessList
 from timebound.core.values.message import Message
-from timebound.node.input.flows import DEFAULT_FILTER, FILTERS_MAX, TOPICS_REMEMBERED_MAX, Flows
-from timebound.node.input.publisher import InputMessage, Publisher
 from timebound.topics import matches
 
 MILLISECOND = 1_000_000
 QUANTUM_NS = 50_000
-# Turns of 1 ms, so rounds of 2 ms, and no stall: 4 ms of each bound are outside the queues.
-CONFIG = InputConfig(turn_s=0.001, stall_allowance_s=0.0)
+# Rounds of 2 ms and no stall: 4 ms of each bound are outside the queues.
+OPTIONS = EntranceOptions(quantum_ns=QUANTUM_NS, round_ns_min=2 * MILLISECOND, stall_ns_min=0)
 OUTSIDE_NS = 4 * MILLISECOND
 
 
 class Desk:
     """Flows with their scheduler, and publishers by name."""
 
-    def __init__(self, config: InputConfig = CONFIG) -> None:
+    def __init__(self, options: EntranceOptions = OPTIONS) -> None:
         self.scheduler: InputScheduler[InputMessage] = InputScheduler(step=PAPER_STEP)
-        self.flows = Flows(self.scheduler, config, QUANTUM_NS)
+        self.counters = Counters()
+        self.flows = Flows(self.scheduler, options, self.counters)
         self.publishers: dict[str, Publisher] = {}
-        self._make = lone_connections()
 
     def publisher(self, name: str) -> Publisher:
         if name not in self.publishers:
-            self.publishers[name] = self._make()
+            self.publishers[name] = Publisher()
             self.publishers[name].client_input.name = name
         return self.publishers[name]
 
@@ -70,19 +70,10 @@ class Desk:
         return served
 
 
-def test_a_new_publisher_has_nothing_waiting_and_no_contract() -> None:
-    publisher = lone_connections()()
-
-    assert (publisher.is_arrived, publisher.is_deferred, publisher.is_slow) == (False, False, False)
-    assert (publisher.queues, publisher.flow_queues, publisher.policers) == ({}, {}, {})
-    assert publisher.client_input.waiting == 0
-    assert publisher.predecessor is None
-
-
 def test_weights_of_the_configuration_and_the_default_are_there_from_the_start() -> None:
-    weights = (WeightEntry("alarm/#", 7), WeightEntry("alarm/fire", 9))
+    weights = (("alarm/#", 7), ("alarm/fire", 9))
 
-    desk = Desk(replace(CONFIG, default_weight=2, weights=weights))
+    desk = Desk(replace(OPTIONS, default_weight=2, weights=weights))
 
     assert desk.flows.weights() == {"alarm/fire": 9, "alarm/#": 7, "#": 2}
     assert [desk.flows.weight_of(topic) for topic in ("alarm/fire", "alarm/x", "log")] == [9, 7, 2]
@@ -130,10 +121,10 @@ def test_weights_have_a_limit_and_only_known_ones_are_removed() -> None:
     with pytest.raises(ValueError, match=r"too many weights are set \(at most 256\)"):
         desk.flows.set_weight("one/more", 1, 0)
     with pytest.raises(ValueError, match="the weight of '#' cannot be removed; set another one"):
-        desk.flows.remove_weight("#", [], 0)
-    desk.flows.remove_weight("t1", [], 0)
+        finish(desk.flows.removing_weight("#", []))
+    finish(desk.flows.removing_weight("t1", []))
     with pytest.raises(ValueError, match="no weight is set for 't1'; weights exist for 't0', 't2'"):
-        desk.flows.remove_weight("t1", [], 0)
+        finish(desk.flows.removing_weight("t1", []))
 
 
 def test_a_removed_weight_moves_what_waits_and_closes_its_queues() -> None:
@@ -143,7 +134,7 @@ def test_a_removed_weight_moves_what_waits_and_closes_its_queues() -> None:
         desk.push("a", topic)
     generation = desk.flows.generation
 
-    desk.flows.remove_weight("alarm/#", desk.publishers.values(), 0)
+    finish(desk.flows.removing_weight("alarm/#", desk.publishers.values()))
 
     assert desk.flows.generation == generation + 1
     assert desk.flows.weights() == {"#": 1}
@@ -175,7 +166,8 @@ def test_what_waits_of_a_flow_that_is_released_goes_on_as_background() -> None:
     for topic in ("alarm/1", "alarm/1", "log"):
         desk.push("press", topic)
 
-    desk.flows.release(desk.publisher("press"), "press", 0)
+    finish(desk.flows.releasing(desk.publisher("press"), "press"))
+    desk.flows.close_queues(desk.publisher("press"))
 
     assert sorted(desk.served()) == ["press alarm/1", "press alarm/1", "press log"]
     assert desk.publisher("press").client_input.queues == {}
@@ -183,7 +175,7 @@ def test_what_waits_of_a_flow_that_is_released_goes_on_as_background() -> None:
 
 
 def test_one_client_has_a_limited_number_of_flows_and_may_change_them() -> None:
-    desk = Desk(replace(CONFIG, flows_per_client_max=2))
+    desk = Desk(replace(OPTIONS, flows_per_client_max=2))
 
     accepted = [desk.advertise("press", topic)[0] for topic in ("a", "b", "c", "a")]
 
@@ -222,25 +214,26 @@ def test_a_publisher_remembers_a_limited_number_of_queues_and_all_with_a_contrac
     assert list(publisher.queues) == ["flow"]
 
 
-def test_measured_times_change_every_bound_and_break_guarantees(caplog: pytest.LogCaptureFixture) -> None:
+def test_measured_times_change_every_bound_and_break_guarantees() -> None:
     desk = Desk()
     desk.advertise("press", "t", delay_ns=OUTSIDE_NS + 6 * QUANTUM_NS)
     desk.advertise("patient", "u", delay_ns=500 * MILLISECOND)
     policer = desk.publisher("press").policers["t"]
 
-    desk.flows.set_measured(QUANTUM_NS + QUANTUM_NS // 20, 2 * MILLISECOND, 0)
-    assert desk.flows.admission.quantum_ns == QUANTUM_NS  # a twentieth is noise
-    with caplog.at_level(logging.WARNING):
-        desk.flows.set_measured(QUANTUM_NS, 2 * MILLISECOND, 30 * MILLISECOND)
+    assert not desk.flows.has_changed(QUANTUM_NS + QUANTUM_NS // 20, 2 * MILLISECOND, 0)  # noise
+    assert desk.flows.has_changed(QUANTUM_NS, 2 * MILLISECOND, 30 * MILLISECOND)
+    finish(desk.flows.measuring(QUANTUM_NS, 2 * MILLISECOND, 30 * MILLISECOND))
 
     assert [flow.topic for flow in desk.flows.broken] == ["t"]
     assert (desk.flows.stall_ns, desk.flows.admission.outside_ns) == (30 * MILLISECOND, 34 * MILLISECOND)
     assert policer.guaranteed_ns == OUTSIDE_NS + 6 * QUANTUM_NS  # what it was guaranteed, not what it gets
-    assert "delay guarantee of flow 't' of client 'press' is broken" in caplog.text
-    caplog.clear()
-    desk.flows.set_measured(2 * QUANTUM_NS, 2 * MILLISECOND, 30 * MILLISECOND)
-    assert caplog.text == ""  # it is known by now
-    desk.flows.set_measured(QUANTUM_NS, 2 * MILLISECOND, 0)
+    assert desk.counters.alerts == [
+        "delay guarantee of flow 't' of client 'press' is broken: "
+        "a quantum takes 50.0 us, a round 2.0 ms, a stall 30.0 ms"
+    ]
+    finish(desk.flows.measuring(2 * QUANTUM_NS, 2 * MILLISECOND, 30 * MILLISECOND))
+    assert len(desk.counters.alerts) == 1  # it is known by now
+    finish(desk.flows.measuring(QUANTUM_NS, 2 * MILLISECOND, 0))
     assert desk.flows.broken == []
 
 
@@ -249,7 +242,7 @@ def test_the_report_names_weights_shares_and_bounds() -> None:
     desk.flows.set_weight("alarm/#", 2, 0)
     desk.advertise("press", "t", weight=1, burst=2, size=100, delay_ns=50 * MILLISECOND)
 
-    report = desk.flows.report()
+    report = finish(desk.flows.reporting())
 
     assert (report["quantum_us"], report["round_ms"], report["stop_ms"]) == (50.0, 2.0, 0.0)
     assert report["service_rate"] == 20_000

@@ -1,0 +1,1 @@
+"""What both the node and the simulation decide about the packets of a client, beside the broker itself."""
