@@ -59,6 +59,7 @@ class Kind:
     mqtt_versions: tuple[int, ...] = (4, 5)
     is_compiled: bool = False
     packages: str = ""  # the folder that Timebound is imported from; empty = as this process does
+    settings: str = ""  # a configuration in TOML, for Timebound
 
 
 class RunningBroker:
@@ -197,8 +198,21 @@ def _command(kind: Kind, port: int, folder: Path, window: int) -> tuple[list[str
             sources = folder / "src"
             shutil.copytree(SOURCE, sources, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
             environment["PYTHONPATH"] = str(sources)
-        data = str(folder / "data")
-        return [kind.program, "-m", "timebound", "serve", "--port", str(port), "--data", data], environment
+        serve = [
+            kind.program,
+            "-m",
+            "timebound",
+            "serve",
+            "--port",
+            str(port),
+            "--data",
+            str(folder / "data"),
+        ]
+        if kind.settings:
+            file = folder / "broker.toml"
+            file.write_text(kind.settings)
+            serve += ["--config", str(file)]
+        return serve, environment
     template = _MOSQUITTO if kind.name == "mosquitto" else _NATS
     file = folder / "broker.conf"
     file.write_text(template.format(port=port, folder=folder, window=window))

@@ -12,6 +12,7 @@ time that the broker was ready to run and had no processor: with much of it, a f
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import multiprocessing
@@ -19,6 +20,7 @@ import os
 import selectors
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from multiprocessing.synchronize import Event
@@ -28,15 +30,22 @@ from brokers import Kind, find_kinds, running
 from flood import FLOW_TOPIC, come_first, connect, measure, waited_s
 
 from timebound.wire.codec import encode
-from timebound.wire.packets import Packet, Subscribe, SubscribeEntry, Unsubscribe, make_publish
+from timebound.wire.packets import Connect, Packet, Subscribe, SubscribeEntry, Unsubscribe, make_publish
 from timebound.wire.properties import Properties
 
 ATTACK_NICE: Final = 10
 # Before the pair is measured: the attack is under way by then.
 WARM_UP_S: Final = 1.0
+# For the companions' subscriptions: 4,600 of `crowd` take 20 s.
+COMPANIONS_TIMEOUT_S: Final = 120.0
+# How a SUBACK begins, in which one filter is granted at QoS 0 without a remark.
+GRANTED: Final = b"\x90\x04"
 # Filters that one SUBSCRIBE of about 24 KB names; the limit of a client is 1,000.
 FILTERS: Final = 992
 RETAINED: Final = 2_000
+# Clients of an attack by many that are connected at a time, and what each of them advertises.
+CROWD: Final = 40
+ASKED_BY_EACH: Final = 5
 
 
 def properties(*pairs: tuple[str, str]) -> Properties:
@@ -127,24 +136,108 @@ def unsubscribe() -> Iterator[bytes]:
 
 
 def deadlines() -> Iterator[bytes]:
-    """Messages for many readers with deadlines that never read (`IDLE_READERS`)."""
+    """Messages for many readers with deadlines that never read (`COMPANIONS`)."""
     while True:
         yield encode(make_publish("late/x", b"x" * 64), 5)
 
 
+def crowd() -> Iterator[bytes]:
+    """Messages near the payload limit of filters; many clients have filters up to their limit."""
+    text = "a" * 8_000
+    fields = ", ".join([f'"p{number}": "{text}"' for number in range(30)])
+    fields += "".join([f', "a{number}": {number}' for number in range(40)])
+    while True:
+        yield encode(make_publish("crowd", f"{{{fields}}}".encode()), 5)
+
+
+def expensive(number: int) -> list[Packet]:
+    """Filters of one of many clients: searches of texts, and tests that differ from all others."""
+    searches = " OR ".join(f"p{one % 30} LIKE '%{'a' * 12}{number}b{one}%'" for one in range(45))
+    made = [Subscribe(1, [SubscribeEntry("crowd")], properties(("where", searches), ("name", "searches")))]
+    for part in range(50):
+        tests = " AND ".join(f"(a{one} <> {number}.{part} OR b{one} IS NULL)" for one in range(40))
+        terms = properties(("where", f"{tests} AND c IS NOT NULL"), ("name", f"tests-{part}"))
+        made.append(Subscribe(2 + part, [SubscribeEntry("crowd")], terms))
+    return made
+
+
+def deadline(number: int) -> list[Packet]:
+    """A subscription of a reader that does not read, so that its queue is full."""
+    return [subscribe(["late/#"], ("deadline", "2s"))]
+
+
+def arrival() -> Iterator[bytes]:
+    """Many clients that subscribe with long filters at the same time (`COMPANIONS`)."""
+    while True:
+        time.sleep(0.1)
+        yield b"\xc0\x00"  # PINGREQ
+
+
+def advertise_ids(port: int, stopping: Event) -> None:
+    """The same from ever new client ids and addresses, which connect, ask and leave."""
+    asking = advertise()
+    joined: deque[socket.socket] = deque()
+    for number in itertools.count():
+        if stopping.is_set():
+            return
+        address = f"127.0.{1 + number // 250 % 250}.{1 + number % 250}"
+        with contextlib.suppress(OSError):  # refused, or no port is left for a moment
+            sock = socket.create_connection(("127.0.0.1", port), 5.0, source_address=(address, 0))
+            joined.append(sock)
+            sock.sendall(encode(Connect(f"id-{number}"), 5))
+            sock.sendall(b"".join([next(asking) for _ in range(ASKED_BY_EACH)]))
+        if len(joined) > CROWD:
+            joined.popleft().close()
+
+
 ATTACKS: Final[dict[str, Callable[[], Iterator[bytes]]]] = {
     made.__name__: made
-    for made in (search, tests, numbers, parse, retained, advertise, timers, unsubscribe, deadlines)
+    for made in (
+        search,
+        tests,
+        numbers,
+        parse,
+        retained,
+        advertise,
+        timers,
+        unsubscribe,
+        deadlines,
+        crowd,
+        arrival,
+    )
 }
-IDLE_READERS: Final = {"deadlines": 50}
+# Clients that subscribe first and then do nothing: how many, and what they send.
+COMPANIONS: Final[dict[str, tuple[int, Callable[[int], list[Packet]]]]] = {
+    "deadlines": (50, deadline),
+    "crowd": (90, expensive),
+    "arrival": (90, expensive),
+}
+# Attacks of many clients.
+CROWDS: Final = {"advertise_ids": advertise_ids}
 
 
-def attack(name: str, port: int, stopping: Event) -> None:
+def gather(name: str, port: int) -> list[socket.socket]:
+    """Connect the companions of an attack. What they ask for is only part of `arrival`."""
+    count, packets = COMPANIONS.get(name, (0, deadline))
+    gathered = [connect(port, f"companion-{number}") for number in range(count)]
+    for number, companion in enumerate(gathered):
+        asked = packets(number)
+        companion.sendall(b"".join([encode(packet, 5) for packet in asked]))
+        granted = b""
+        while name != "arrival" and granted.count(GRANTED) < len(asked):
+            granted += companion.recv(1 << 16)
+    return gathered
+
+
+def attack(name: str, port: int, ready: Event, stopping: Event) -> None:
     """Attack until told to stop; a process of its own. Answers are read and thrown away."""
     os.nice(ATTACK_NICE)
-    idle = [connect(port, f"idle-{number}") for number in range(IDLE_READERS.get(name, 0))]
-    for reader in idle:
-        reader.sendall(encode(subscribe(["late/#"], ("deadline", "2s")), 5))
+    if name in CROWDS:
+        ready.set()
+        CROWDS[name](port, stopping)
+        return
+    companions = gather(name, port)
+    ready.set()
     parts = ATTACKS[name]()
     sock: socket.socket | None = None
     unsent = b""
@@ -170,12 +263,14 @@ def attack(name: str, port: int, stopping: Event) -> None:
                     parts = ATTACKS[name]()
                     time.sleep(0.05)
                     break
+    for companion in companions:
+        companion.close()
 
 
 def run(kind: Kind, name: str, seconds: float) -> dict[str, Any]:
     """Start a broker, measure the pair alone and under attack."""
     context = multiprocessing.get_context("spawn")
-    stopping = context.Event()
+    ready, stopping = context.Event(), context.Event()
     with running(kind) as broker:
         come_first(broker.process.pid)
         subscriber = connect(broker.port, "reader")
@@ -183,8 +278,9 @@ def run(kind: Kind, name: str, seconds: float) -> dict[str, Any]:
         subscriber.recv(100)
         publisher = connect(broker.port, "press")
         quiet = sorted(measure(publisher, subscriber, min(seconds, 2.0)))
-        process = context.Process(target=attack, args=(name, broker.port, stopping))
+        process = context.Process(target=attack, args=(name, broker.port, ready, stopping))
         process.start()
+        ready.wait(COMPANIONS_TIMEOUT_S)
         time.sleep(WARM_UP_S)
         waited_before_s = waited_s(broker.process.pid)
         attacked = sorted(measure(publisher, subscriber, seconds))
@@ -210,7 +306,7 @@ def run(kind: Kind, name: str, seconds: float) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seconds", type=float, default=5.0, help="how long to measure under each attack")
-    parser.add_argument("--attacks", default=",".join(ATTACKS), help="which, in this order")
+    parser.add_argument("--attacks", default=",".join([*ATTACKS, *CROWDS]), help="which, in this order")
     parser.add_argument("--packages", default="", help="a folder with another build, measured in turn")
     parser.add_argument("--json", action="store_true", help="print JSON")
     given = parser.parse_args()
@@ -227,7 +323,7 @@ def main() -> None:
                 cells = " ".join(
                     f"{key} {value:.2f}" for key, value in row.items() if key.endswith(("_ms", "_percent"))
                 )
-                print(f"{row['attack']:<12} {row['broker']:<32} lost {row['lost']:>4} {cells}", flush=True)
+                print(f"{row['attack']:<13} {row['broker']:<32} lost {row['lost']:>4} {cells}", flush=True)
     if given.json:
         print(json.dumps(rows, indent=2))
 

@@ -80,6 +80,9 @@ def _rows(draws: np.random.Generator, start: int, count: int) -> pa.Table:
         "link": _named("client-%d", subscriber, 200),
         "sent_ns": sent,
         "promised_ns": np.where(publisher == 7, 50_000_000, 0),
+        "origin": _named("plant-%d", np.zeros(count, np.int64), 1),
+        "started_ns": np.full(count, START_NS),
+        "number": message,
     }
     columns = [_column(values[name], kind_name) for name, kind_name in TRACE_FIELDS]
     return pa.Table.from_arrays(columns, names=[name for name, _ in TRACE_FIELDS])

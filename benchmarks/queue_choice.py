@@ -1,6 +1,6 @@
 """What one decision of an outgoing queue costs, and what one waiting message takes.
 
-    python benchmarks/queue_choice.py [--messages 10000] [--subscriptions 100] [--decisions 3000]
+    python benchmarks/queue_choice.py [--messages 10000] [--subscriptions 100] [--decisions 3000] [--json]
 
 A full queue: each decision pops the best message and pushes a new one, a message time later.
 "shared" draws the subscriptions from 5 deadlines and 4 paths, as published experiments do, so
@@ -13,9 +13,11 @@ about 0.3 µs, which is in the numbers.
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import time
 import tracemalloc
+from dataclasses import dataclass
 
 from timebound.core.link import queue as queue_module
 from timebound.core.link.queue import LinkQueue
@@ -28,6 +30,17 @@ from timebound.units import MILLISECOND, SECOND
 SIZE_BYTES = 1_024
 MEAN_S_PER_KB = 0.008  # 1 Mbit/s
 MESSAGE_NS = 8 * MILLISECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a strategy took for each decision, in microseconds, and what it computed."""
+
+    pop_us: float
+    pop_us_max: float
+    values: float
+    bounds: float
+    push_us: float
 
 
 def make_audience(source: random.Random, subscriptions: int, distinct: bool) -> Audience:
@@ -55,7 +68,7 @@ def fill(queue: LinkQueue, audiences: list[Audience], messages: int, source: ran
     return now_ns
 
 
-def measure(name: str, messages: int, subscriptions: int, decisions: int, distinct: bool) -> str:
+def measure(name: str, messages: int, subscriptions: int, decisions: int, distinct: bool) -> Costs:
     source = random.Random(1)
     queue = LinkQueue(
         strategy_named(name),
@@ -89,15 +102,17 @@ def measure(name: str, messages: int, subscriptions: int, decisions: int, distin
             pass
     valued = sum(lane.ranking.valued for lane in queue.lanes) - valued
     bounded = sum(lane.ranking.bounded for lane in queue.lanes) - bounded
-    return (
-        f"{name:20} {'distinct' if distinct else 'shared':9} {choosing / decisions / 1000:9.2f} "
-        f"{slowest / 1000:9.1f} {valued / decisions:9.2f} {bounded / decisions:9.2f} "
-        f"{pushing / max(taken, 1) / 1000:9.2f}"
+    return Costs(
+        choosing / decisions / 1000,
+        slowest / 1000,
+        valued / decisions,
+        bounded / decisions,
+        pushing / max(taken, 1) / 1000,
     )
 
 
-def measure_uncontended(name: str, decisions: int) -> str:
-    """Push and pop one message at a time, as on a link that keeps up."""
+def measure_uncontended(name: str, decisions: int) -> float:
+    """Push and pop one message at a time, as on a link that keeps up; return the microseconds of each."""
     queue = LinkQueue(strategy_named(name), LinkDelay(MEAN_S_PER_KB, 0.0))
     audience = Audience([Term(SECOND)])
     entries = [Entry(None, SIZE_BYTES, 0, audience) for _ in range(decisions)]
@@ -105,7 +120,7 @@ def measure_uncontended(name: str, decisions: int) -> str:
     for entry in entries:
         queue.push(entry, 1_000)
         queue.pop(1_000)
-    return f"{name:20} {(time.thread_time_ns() - before) / decisions / 1000:9.3f}"
+    return (time.thread_time_ns() - before) / decisions / 1000
 
 
 def memory_per_message(name: str, messages: int, overflowing: bool) -> float:
@@ -125,14 +140,7 @@ def memory_per_message(name: str, messages: int, overflowing: bool) -> float:
     return (after - before) / messages
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="cost of one decision of an outgoing queue")
-    parser.add_argument("--messages", type=int, default=10_000)
-    parser.add_argument("--subscriptions", type=int, default=100)
-    parser.add_argument("--decisions", type=int, default=3_000)
-    parser.add_argument("--strategies", default=",".join(STRATEGY_NAMES))
-    options = parser.parse_args()
-    names = options.strategies.split(",")
+def print_tables(names: list[str], options: argparse.Namespace) -> None:
     compiled = not str(queue_module.__file__).endswith(".py")
     print(
         f"{'compiled' if compiled else 'not compiled'}; {options.messages} messages, "
@@ -143,18 +151,46 @@ def main() -> None:
     )
     for distinct in (False, True):
         for name in names:
+            cost = measure(name, options.messages, options.subscriptions, options.decisions, distinct)
+            kind = "distinct" if distinct else "shared"
             print(
-                measure(name, options.messages, options.subscriptions, options.decisions, distinct),
+                f"{name:20} {kind:9} {cost.pop_us:9.2f} {cost.pop_us_max:9.1f} "
+                f"{cost.values:9.2f} {cost.bounds:9.2f} {cost.push_us:9.2f}",
                 flush=True,
             )
     print(f"\n{'one at a time':20} {'µs':>9}   (push and pop, nothing waiting)")
     for name in names:
-        print(measure_uncontended(name, 20_000))
+        print(f"{name:20} {measure_uncontended(name, 20_000):9.3f}")
     print("\nbytes per waiting message, audiences not counted")
     for name in ("fifo", "worth", "mtep"):
         plain = memory_per_message(name, 2_000, False)
         full = memory_per_message(name, 2_000, True)
         print(f"{name:20} {plain:9.0f}   after an overflow {full:9.0f}")
+
+
+def as_json(names: list[str], options: argparse.Namespace) -> str:
+    """Return the microseconds of a choice with a push by strategy, in a full queue and an empty one."""
+    costs = {}
+    for name in names:
+        cost = measure(name, options.messages, options.subscriptions, options.decisions, False)
+        costs[f"queue {name}"] = cost.pop_us + cost.push_us
+        costs[f"queue {name}, nothing waiting"] = measure_uncontended(name, 20_000)
+    return json.dumps(costs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="cost of one decision of an outgoing queue")
+    parser.add_argument("--messages", type=int, default=10_000)
+    parser.add_argument("--subscriptions", type=int, default=100)
+    parser.add_argument("--decisions", type=int, default=3_000)
+    parser.add_argument("--strategies", default=",".join(STRATEGY_NAMES))
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    options = parser.parse_args()
+    names = options.strategies.split(",")
+    if options.json:
+        print(as_json(names, options))
+    else:
+        print_tables(names, options)
 
 
 if __name__ == "__main__":

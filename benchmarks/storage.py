@@ -32,7 +32,7 @@ WAIT_S = 60.0
 
 
 def plain_subscription(client_id: str, topic_filter: str, *terms: object) -> Subscription:
-    return Subscription(client_id, topic_filter)
+    return Subscription(client_id=client_id, topic_filter=topic_filter)
 
 
 def make_batch(first: int, size: int) -> list[StoreOrder]:

@@ -228,7 +228,7 @@ def run_round(work: Work, loads: list[tuple[Broker, SteadyLoad]], number: int, t
 
 def account_ns(*, is_tracing: bool, topics: int = 1) -> float:
     """Processor time that the account takes for one delivery of a batch, records packed if there are any."""
-    subscription = Subscription("reader", "#")
+    subscription = Subscription(client_id="reader", topic_filter="#")
     hints = [TraceHint() for _ in range(topics)]
     deliveries = []
     for number in range(BATCH):
