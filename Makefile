@@ -104,5 +104,15 @@ packages:
 bench-packages:
 	@tools/ensure-packages $(TEST_PACKAGES) $(BENCH_PACKAGES)
 
+$(STAMPS)/release: $(STAMPS)/venv pyproject.toml tools/requirements
+	@$(BIN)/python tools/requirements release > $(STAMPS)/release.txt
+	@$(PIP) --requirement $(STAMPS)/release.txt
+	@touch $@
+
+dist: $(STAMPS)/release ## build a source package, a compiled wheel and a pure wheel, into dist/
+	@rm -rf build src/*.egg-info
+	$(BIN)/python -m build
+	TIMEBOUND_PURE=1 $(BIN)/python -m build --wheel
+
 clean: ## remove .venv and everything that was built
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
