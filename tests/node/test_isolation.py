@@ -120,6 +120,7 @@ GUARDS = {
     "_choose_member",
     "_deliver",
     "_try_on",
+    "_try_resume",
     "connection_lost",
     "connection_made",
     "data_received",
@@ -276,13 +277,15 @@ def functions_of(owner: type[Any] | ModuleType) -> list[str]:
     ]
 
 
-async def functions_called(build: Build, owner: type[Any] | ModuleType, make_client: MakeClient) -> list[str]:
+async def functions_called(
+    build: Build, owner: type[Any] | ModuleType, make_client: MakeClient, turn_ns: int
+) -> list[str]:
     """The functions of a class or module that are called for the victim."""
     throwers = [Thrower(owner, name, after=False, times=0) for name in functions_of(owner)]
     with contextlib.ExitStack() as stack:
         for thrower in throwers:
             stack.enter_context(thrower)
-        await run_life(build, make_client)
+        await run_life(build, make_client, turn_ns)
     return [thrower.name for thrower in throwers if thrower.hits]
 
 
@@ -310,18 +313,18 @@ async def test_life_without_an_error_goes_well(build: Build, make_client: MakeCl
 
 
 async def throw_everywhere(
-    build: Build, owner: type[Any] | ModuleType, make_client: MakeClient = PlainClient
+    build: Build, owner: type[Any] | ModuleType, make_client: MakeClient = PlainClient, turn_ns: int = 0
 ) -> list[str]:
     """Live once for each way in which a function can fail; return what others noticed."""
     noticed: list[str] = []
-    for name in await functions_called(build, owner, make_client):
+    for name in await functions_called(build, owner, make_client, turn_ns):
         # Before it has done anything, after it has done all, and every time.
         for after, times in ((False, 1), (True, 1), (False, -1)):
             if times < 0 and not ENDING.isdisjoint([name, f"{owner.__name__}.{name}"]):
                 continue
             with Thrower(owner, name, after=after, times=times) as thrower:
                 try:
-                    life = await run_life(build, make_client)
+                    life = await run_life(build, make_client, turn_ns)
                     # Some functions are called only on a busy machine.
                     assert life.house.broker.counters.faults > 0 or not thrower.hits, "it was not counted"
                 except Exception as error:
@@ -330,13 +333,15 @@ async def throw_everywhere(
 
 
 @needs_plain
+@pytest.mark.parametrize("turn_ns", [0, 1], ids=["idle", "busy"])
 @pytest.mark.parametrize("owner", TARGETS, ids=lambda owner: owner.__name__)
 async def test_error_in_any_function_ends_the_victim_alone(
-    build: Build, caplog: pytest.LogCaptureFixture, owner: type[Any] | ModuleType
+    build: Build, caplog: pytest.LogCaptureFixture, owner: type[Any] | ModuleType, turn_ns: int
 ) -> None:
+    """On a busy machine every step of a long request has a turn of its own."""
     caplog.set_level(logging.CRITICAL, "timebound.node")
 
-    noticed = await throw_everywhere(build, owner)
+    noticed = await throw_everywhere(build, owner, turn_ns=turn_ns)
 
     assert not noticed, "\n".join(noticed)
 

@@ -286,8 +286,9 @@ def check_after(life: Life) -> None:
     assert house.door._by_address == {"127.0.0.1": 2}
 
 
-async def run_life(build: Build, make_client: MakeClient = PlainClient) -> Life:
+async def run_life(build: Build, make_client: MakeClient = PlainClient, turn_ns: int = 0) -> Life:
     house = build(Limits(), is_durable=True)
+    house.driver.input.turn_ns = turn_ns or house.driver.input.turn_ns
     house.driver._loop = DirectLoop()
     house.driver.doors.append(house.door)
     life = Life(house, make_client)

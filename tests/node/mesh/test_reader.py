@@ -25,8 +25,15 @@ class Link:
         self.session = Session(name, "", ClientAccess([], "", name))
         self.taken: list[tuple[str, int]] = []
         self.is_held = False
+        self.errors: list[Exception] = []
         self.reader = NeighbourReader(
-            name, house.broker.entrance, self.session, self._take, house.driver.now_ns, self._hold
+            name,
+            house.broker.entrance,
+            self.session,
+            self._take,
+            house.driver.now_ns,
+            self._hold,
+            self.errors.append,
         )
 
     def _take(self, copy: Copy, packet_id: int, now_ns: int) -> None:
@@ -182,3 +189,12 @@ async def test_what_was_read_before_a_link_ended_is_taken_in_and_the_next_link_i
     new.reader.end()
     assert "\0b" not in house.broker.entrance.publishers
     assert new.reader.client_input.queues == {}
+
+
+async def test_an_internal_error_is_reported_to_the_link(build: Build) -> None:
+    link = Link(build())
+    error = RuntimeError("of the input")
+
+    link.reader.failed(error)
+
+    assert link.errors == [error]

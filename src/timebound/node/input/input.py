@@ -119,7 +119,7 @@ class Input:
                     reader = request.publisher
                     assert isinstance(reader, InputReader), "publishers of a node read packets"
                     reader.is_deferred = False  # also if what follows fails
-                    self._resume(reader, until_ns)
+                    self._try_resume(reader, until_ns)
                 if now_ns >= until_ns:
                     return
         finally:
@@ -130,10 +130,18 @@ class Input:
         while self._deferred:
             publisher = self._deferred.popleft()
             publisher.is_deferred = False  # also if what follows fails
-            if not self._resume(publisher, until_ns):
+            if not self._try_resume(publisher, until_ns):
                 self._deferred.append(publisher)
             if self.now_ns() >= until_ns:
                 return
+
+    def _try_resume(self, publisher: InputReader, until_ns: int) -> bool:
+        """Continue a publisher's request as `_resume` does; an error ends this publisher."""
+        try:
+            return self._resume(publisher, until_ns)
+        except Exception as error:
+            publisher.failed(error)
+            return True
 
     def _resume(self, publisher: InputReader, until_ns: int) -> bool:
         """Continue a publisher's request; return whether it is done, and its packets are handled again."""

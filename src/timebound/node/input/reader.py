@@ -42,3 +42,7 @@ class InputReader(Publisher):
     @abstractmethod
     def publish_queued(self, queued: InputMessage, now_ns: int) -> None:
         """Publish a message that got all its quanta."""
+
+    @abstractmethod
+    def failed(self, error: Exception) -> None:
+        """Log and count an internal error while this publisher was served, and end it alone."""

@@ -171,6 +171,7 @@ class LinkConnection(BufferedReads):
             partial(self._mesh.on_copy, link),
             driver.now_ns,
             self._hold_reading,
+            self.failed,
         )
         for name in handshake.greeting.unknown:
             self._mesh.on_unknown(link, f"property {name!r} of the greeting")

@@ -36,8 +36,10 @@ class NeighbourReader(InputReader):
         take: TakeCopy,
         now_ns: Callable[[], int],
         hold_reading: Callable[[bool], None],
+        on_error: Callable[[Exception], None],
     ) -> None:
-        """`take` hands a copy to the broker; `hold_reading` is told whether to leave the socket unread."""
+        """`take` hands a copy to the broker; `hold_reading` is told whether to leave the socket unread;
+        `on_error` ends the link after an internal error."""
         super().__init__()
         self._client_id = NEIGHBOUR_PREFIX + name
         self._entrance = entrance
@@ -45,6 +47,7 @@ class NeighbourReader(InputReader):
         self._take = take
         self._now_ns = now_ns
         self._hold_reading = hold_reading
+        self._on_error = on_error
         self._copies: list[Copy] = []  # those from `_next` on are not yet handled
         self._packet_ids: list[int] = []  # theirs
         self._next = 0
@@ -117,3 +120,6 @@ class NeighbourReader(InputReader):
     def publish_queued(self, queued: InputMessage, now_ns: int) -> None:
         assert queued.copy is not None, "a neighbour sends copies"
         self._take(queued.copy, queued.packet_id, now_ns)
+
+    def failed(self, error: Exception) -> None:
+        self._on_error(error)
