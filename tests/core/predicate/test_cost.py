@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 
 import pytest
@@ -73,20 +74,19 @@ def test_one_search_is_shared_by_all_conjunctions_and_by_its_opposite() -> None:
     assert (cost.each, cost.shared) == (3, 2 * SEARCH_COST)
 
 
-def test_no_filter_takes_much_longer_than_it_counts() -> None:
-    # In units of a plain test, measured beside it: a factor of ten for the noise of the machine.
-    def best(where: str, payload: bytes) -> float:
-        predicate = parse(where)
-        times = []
-        for _ in range(5):
-            attributes = Attributes((), payload)
-            attributes.json()
-            began = time.perf_counter()
-            predicate.matches(attributes)
-            times.append(time.perf_counter() - began)
-        return min(times) / (predicate.cost.each + predicate.cost.shared)
+def seconds(where: str, payload: bytes) -> float:
+    """Processor time of one match for each plain test that the filter counts."""
+    predicate = parse(where)
+    attributes = Attributes((), payload)
+    attributes.json()
+    began = time.thread_time()
+    predicate.matches(attributes)
+    return (time.thread_time() - began) / (predicate.cost.each + predicate.cost.shared)
 
-    unit = best(" OR ".join(f"a = {number}" for number in range(300)), b'{"a": -1}')
+
+def test_no_filter_takes_much_longer_than_it_counts() -> None:
+    # In units of a plain test. Both are measured in turn, so that whatever slows the machine slows both.
+    plain, small = " OR ".join(f"a = {number}" for number in range(300)), b'{"a": -1}'
     text = b'{"a": "%s", "b": "x"}' % (b"a" * 8_192)
 
     for where in (
@@ -95,4 +95,5 @@ def test_no_filter_takes_much_longer_than_it_counts() -> None:
         " OR ".join(f"a LIKE '%{'a_' * number}b%'" for number in range(1, 30)),
         " OR ".join(f"a CONTAINS '{'a' * (20 + number)}b{'a' * 30}'" for number in range(30)),
     ):
-        assert best(where, text) < 10 * unit, where
+        ratios = [seconds(where, text) / seconds(plain, small) for _ in range(7)]
+        assert statistics.median(ratios) < 10, (where, ratios)
