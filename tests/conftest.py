@@ -28,7 +28,7 @@ from hypothesis import settings
 
 from tests.peer import SCHEMES, Endpoint
 
-# A slow machine is no mistake of the code under test. The examples of `make test` are the same in each run, so
+# A slow machine is no mistake of the code under test. The examples of `make test` are the same each time, so
 # that it judges the change alone; `make test-slow` searches with others, and prints how to repeat what fails.
 settings.register_profile("repeat", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None, print_blob=True, max_examples=400)
