@@ -2,14 +2,16 @@
 
 A link encodes copies and writes them while its transport has room, and knows its delay: from a configured
 rate, which it then keeps, or measured from what the kernel saw acknowledged. What is in flight is known to
-the core's `MeshLink`. What it receives goes to the mesh. The broker confirms a copy through the link's
-session, perhaps after storage. A hello is answered at once, so that it measures the way alone.
+the core's `MeshLink`, and so is what lies behind the socket: the confirmation of the last copy of each write
+shows that all of it has arrived. What the link receives goes to the mesh. The broker confirms a copy through
+the link's session, perhaps after storage. A hello is answered at once, so that it measures the way alone.
 """
 
 from __future__ import annotations
 
 from typing import Final, Protocol
 
+from timebound.core.link.transit import MARGIN_MOVE, MARGIN_MOVE_NS, Transit
 from timebound.core.mesh.link import MeshLink
 from timebound.core.mesh.message import Copy
 from timebound.core.sessions.session import Session
@@ -84,6 +86,9 @@ class Receiver(Protocol):
 
     def on_measured(self, link: NeighbourLink, delay: LinkDelay, now_ns: int) -> None: ...
 
+    def on_margin(self, link: NeighbourLink, margin_ns: int, now_ns: int) -> None:
+        """Take note of the time that copies take behind the socket of a link."""
+
 
 class CopyInlet(Protocol):
     """Where copies wait until the broker takes them, beside the messages of clients."""
@@ -137,6 +142,9 @@ class NeighbourLink:
         self._hello_id = 0  # its packet id, until it is confirmed
         self._frames: list[bytes] = []
         self._frame_bytes = 0
+        self._last_id = 0  # packet id of the last of these frames
+        self._margin_ns = 0  # behind the socket, as last reported
+        self._path_delay: LinkDelay | None = None  # as confirmations show it
         self._allowed = 0  # bytes that may be written, as the meter last said
         self._asked_ns = 0
         self._ahead_ns = 0  # time of what the transport held before these frames
@@ -164,6 +172,10 @@ class NeighbourLink:
 
     def patrol(self, now_ns: int) -> None:
         """Measure the latency from time to time, if the link can send now; called about once a second."""
+        transit = self._outlet.transit
+        if transit is not None and not self.has_room(now_ns):
+            transit.watch(now_ns)  # a neighbour that no longer confirms holds nothing back
+            self._report_room(now_ns)
         is_due = self.is_ready and now_ns - self._greeted_ns >= HELLO_NS
         has_room = not self._is_paused and self._outlet.send_quota > 0
         if is_due and has_room and not self._hello_id:
@@ -182,12 +194,17 @@ class NeighbourLink:
             self._base_ns = self.busy_until_ns
         elif not self._frames and self._meter is not None:
             self._ahead_ns = self._meter.ahead_ns()
-        age_ns = now_ns - what.message.published_ns + self._ahead_ns + duration_ns + self.latency_ns
+        ahead_ns = self._ahead_ns + duration_ns + self.latency_ns
+        transit = self._outlet.transit
+        if transit is not None:
+            ahead_ns += transit.queued_ns()
+        age_ns = now_ns - what.message.published_ns + ahead_ns
         frame = mesh_codec.encode_copy(copy, age_ns, packet_id)
         if not self._takes(frame):
             return False
         self._frames.append(frame)
         self._frame_bytes += len(frame)
+        self._last_id = packet_id
         self.sent += 1
         if self._meter is not None and self._frame_bytes >= self._allowed:
             self.flush(now_ns)
@@ -195,7 +212,7 @@ class NeighbourLink:
 
     def has_room(self, now_ns: int) -> bool:
         """Whether the link can send another copy now."""
-        if self._is_paused or self._outlet.send_quota <= 0:
+        if self._is_paused or self._outlet.send_quota <= 0 or self._outlet.is_held_back(now_ns):
             return False
         if self._meter is not None:
             if self._asked_ns != now_ns:
@@ -221,22 +238,56 @@ class NeighbourLink:
         self._asked_ns = now_ns
         self._allowed = meter.allow(FULL_BYTES, now_ns)
         self.busy_until_ns = 0 if self._allowed else meter.wake_ns
+        transit = self._outlet.transit
+        if transit is not None and self._allowed:
+            self._allowed = transit.room_bytes(self._allowed) or self._allowed
         delay = meter.changed_delay()
         if delay is not None:
             self.delay = delay
-            self._receiver.on_measured(self, delay, now_ns)
+            self._report_delay(now_ns)
+
+    def _report_delay(self, now_ns: int) -> None:
+        """Report the delay of the link: the slower of what socket and confirmations show."""
+        delay = self.delay
+        path = self._path_delay
+        if path is not None and path.mean_s_per_kb > delay.mean_s_per_kb:
+            delay = LinkDelay(path.mean_s_per_kb, path.variance, delay.jitter_s)
+        self._receiver.on_measured(self, delay, now_ns)
+
+    def _learn_path(self, transit: Transit, now_ns: int) -> None:
+        """Use what confirmations show of the path behind the socket, if it has changed."""
+        delay = transit.changed_delay()
+        if delay is not None:
+            self._path_delay = delay
+            self._report_delay(now_ns)
+        # A copy needs no way back; the latency is half of the shortest.
+        margin_ns = max(transit.delay_ns() - self.latency_ns, 0)
+        moved_ns = abs(margin_ns - self._margin_ns)
+        if moved_ns > MARGIN_MOVE_NS and moved_ns > MARGIN_MOVE * self._margin_ns:
+            self._margin_ns = margin_ns
+            self._receiver.on_margin(self, margin_ns, now_ns)
 
     def rest(self) -> None:
         """Note that nothing is left to send: the next copy starts when it comes."""
         self._base_ns = 0
+        transit = self._outlet.transit
+        if transit is not None:
+            transit.run_dry()
 
     def flush(self, now_ns: int) -> None:
         """Write the copies that were put."""
         if self._frames:
             data = b"".join(self._frames)
+            last_bytes = len(self._frames[-1])
             self._frames = []
             self._frame_bytes = 0
             self._carrier.write(data)
+            transit = self._outlet.transit
+            if transit is not None:
+                # The last copy starts when those before it have been sent.
+                before_ns = int((len(data) - last_bytes) * self.delay.mean_s_per_kb * SECOND / _KILOBYTE)
+                start_ns = now_ns + self._ahead_ns + before_ns
+                transit.record_sent(self._last_id, len(data), now_ns, start_ns)
             if self._meter is not None:
                 # Ask the meter again before the next copy.
                 self._allowed = 0
@@ -351,6 +402,9 @@ class NeighbourLink:
         if self._is_over or packet_id not in self._outlet.inflight:
             return
         self._outlet.confirm(packet_id)
+        transit = self._outlet.transit
+        if transit is not None and transit.answer(packet_id, now_ns):
+            self._learn_path(transit, now_ns)
         if packet_id != self._hello_id:
             return  # a copy may have waited for the neighbour's storage, so it does not show the latency
         self._hello_id = 0
