@@ -17,6 +17,7 @@ from tests.core.link.hidden_path import RATE_BYTES_PER_S, HiddenPath, PathMeter
 
 from timebound.core.broker import Broker
 from timebound.core.mesh.interest import WatchedIndex
+from timebound.core.sessions.session import PUBACK
 from timebound.core.values.access import AccessList
 from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import Message
@@ -34,6 +35,7 @@ from timebound.wire.packets import Packet
 
 PATROL_NS = SECOND
 START_NS = 3 * SECOND  # the brokers know each other, and the subscriptions, by then
+AFTER_S = 0.5  # after the last message, for those in transit
 BYTES_MAX = 1 << 30
 EPOCH_NS = 1_000_000 * SECOND
 
@@ -54,12 +56,16 @@ class Carrier:
 class Node:
     """One broker with its mesh."""
 
-    def __init__(self, kernel: Kernel, name: str, other: str, arrive: Callable[[Message], None]) -> None:
+    def __init__(
+        self, kernel: Kernel, name: str, other: str, arrive: Callable[[Message], None], commit_ns: int = 0
+    ) -> None:
         text = f'node_name = "{name}"\n[[neighbours]]\nname = "{other}"\n'
         self.clock = VirtualClock(kernel, self.turn, EPOCH_NS)
         self._arrive = arrive
+        self._commit_ns = commit_ns  # of one batch; 0 = nothing is stored
+        self._is_storing = False
         index = WatchedIndex()
-        self.broker = Broker(BrokerLimits(), AccessList([]), False, index)
+        self.broker = Broker(BrokerLimits(), AccessList([]), commit_ns > 0, index)
         self.mesh: Mesh = join_mesh(parse_config(text, Path("here.toml")), self.broker, index, self.clock)
         self._patrol()
 
@@ -81,11 +87,27 @@ class Node:
                     continue
                 for delivery in self.broker.take_deliveries(session, BYTES_MAX, now_ns):
                     self._arrive(delivery.message)
+                    if delivery.qos:
+                        self.broker.acknowledge(session, PUBACK, delivery.packet_id, 0, now_ns)
+        self._store()
         # Drops at their time; what else is due waits for the next turn.
         self.broker.wake(now_ns)
         wakeup_ns = self.broker.next_wakeup_ns()
         if wakeup_ns is not None and wakeup_ns < now_ns + PATROL_NS:
             self.clock.call_at_ns(max(wakeup_ns, now_ns + MILLISECOND), self.clock.schedule)
+
+    def _store(self) -> None:
+        """Hand the next batch to storage once the one before is on disk."""
+        batch = None if self._is_storing else self.broker.take_batch()
+        if batch is not None:
+            self._is_storing = True
+
+            def stored() -> None:
+                self._is_storing = False
+                self.broker.committed(batch)
+                self.clock.schedule()
+
+            self.clock.call_at_ns(self.clock.now_ns() + self._commit_ns, stored)
 
 
 @dataclass
@@ -122,13 +144,15 @@ class HiddenMesh:
         classes: Sequence[TrafficClass] = CLASSES,
         rate_bytes_per_s: float = RATE_BYTES_PER_S,
         topics: int = 1,
+        commit_ns: int = 0,
     ) -> None:
+        """With `commit_ns` the receiver's session is durable, and a commit at `far` takes so long."""
         self.rate = rate_bytes_per_s
         self.topics = topics
         self.kernel = Kernel()
         self.traffics = [Traffic(kind) for kind in classes]
         self.near = Node(self.kernel, "near", "far", lambda message: None)
-        self.far = Node(self.kernel, "far", "near", self._arrived)
+        self.far = Node(self.kernel, "far", "near", self._arrived, commit_ns)
         self.path = HiddenPath(self.kernel, rate_bytes_per_s, hidden_bytes, self._reach_far, to_server=True)
         back = HiddenPath(self.kernel, 0.0, 0, self._reach_near, to_server=False)
         self.to_far = self.near.mesh.make_link(
@@ -138,16 +162,25 @@ class HiddenMesh:
         self.near.mesh.open(self.to_far)
         self.far.mesh.open(self.to_near)
         session, _ = self.far.broker.connect(
-            "receiver", "", True, 0, 65_535, None, 1, self.far.clock.now_ns()
+            "receiver", "", not commit_ns, 3_600, 65_535, None, 1, self.far.clock.now_ns()
         )
         for kind in classes:
             wanted = Subscription(
                 client_id="receiver",
                 topic_filter=f"{kind.topic}/#",
+                qos=1,
                 terms=Terms(deadline_ns=kind.deadline_ns, price=kind.price),
             )
             self.far.broker.subscribe(session, wanted, self.far.clock.now_ns())
         self.far.clock.schedule()
+
+    def time_ns(self, at_s: float) -> int:
+        """Return the time of the kernel so long after the first message may be published."""
+        return START_NS + int(at_s * SECOND)
+
+    def at(self, at_s: float, callback: Callable[[], None]) -> None:
+        """Call something during the run."""
+        self.kernel.schedule(self.time_ns(at_s), Call(callback))
 
     def run(self, load: float, seconds: float, seed: int = 1, qos: int = 0) -> Outcome:
         """Offer `load` times what the link carries for so long, and wait until all is over."""
@@ -156,11 +189,10 @@ class HiddenMesh:
         before = self.path.written_bytes
         for traffic in self.traffics:
             for number, at_s in enumerate(plan(traffic.kind, load * self.rate, seconds, seed)):
-                at_ns = START_NS + int(at_s * SECOND)
-                self.kernel.schedule(at_ns, Call(self._publishing(traffic, number, qos)))
-        self.kernel.run(START_NS + int(seconds * SECOND))
+                self.at(at_s, self._publishing(traffic, number, qos))
+        self.kernel.run(self.time_ns(seconds))
         used = (self.path.written_bytes - before) / (self.rate * seconds)
-        self.kernel.run(START_NS + int((seconds + 0.5) * SECOND))
+        self.kernel.run(self.time_ns(seconds + AFTER_S))
         until_ns = self.kernel.now_ns
         best = best_possible(self.traffics, self.rate, until_ns, added_bytes=COPY_BYTES)
         return Outcome(self.traffics, best, used)

@@ -2,9 +2,10 @@
 
 A link encodes copies and writes them while its transport has room, and knows its delay: from a configured
 rate, which it then keeps, or measured from what the kernel saw acknowledged. What is in flight is known to
-the core's `MeshLink`, and so is what lies behind the socket: the confirmation of the last copy of each write
-shows that all of it has arrived. What the link receives goes to the mesh. The broker confirms a copy through
-the link's session, perhaps after storage. A hello is answered at once, so that it measures the way alone.
+the core's `MeshLink`. What the link receives goes to the mesh. The broker confirms a copy through the link's
+session, perhaps after storage. A hello is answered at once, so that it measures the way alone: it gives the
+latency, and on a link with time limits, sent behind some copies, what lies between the socket and the
+neighbour.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from timebound.core.sessions.session import Session
 from timebound.core.values.delay import LinkDelay
 from timebound.errors import ProtocolError
 from timebound.linking import codec as mesh_codec
-from timebound.units import MINUTE, SECOND
+from timebound.units import MILLISECOND, MINUTE, SECOND
 from timebound.wire.codec import encode_ack, encode_publish
 from timebound.wire.packets import Ack, Disconnect, Packet, Pingreq, Pingresp, Publish
 from timebound.wire.reasons import ReasonCode
@@ -30,6 +31,10 @@ PINGRESP_FRAME: Final = b"\xd0\x00"
 LATENCY_WINDOW_NS: Final = 5 * MINUTE
 # A hello is sent this often: some thirty in a window, so that one of them finds the way free.
 HELLO_NS: Final = 10 * SECOND
+# On a link with time limits one follows copies, after so many bytes and so much time: below 1 % of the link,
+# and several in the time by which its buffer may grow.
+ASK_BYTES: Final = 2_896  # two full segments
+ASK_NS: Final = 20 * MILLISECOND
 NO_LATENCY_NS: Final = 1 << 62  # nothing was measured; 0 is a measured latency
 # What a link asks its meter to allow: more than it can write at once.
 FULL_BYTES: Final = 1 << 20
@@ -142,11 +147,12 @@ class NeighbourLink:
         self._hello_id = 0  # its packet id, until it is confirmed
         self._frames: list[bytes] = []
         self._frame_bytes = 0
-        self._last_id = 0  # packet id of the last of these frames
+        self._unasked_bytes = 0  # written since the last hello
         self._margin_ns = 0  # behind the socket, as last reported
         self._path_delay: LinkDelay | None = None  # as confirmations show it
         self._allowed = 0  # bytes that may be written, as the meter last said
         self._asked_ns = 0
+        self._asked_way_ns = 0  # when a hello was last sent behind copies
         self._ahead_ns = 0  # time of what the transport held before these frames
         self._base_ns = 0  # when a paced link is due to send the next copy; 0 = now
         self._meter = None if is_paced else meter
@@ -168,7 +174,7 @@ class NeighbourLink:
         """Send a hello, which measures the latency."""
         self._greeted_ns = now_ns
         packet_id = self._hello_id = self._outlet.start(None)
-        self._carrier.write(encode_publish(mesh_codec.HELLO_TOPIC, b"", 1, False, False, packet_id, b"", 5))
+        self._carrier.write(_hello_frame(packet_id))
 
     def patrol(self, now_ns: int) -> None:
         """Measure the latency from time to time, if the link can send now; called about once a second."""
@@ -204,7 +210,6 @@ class NeighbourLink:
             return False
         self._frames.append(frame)
         self._frame_bytes += len(frame)
-        self._last_id = packet_id
         self.sent += 1
         if self._meter is not None and self._frame_bytes >= self._allowed:
             self.flush(now_ns)
@@ -277,23 +282,33 @@ class NeighbourLink:
     def flush(self, now_ns: int) -> None:
         """Write the copies that were put."""
         if self._frames:
+            transit = self._outlet.transit
+            if transit is not None and self._outlet.is_timed(now_ns):
+                self._ask(transit, now_ns)
             data = b"".join(self._frames)
-            last_bytes = len(self._frames[-1])
             self._frames = []
             self._frame_bytes = 0
             self._carrier.write(data)
-            transit = self._outlet.transit
-            if transit is not None:
-                # The last copy starts when those before it have been sent.
-                before_ns = int((len(data) - last_bytes) * self.delay.mean_s_per_kb * SECOND / _KILOBYTE)
-                start_ns = now_ns + self._ahead_ns + before_ns
-                transit.record_sent(self._last_id, len(data), now_ns, start_ns)
             if self._meter is not None:
                 # Ask the meter again before the next copy.
                 self._allowed = 0
                 self._asked_ns = 0
                 is_free = self._meter.written(len(data), FULL_BYTES, now_ns)
                 self.busy_until_ns = 0 if is_free else self._meter.wake_ns
+
+    def _ask(self, transit: Transit, now_ns: int) -> None:
+        """Add a hello to the copies to write if it is due: its answer shows that they have arrived."""
+        self._unasked_bytes += self._frame_bytes
+        transit.record_sent(0, self._frame_bytes, now_ns, now_ns)
+        is_due = self._unasked_bytes >= ASK_BYTES and now_ns - self._asked_way_ns >= ASK_NS
+        if is_due and self._outlet.send_quota > 1:
+            packet_id = self._outlet.start(None)
+            hello = _hello_frame(packet_id)
+            self._frames.append(hello)
+            self._unasked_bytes = 0
+            self._asked_way_ns = now_ns
+            sending_ns = int(self._frame_bytes * self.delay.mean_s_per_kb * SECOND / _KILOBYTE)
+            transit.record_sent(packet_id, len(hello), now_ns, now_ns + self._ahead_ns + sending_ns)
 
     def send_control(self, topic: str, payload: bytes) -> bool:
         """Send a control packet, without confirmation: the connection keeps the order, or ends.
@@ -423,3 +438,7 @@ class NeighbourLink:
         current_ns = min(current_ns, latency_ns)
         self._windows_ns = (before_ns, current_ns)
         self.latency_ns = min(before_ns, current_ns)
+
+
+def _hello_frame(packet_id: int) -> bytes:
+    return encode_publish(mesh_codec.HELLO_TOPIC, b"", 1, False, False, packet_id, b"", 5)

@@ -53,6 +53,10 @@ class HiddenPath:
         self._rtt_ns = 2 * LATENCY_NS
         self._decoder = Decoder(5, is_server=to_server)
 
+    def set_rate(self, rate_bytes_per_s: float) -> None:
+        """Carry what has not begun to be sent at another rate."""
+        self.rate = rate_bytes_per_s
+
     def write(self, data: bytes) -> None:
         now_ns = self._kernel.now_ns
         self.written_bytes += len(data)

@@ -1,8 +1,8 @@
 """Data in transit to one receiver, a client or a neighbour broker, estimated from its acknowledgements.
 
 Behind the socket are buffers that the broker cannot see: in a relay, a radio, the receiver itself. QoS 1
-and 2 reveal them, since an acknowledgement shows that everything sent before has arrived; on a link between
-brokers every write is answered by the confirmation of its last copy. They give the
+and 2 reveal them, since an acknowledgement shows that everything sent before has arrived; a link between
+brokers asks for it by a hello now and then. They give the
 speed of the path (`changed_delay`), the time that a message sent now will take (`delay_ns`), and how much
 may be in transit at once (`has_room`): what the receiver acknowledges within the shortest answer time,
 and a little more. So the buffers stay nearly empty, and messages wait where they can still be reordered
@@ -65,7 +65,10 @@ class SentDelivery:
 
 
 class Transit:
-    """What was sent on one connection and is not acknowledged yet."""
+    """What was sent on one connection and is not acknowledged yet.
+
+    `took_count` is how many answers in a row must be slow to show that the path is.
+    """
 
     __slots__ = (
         "_answered_bytes",
@@ -100,7 +103,7 @@ class Transit:
         "_window_bytes",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, took_count: int = TOOK_COUNT) -> None:
         self._sent: dict[int, SentDelivery] = {}  # by packet id, in order
         self._sent_bytes = 0
         self._asking_bytes = 0  # end of the last delivery that will be acknowledged
@@ -117,7 +120,7 @@ class Transit:
         self._heard_ns = 0
         self._silence_ns = 0
         self._is_slow = False  # the last answers were slow: too much is queued in transit
-        self._took: deque[int] = deque(maxlen=TOOK_COUNT)  # how long the last answers took
+        self._took: deque[int] = deque(maxlen=took_count)  # how long the last answers took
         self._mean_ns = -1.0  # mean time of an answer beyond what the link alone explains
         self._deviation_ns = 0.0
         self._base_ns = -1  # the quickest answer in this round and in the one before

@@ -29,6 +29,8 @@ _QUEUE_DELAY_STEP: Final = 0.1
 _WORTH_STEP: Final = 0.02
 # Messages ahead, at most, that congestion counts; beyond them only the share of the allowed time counts.
 _AHEAD_MOST: Final = 3.0
+# A neighbour answers a hello at once, so few slow answers show that the path is slow.
+HELLOS_SLOW: Final = 2
 # A link counts as carrying copies with a time limit for this time after the last one.
 TIMED_NS: Final = 10 * NS_PER_S
 # Changes of a reported queueing delay below this many messages' sending times are ignored.
@@ -164,7 +166,7 @@ class MeshLink(Outlet[Copy | None]):
         self.inflight.clear()
         self.last_packet_id = 0
         self.is_confirmed = True
-        self.transit = Transit() if self.is_fresh else None
+        self.transit = Transit(HELLOS_SLOW) if self.is_fresh else None
         self.open_window(receive_maximum)
 
     def unconfirmed(self) -> list[Copy]:
@@ -190,7 +192,11 @@ class MeshLink(Outlet[Copy | None]):
         Only a link that carries copies with a time limit is held back: nothing else can be late.
         """
         transit = self.transit
-        return transit is not None and now_ns - self.timed_ns < TIMED_NS and not transit.has_room()
+        return transit is not None and self.is_timed(now_ns) and not transit.has_room()
+
+    def is_timed(self, now_ns: int) -> bool:
+        """Whether it carries copies with a time limit."""
+        return now_ns - self.timed_ns < TIMED_NS
 
     def forget_paths(self) -> None:
         """Clear what was computed from paths."""
