@@ -467,6 +467,7 @@ def test_every_key_of_the_mesh_reaches_the_forwarder(routing: str, expected: int
         # These have no key.
         "is_lossless": True,
         "keeps_order": True,
+        "keeps_fresh": True,
         "send_cost": 0.0,
         "processing_ns": 0,
         "message_bytes": 0,

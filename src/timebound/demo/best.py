@@ -36,19 +36,25 @@ class Best:
     value: float
 
 
-def best_possible(traffics: Sequence[Traffic], rate_bytes_per_s: float, until_ns: int) -> list[Best]:
-    """Return the most value by class, in the given order; `until_ns` is the end of the observation."""
+def best_possible(
+    traffics: Sequence[Traffic], rate_bytes_per_s: float, until_ns: int, added_bytes: int = 0
+) -> list[Best]:
+    """Return the most value by class, in the given order; `until_ns` is the end of the observation.
+
+    A message has `added_bytes` more on the link than its frame.
+    """
     by_value = sorted(traffics, key=lambda traffic: -traffic.kind.value_per_byte)
     found: dict[str, Best] = {}
     jobs: list[SendJob] = []
     before = 0.0
     for traffic in by_value:
         kind = traffic.kind
+        size = kind.frame_bytes + added_bytes
         for fate in traffic.fates:
             due_ns = fate.published_ns + kind.deadline_ns if kind.deadline_ns else until_ns
-            jobs.append(SendJob(fate.published_ns, min(due_ns, until_ns), kind.frame_bytes))
+            jobs.append(SendJob(fate.published_ns, min(due_ns, until_ns), size))
         most = most_bytes(jobs, rate_bytes_per_s)
-        messages = max(most - before, 0.0) / kind.frame_bytes  # below zero by rounding only
+        messages = max(most - before, 0.0) / size  # below zero by rounding only
         found[kind.name] = Best(kind.name, messages, messages * kind.price)
         before = most
     return [found[traffic.kind.name] for traffic in traffics]

@@ -2,21 +2,24 @@
 
 A link encodes copies and writes them while its transport has room, and knows its delay: from a configured
 rate, which it then keeps, or measured from what the kernel saw acknowledged. What is in flight is known to
-the core's `MeshLink`. What it receives goes to the mesh. The broker confirms a copy through the link's
-session, perhaps after storage. A hello is answered at once, so that it measures the way alone.
+the core's `MeshLink`. What the link receives goes to the mesh. The broker confirms a copy through the link's
+session, perhaps after storage. A hello is answered at once, so that it measures the way alone: it gives the
+latency, and on a link with time limits, sent behind some copies, what lies between the socket and the
+neighbour.
 """
 
 from __future__ import annotations
 
 from typing import Final, Protocol
 
+from timebound.core.link.transit import MARGIN_MOVE, MARGIN_MOVE_NS, Transit
 from timebound.core.mesh.link import MeshLink
 from timebound.core.mesh.message import Copy
 from timebound.core.sessions.session import Session
 from timebound.core.values.delay import LinkDelay
 from timebound.errors import ProtocolError
 from timebound.linking import codec as mesh_codec
-from timebound.units import MINUTE, SECOND
+from timebound.units import MILLISECOND, MINUTE, SECOND
 from timebound.wire.codec import encode_ack, encode_publish
 from timebound.wire.packets import Ack, Disconnect, Packet, Pingreq, Pingresp, Publish
 from timebound.wire.reasons import ReasonCode
@@ -28,6 +31,10 @@ PINGRESP_FRAME: Final = b"\xd0\x00"
 LATENCY_WINDOW_NS: Final = 5 * MINUTE
 # A hello is sent this often: some thirty in a window, so that one of them finds the way free.
 HELLO_NS: Final = 10 * SECOND
+# On a link with time limits one follows copies, after so many bytes and so much time: below 1 % of the link,
+# and several in the time by which its buffer may grow.
+ASK_BYTES: Final = 2_896  # two full segments
+ASK_NS: Final = 20 * MILLISECOND
 NO_LATENCY_NS: Final = 1 << 62  # nothing was measured; 0 is a measured latency
 # What a link asks its meter to allow: more than it can write at once.
 FULL_BYTES: Final = 1 << 20
@@ -84,6 +91,9 @@ class Receiver(Protocol):
 
     def on_measured(self, link: NeighbourLink, delay: LinkDelay, now_ns: int) -> None: ...
 
+    def on_margin(self, link: NeighbourLink, margin_ns: int, now_ns: int) -> None:
+        """Take note of the time that copies take behind the socket of a link."""
+
 
 class CopyInlet(Protocol):
     """Where copies wait until the broker takes them, beside the messages of clients."""
@@ -137,8 +147,12 @@ class NeighbourLink:
         self._hello_id = 0  # its packet id, until it is confirmed
         self._frames: list[bytes] = []
         self._frame_bytes = 0
+        self._unasked_bytes = 0  # written since the last hello
+        self._margin_ns = 0  # behind the socket, as last reported
+        self._path_delay: LinkDelay | None = None  # as confirmations show it
         self._allowed = 0  # bytes that may be written, as the meter last said
         self._asked_ns = 0
+        self._asked_way_ns = 0  # when a hello was last sent behind copies
         self._ahead_ns = 0  # time of what the transport held before these frames
         self._base_ns = 0  # when a paced link is due to send the next copy; 0 = now
         self._meter = None if is_paced else meter
@@ -160,10 +174,14 @@ class NeighbourLink:
         """Send a hello, which measures the latency."""
         self._greeted_ns = now_ns
         packet_id = self._hello_id = self._outlet.start(None)
-        self._carrier.write(encode_publish(mesh_codec.HELLO_TOPIC, b"", 1, False, False, packet_id, b"", 5))
+        self._carrier.write(_hello_frame(packet_id))
 
     def patrol(self, now_ns: int) -> None:
         """Measure the latency from time to time, if the link can send now; called about once a second."""
+        transit = self._outlet.transit
+        if transit is not None and not self.has_room(now_ns):
+            transit.watch(now_ns)  # a neighbour that no longer confirms holds nothing back
+            self._report_room(now_ns)
         is_due = self.is_ready and now_ns - self._greeted_ns >= HELLO_NS
         has_room = not self._is_paused and self._outlet.send_quota > 0
         if is_due and has_room and not self._hello_id:
@@ -182,7 +200,11 @@ class NeighbourLink:
             self._base_ns = self.busy_until_ns
         elif not self._frames and self._meter is not None:
             self._ahead_ns = self._meter.ahead_ns()
-        age_ns = now_ns - what.message.published_ns + self._ahead_ns + duration_ns + self.latency_ns
+        ahead_ns = self._ahead_ns + duration_ns + self.latency_ns
+        transit = self._outlet.transit
+        if transit is not None:
+            ahead_ns += transit.queued_ns()
+        age_ns = now_ns - what.message.published_ns + ahead_ns
         frame = mesh_codec.encode_copy(copy, age_ns, packet_id)
         if not self._takes(frame):
             return False
@@ -195,7 +217,7 @@ class NeighbourLink:
 
     def has_room(self, now_ns: int) -> bool:
         """Whether the link can send another copy now."""
-        if self._is_paused or self._outlet.send_quota <= 0:
+        if self._is_paused or self._outlet.send_quota <= 0 or self._outlet.is_held_back(now_ns):
             return False
         if self._meter is not None:
             if self._asked_ns != now_ns:
@@ -221,18 +243,48 @@ class NeighbourLink:
         self._asked_ns = now_ns
         self._allowed = meter.allow(FULL_BYTES, now_ns)
         self.busy_until_ns = 0 if self._allowed else meter.wake_ns
+        transit = self._outlet.transit
+        if transit is not None and self._allowed:
+            self._allowed = transit.room_bytes(self._allowed) or self._allowed
         delay = meter.changed_delay()
         if delay is not None:
             self.delay = delay
-            self._receiver.on_measured(self, delay, now_ns)
+            self._report_delay(now_ns)
+
+    def _report_delay(self, now_ns: int) -> None:
+        """Report the delay of the link: the slower of what socket and confirmations show."""
+        delay = self.delay
+        path = self._path_delay
+        if path is not None and path.mean_s_per_kb > delay.mean_s_per_kb:
+            delay = LinkDelay(path.mean_s_per_kb, path.variance, delay.jitter_s)
+        self._receiver.on_measured(self, delay, now_ns)
+
+    def _learn_path(self, transit: Transit, now_ns: int) -> None:
+        """Use what confirmations show of the path behind the socket, if it has changed."""
+        delay = transit.changed_delay()
+        if delay is not None:
+            self._path_delay = delay
+            self._report_delay(now_ns)
+        # A copy needs no way back; the latency is half of the shortest.
+        margin_ns = max(transit.delay_ns() - self.latency_ns, 0)
+        moved_ns = abs(margin_ns - self._margin_ns)
+        if moved_ns > MARGIN_MOVE_NS and moved_ns > MARGIN_MOVE * self._margin_ns:
+            self._margin_ns = margin_ns
+            self._receiver.on_margin(self, margin_ns, now_ns)
 
     def rest(self) -> None:
         """Note that nothing is left to send: the next copy starts when it comes."""
         self._base_ns = 0
+        transit = self._outlet.transit
+        if transit is not None:
+            transit.run_dry()
 
     def flush(self, now_ns: int) -> None:
         """Write the copies that were put."""
         if self._frames:
+            transit = self._outlet.transit
+            if transit is not None and self._outlet.is_timed(now_ns):
+                self._ask(transit, now_ns)
             data = b"".join(self._frames)
             self._frames = []
             self._frame_bytes = 0
@@ -243,6 +295,20 @@ class NeighbourLink:
                 self._asked_ns = 0
                 is_free = self._meter.written(len(data), FULL_BYTES, now_ns)
                 self.busy_until_ns = 0 if is_free else self._meter.wake_ns
+
+    def _ask(self, transit: Transit, now_ns: int) -> None:
+        """Add a hello to the copies to write if it is due: its answer shows that they have arrived."""
+        self._unasked_bytes += self._frame_bytes
+        transit.record_sent(0, self._frame_bytes, now_ns, now_ns)
+        is_due = self._unasked_bytes >= ASK_BYTES and now_ns - self._asked_way_ns >= ASK_NS
+        if is_due and self._outlet.send_quota > 1:
+            packet_id = self._outlet.start(None)
+            hello = _hello_frame(packet_id)
+            self._frames.append(hello)
+            self._unasked_bytes = 0
+            self._asked_way_ns = now_ns
+            sending_ns = int(self._frame_bytes * self.delay.mean_s_per_kb * SECOND / _KILOBYTE)
+            transit.record_sent(packet_id, len(hello), now_ns, now_ns + self._ahead_ns + sending_ns)
 
     def send_control(self, topic: str, payload: bytes) -> bool:
         """Send a control packet, without confirmation: the connection keeps the order, or ends.
@@ -351,6 +417,9 @@ class NeighbourLink:
         if self._is_over or packet_id not in self._outlet.inflight:
             return
         self._outlet.confirm(packet_id)
+        transit = self._outlet.transit
+        if transit is not None and transit.answer(packet_id, now_ns):
+            self._learn_path(transit, now_ns)
         if packet_id != self._hello_id:
             return  # a copy may have waited for the neighbour's storage, so it does not show the latency
         self._hello_id = 0
@@ -369,3 +438,7 @@ class NeighbourLink:
         current_ns = min(current_ns, latency_ns)
         self._windows_ns = (before_ns, current_ns)
         self.latency_ns = min(before_ns, current_ns)
+
+
+def _hello_frame(packet_id: int) -> bytes:
+    return encode_publish(mesh_codec.HELLO_TOPIC, b"", 1, False, False, packet_id, b"", 5)

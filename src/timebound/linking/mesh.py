@@ -232,6 +232,9 @@ class Mesh:
     def on_measured(self, link: NeighbourLink, delay: LinkDelay, now_ns: int) -> None:
         self.member.measured(link.name, delay, now_ns)
 
+    def on_margin(self, link: NeighbourLink, margin_ns: int, now_ns: int) -> None:
+        self.member.forwarder.set_margin(link.name, margin_ns, now_ns)
+
     # --- turns --------------------------------------------------------------------------
 
     def turn(self) -> None:
@@ -420,6 +423,7 @@ def join_mesh(config: Config, broker: Broker, index: WatchedIndex, clock: Clock)
         messages_max=config.mesh.queue_messages_max,
         bytes_max=config.mesh.queue_bytes_max,
         is_lossless=True,
+        keeps_fresh=True,
         grace_ns=int(config.mesh.grace_s * SECOND),
     )
     account = MeshAccount(pairs=broker.account)

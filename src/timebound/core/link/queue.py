@@ -49,8 +49,8 @@ SHARES: Final = (0.0, 0.05)
 # With 2, an overloaded flow sends messages with an even chance; measured at three times the capacity of
 # a link, 1.1 delivers what is possible even if the delay of the link is known badly.
 GIVE_UP_RATIO: Final = 1.1
-# Unless the queue sends fresh entries, it is not dropped before this part of its time limit has passed. With
-# scenarios/star.toml a tenth earns 2 % more than none, and a quarter 9 % less (docs/decisions/0052).
+# Unless the queue gives up young entries, it is not dropped before this part of its time limit has passed.
+# With scenarios/star.toml a tenth earns 2 % more than none, and a quarter 9 % less (docs/decisions/0052).
 GIVE_UP_AGE: Final = 0.1
 # The mean message size is a plain average at first, later over about this many messages.
 _SIZES_MAX: Final = 1_024
@@ -73,7 +73,9 @@ class LinkQueue:
     entries. An entry with `lane=-1` goes to lane 0, or, without a time limit, to the last lane.
     `message_bytes` fixes the mean message size behind FT; 0 = measure it. `wants_fresh` drops early
     what exceeds the link's capacity, so that what is sent has time to spare; published strategies
-    without such a rule ignore it.
+    without such a rule ignore it. With `gives_up_young` such a queue also drops an entry for a newer one of
+    its flow that is worth more while both are young: right where all entries are for one receiver, who
+    prefers the newer one.
     """
 
     __slots__ = (
@@ -81,6 +83,7 @@ class LinkQueue:
         "_chains",
         "_congested_until_ns",
         "_dropped",
+        "_gives_up_young",
         "_is_fresh",
         "_kept",
         "_kept_bytes",
@@ -119,6 +122,7 @@ class LinkQueue:
         processing_ns: int = 0,
         message_bytes: int = 0,
         wants_fresh: bool = False,
+        gives_up_young: bool = True,
     ) -> None:
         if messages_max < 1 or bytes_max < 1 or message_bytes < 0:
             raise ValueError(
@@ -144,6 +148,7 @@ class LinkQueue:
         self._latest: dict[Hashable, Entry] = {}
         self._wants_fresh = wants_fresh
         self._is_fresh = wants_fresh and strategy.knows_levels
+        self._gives_up_young = gives_up_young
         self._backlogs: dict[int, Backlog] = {}
         self._congested_until_ns = 0
         self._dropped: deque[Entry] = deque()
@@ -524,8 +529,8 @@ class LinkQueue:
         That is the oldest of the flow. But if the strategy weighs worth, an old entry that is worth
         noticeably less than the chosen one is dropped: otherwise an overloaded flow would send only
         messages that are about to be late. One without a time limit never is late. One that has most of its
-        time left may be of a short burst that is sent in time as a whole, which a fresh queue does not wait
-        for.
+        time left may be of a short burst that is sent in time as a whole, which a queue that gives up young
+        entries does not wait for.
         """
         chain = chosen.chain
         if chain is None:
@@ -539,7 +544,7 @@ class LinkQueue:
                 return head
             if head.ordered or head.drop_ns == NEVER_NS:
                 return head
-            if not self._is_fresh and now_ns < _give_up_ns(head):
+            if not (self._is_fresh and self._gives_up_young) and now_ns < _give_up_ns(head):
                 return head
             if least < 0.0:
                 least = expected_gain(chosen, float(now_ns - chosen.published_ns)) / GIVE_UP_RATIO

@@ -17,7 +17,7 @@ from timebound.core.link.outlet import time_of_drop
 from timebound.core.link.queue import SHARES, LinkQueue
 from timebound.core.link.scheduling import DEFAULT_SCHEDULING, Scheduling
 from timebound.core.link.strategy.base import Strategy, expected_gain
-from timebound.core.link.strategy.entry import QUEUED, Entry, link_flow_key
+from timebound.core.link.strategy.entry import NEVER_NS, QUEUED, Entry, link_flow_key
 from timebound.core.mesh.account import MeshAccount
 from timebound.core.mesh.link import MeshLink
 from timebound.core.mesh.message import Copy, InTransit, MeshMessage, Placement
@@ -87,9 +87,13 @@ class Forwarder:
             epsilon=options.epsilon,
             processing_ns=options.processing_ns,
             message_bytes=options.message_bytes,
+            wants_fresh=options.keeps_fresh,
+            gives_up_young=False,  # two messages of a flow may be for different brokers
         )
         topics = scheduling if scheduling is not None else DEFAULT_SCHEDULING
-        self.links[name] = MeshLink(name, queue, delay, options.waiting_share, topics)
+        link = MeshLink(name, queue, delay, options.waiting_share, topics)
+        link.is_fresh = options.keeps_fresh
+        self.links[name] = link
 
     def share_due(self, due: DueList) -> None:
         """Have the links woken with the other outlets of the broker."""
@@ -160,6 +164,13 @@ class Forwarder:
         link = self.links[name]
         link.delay = delay
         link.queue.set_link(delay, now_ns)
+        link.forget_paths()
+        self.due.touch(link)
+
+    def set_margin(self, name: str, margin_ns: int, now_ns: int) -> None:
+        """Set the time that messages take behind the socket of a link, beside the time of sending."""
+        link = self.links[name]
+        link.queue.set_margin(margin_ns, now_ns)
         link.forget_paths()
         self.due.touch(link)
 
@@ -315,6 +326,8 @@ class Forwarder:
             entry.is_kept = True
         placement.entry = entry
         link.queue.push(entry, now_ns, place)
+        if entry.drop_ns < NEVER_NS:
+            link.timed_ns = now_ns
         self._drain(link, now_ns)
 
     def _make_entry(self, placement: Placement, link: MeshLink) -> Entry:

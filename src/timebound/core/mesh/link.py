@@ -14,6 +14,7 @@ from timebound.core.link.outlet import PACKET_ID_MAX, Outlet
 from timebound.core.link.queue import LinkQueue
 from timebound.core.link.scheduling import DEFAULT_SCHEDULING, Scheduling
 from timebound.core.link.strategy.audience import SCALE_FLOOR_NS, Audience, Term
+from timebound.core.link.transit import Transit
 from timebound.core.mesh.message import Copy
 from timebound.core.mesh.pressure import ROOM, Gauge
 from timebound.core.mesh.table import HomeGroup
@@ -28,6 +29,10 @@ _QUEUE_DELAY_STEP: Final = 0.1
 _WORTH_STEP: Final = 0.02
 # Messages ahead, at most, that congestion counts; beyond them only the share of the allowed time counts.
 _AHEAD_MOST: Final = 3.0
+# A neighbour answers a hello at once, so few slow answers show that the path is slow.
+HELLOS_SLOW: Final = 2
+# A link counts as carrying copies with a time limit for this time after the last one.
+TIMED_NS: Final = 10 * NS_PER_S
 # Changes of a reported queueing delay below this many messages' sending times are ignored.
 _QUEUE_DELAY_DRIFT: Final = 0.25
 _NS_PER_BYTE: Final = NS_PER_S / KILOBYTE
@@ -52,7 +57,7 @@ class Reach:
         self._last_mile_ns = 0
         self.mean = link.mean_ns_per_byte + path.mean_s_per_kb * _NS_PER_BYTE
         self.deviation = math.sqrt(link.variance + path.variance * _NS_PER_BYTE * _NS_PER_BYTE)
-        self.fixed = float(path.brokers * link.processing_ns + queue_delay_ns)
+        self.fixed = float(path.brokers * link.processing_ns + queue_delay_ns) + link.margin
 
     def path(self, last_mile_ns: int) -> Path:
         """Return the path beyond the link to subscribers with this last mile."""
@@ -102,11 +107,14 @@ class MeshLink(Outlet[Copy | None]):
         "gauge",
         "is_busy",
         "is_confirmed",
+        "is_fresh",
         "is_up",
         "name",
         "queue_delay_ns",
         "reaches",
         "size_max",
+        "timed_ns",
+        "transit",
         "usual_size",
         "usual_worth",
         "waiting_share",
@@ -128,9 +136,12 @@ class MeshLink(Outlet[Copy | None]):
         self.waiting_share = waiting_share
         self.is_busy = False  # until the driver reports room; it looks at the quota too
         self.is_confirmed = False  # the neighbour confirms copies
+        self.is_fresh = False  # what is in transit is limited, and the queue sends fresh copies
+        self.transit: Transit | None = None  # of the open connection, if it is limited
         self.is_up = True
         self.size_max = 0  # of a message, in bytes; 0 = no limit
         self.queue_delay_ns = 0.0  # mean of the messages sent
+        self.timed_ns = -TIMED_NS  # when a copy with a time limit was queued last
         self.usual_size = 0.0  # mean of the messages sent, in bytes
         self.usual_worth = 0.0  # mean of the messages sent: expected gain per link still to pass
         self.allowed_ns = 0.0  # mean of the time the messages sent were allowed
@@ -155,6 +166,7 @@ class MeshLink(Outlet[Copy | None]):
         self.inflight.clear()
         self.last_packet_id = 0
         self.is_confirmed = True
+        self.transit = Transit(HELLOS_SLOW) if self.is_fresh else None
         self.open_window(receive_maximum)
 
     def unconfirmed(self) -> list[Copy]:
@@ -166,12 +178,25 @@ class MeshLink(Outlet[Copy | None]):
         copies = self.unconfirmed()
         self.inflight.clear()
         self.is_confirmed = False
+        self.transit = None
         self.open_window(PACKET_ID_MAX)
         return copies
 
     def is_idle(self) -> bool:
         """Whether a copy can be sent now."""
         return not self.is_busy and self.send_quota > 0
+
+    def is_held_back(self, now_ns: int) -> bool:
+        """Whether copies have to wait until some that are in transit have been confirmed.
+
+        Only a link that carries copies with a time limit is held back: nothing else can be late.
+        """
+        transit = self.transit
+        return transit is not None and self.is_timed(now_ns) and not transit.has_room()
+
+    def is_timed(self, now_ns: int) -> bool:
+        """Whether it carries copies with a time limit."""
+        return now_ns - self.timed_ns < TIMED_NS
 
     def forget_paths(self) -> None:
         """Clear what was computed from paths."""

@@ -38,8 +38,10 @@ class MeshOptions:
 
     `is_lossless` keeps messages without a time limit however full a queue is, for a driver that makes
     publishers wait (`pressure.py`). With `keeps_order` messages of one publisher, topic, QoS and timeout do
-    not overtake each other on a link; the published strategies know no order. `grace_ns` is how long QoS 1
-    and 2 messages wait for a home that cannot be reached.
+    not overtake each other on a link; the published strategies know no order. With `keeps_fresh` a link gives
+    up early what exceeds its capacity, as a session does, and what is in transit is limited by what the
+    neighbour confirms; the published networks do not. `grace_ns` is how long QoS 1 and 2 messages wait for a
+    home that cannot be reached.
     """
 
     __slots__ = (
@@ -48,6 +50,7 @@ class MeshOptions:
         "grace_ns",
         "is_lossless",
         "is_thrifty",
+        "keeps_fresh",
         "keeps_order",
         "message_bytes",
         "messages_max",
@@ -76,6 +79,7 @@ class MeshOptions:
         bytes_max: int = BYTES_MAX,
         is_lossless: bool = False,
         keeps_order: bool = True,
+        keeps_fresh: bool = False,
         grace_ns: int = 0,
     ) -> None:
         if not 0.0 <= preference <= 1.0 or not 0.0 <= waiting_share <= 1.0:
@@ -100,6 +104,7 @@ class MeshOptions:
         self.bytes_max = bytes_max
         self.is_lossless = is_lossless
         self.keeps_order = keeps_order
+        self.keeps_fresh = keeps_fresh
         self.grace_ns = grace_ns
 
 

@@ -21,6 +21,7 @@ from timebound.core.link.outlet import time_of_drop
 from timebound.core.link.queue import LinkQueue
 from timebound.core.link.scheduling import Scheduling
 from timebound.core.link.strategy.entry import NEVER_NS, Entry
+from timebound.core.link.transit import MARGIN_MOVE, MARGIN_MOVE_NS, Transit
 from timebound.core.sessions.entries import (
     any_needs_scheduling,
     entry_cost,
@@ -32,7 +33,6 @@ from timebound.core.sessions.entries import (
 from timebound.core.sessions.orphan import is_left
 from timebound.core.sessions.owed import Owed, is_waiting
 from timebound.core.sessions.session import PUBACK, PUBCOMP, PUBREC, PUBREL, Reply, Session
-from timebound.core.sessions.transit import Transit
 from timebound.core.values.delay import LinkDelay
 from timebound.core.values.message import (
     ENTRY_COST,
@@ -53,10 +53,6 @@ PACKET_ID_NOT_FOUND: Final = 0x92
 NO_OTHERS: Final[tuple[Subscription, ...]] = ()
 # The expected start of sending may move back by this much before the queue is computed anew.
 LINK_TIME_SLIP_NS: Final = 20_000_000
-# A new estimate of the path behind the link is applied only if it differs by this share: it changes all drop
-# times.
-MARGIN_MOVE: Final = 0.25
-MARGIN_MOVE_NS: Final = 10_000_000
 # Copies that are ranked or dropped in one step for sessions that are not being served.
 STEP_COPIES_MAX: Final = 256
 # A copy with a time limit is ranked after it has waited this long, or half of the time that it has: until

@@ -13,7 +13,7 @@ from typing import Final, cast
 from timebound.core.link.outlet import Outlet
 from timebound.core.link.strategy.audience import Audience
 from timebound.core.link.strategy.entry import NEVER_NS
-from timebound.core.sessions.transit import Transit
+from timebound.core.link.transit import Transit
 from timebound.core.values.access import ClientAccess
 from timebound.core.values.delay import LinkDelay
 from timebound.core.values.filter_costs import FilterCosts

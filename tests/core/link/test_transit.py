@@ -6,7 +6,7 @@ from collections import deque
 
 import pytest
 
-from timebound.core.sessions.transit import BASE_ROUNDS, START_BYTES, TARGET_NS, Transit
+from timebound.core.link.transit import BASE_ROUNDS, START_BYTES, TARGET_NS, Transit
 from timebound.units import MILLISECOND, SECOND
 
 SIZE = 500

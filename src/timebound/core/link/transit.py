@@ -1,7 +1,8 @@
-"""Data in transit to one receiver, estimated from its acknowledgements.
+"""Data in transit to one receiver, a client or a neighbour broker, estimated from its acknowledgements.
 
 Behind the socket are buffers that the broker cannot see: in a relay, a radio, the receiver itself. QoS 1
-and 2 reveal them, since an acknowledgement shows that everything sent before has arrived. They give the
+and 2 reveal them, since an acknowledgement shows that everything sent before has arrived; a link between
+brokers asks for it by a hello now and then. They give the
 speed of the path (`changed_delay`), the time that a message sent now will take (`delay_ns`), and how much
 may be in transit at once (`has_room`): what the receiver acknowledges within the shortest answer time,
 and a little more. So the buffers stay nearly empty, and messages wait where they can still be reordered
@@ -43,6 +44,9 @@ QUEUED_NS: Final = 5_000_000
 SPEED_MEMORY_NS: Final = 250_000_000
 # A measured speed is kept for this time after the last answer.
 SPEED_NS_MAX: Final = 10_000_000_000
+# A new estimate of the path is applied only if it differs by this share: it changes all drop times.
+MARGIN_MOVE: Final = 0.25
+MARGIN_MOVE_NS: Final = 10_000_000
 # Weights of a new answer in the mean and in its deviation, as in transport protocols.
 MEAN_STEP: Final = 0.125
 DEVIATION_STEP: Final = 0.25
@@ -61,7 +65,10 @@ class SentDelivery:
 
 
 class Transit:
-    """What was sent on one connection and is not acknowledged yet."""
+    """What was sent on one connection and is not acknowledged yet.
+
+    `took_count` is how many answers in a row must be slow to show that the path is.
+    """
 
     __slots__ = (
         "_answered_bytes",
@@ -96,7 +103,7 @@ class Transit:
         "_window_bytes",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, took_count: int = TOOK_COUNT) -> None:
         self._sent: dict[int, SentDelivery] = {}  # by packet id, in order
         self._sent_bytes = 0
         self._asking_bytes = 0  # end of the last delivery that will be acknowledged
@@ -113,7 +120,7 @@ class Transit:
         self._heard_ns = 0
         self._silence_ns = 0
         self._is_slow = False  # the last answers were slow: too much is queued in transit
-        self._took: deque[int] = deque(maxlen=TOOK_COUNT)  # how long the last answers took
+        self._took: deque[int] = deque(maxlen=took_count)  # how long the last answers took
         self._mean_ns = -1.0  # mean time of an answer beyond what the link alone explains
         self._deviation_ns = 0.0
         self._base_ns = -1  # the quickest answer in this round and in the one before
@@ -151,11 +158,11 @@ class Transit:
         """Note that nothing more is waiting, so the path may be idle."""
         self._busy_ns = 0
 
-    def answer(self, packet_id: int, now_ns: int) -> None:
-        """Handle the first acknowledgement of a delivery."""
+    def answer(self, packet_id: int, now_ns: int) -> bool:
+        """Handle the first acknowledgement of a delivery; return whether one was recorded under this id."""
         sent = self._sent.pop(packet_id, None)
         if sent is None:
-            return
+            return False
         if self._is_silent:
             self._is_silent = False
             self._heard_ns = now_ns
@@ -193,6 +200,7 @@ class Transit:
             self._window_bytes = min(self._window_bytes, best)
         elif self._is_full and (not self._has_slowed or self._window_bytes < best):
             self._window_bytes += new_bytes
+        return True
 
     def has_room(self) -> bool:
         """Whether more may be sent now."""
@@ -234,6 +242,12 @@ class Transit:
             self._is_silent = True
             self._silence_ns = wait_ns
             self._is_draining = False
+
+    def queued_ns(self) -> int:
+        """Return how long what arrived last had been queued in transit: what all recent answers show."""
+        if not self._took or self._is_silent:
+            return 0
+        return max(min(self._took) - self.base_ns(), 0)
 
     def has_speed(self) -> bool:
         """Whether the speed of the path is known and not outdated."""
