@@ -525,7 +525,8 @@ class Broker:
         return not self._ready.is_empty()
 
     def take_ready(self) -> list[Session]:
-        """Take the sessions with work; call `take_deliveries` for each whose socket has room."""
+        """Take the sessions with work; call `take_deliveries` for each whose socket has room; once a turn."""
+        self._outbound.begin_turn()
         return self._ready.take()
 
     def put_ready(self, session: Session) -> None:
@@ -602,7 +603,7 @@ class Broker:
         self._distribution.publish_notices(now_ns)
 
     def is_expiring(self) -> bool:
-        return len(self._outbound.expiring) > 0
+        return self._outbound.is_expiring()
 
     def continue_expiry(self, now_ns: int) -> None:
         """Continue what `expire` began, by one step; call it while `is_expiring`."""

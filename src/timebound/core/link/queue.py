@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 from typing import Final
 
+from timebound.core.link.budget import TurnBudget
 from timebound.core.link.lane import LinkLane, charge, check_shares, choose
 from timebound.core.link.strategy.audience import LinkModel
 from timebound.core.link.strategy.base import LeastWorth, Strategy, expected_gain
@@ -64,6 +65,21 @@ _CONGESTED_PART: Final = 0.5
 _CONGESTED_NS: Final = 1_000_000_000
 _CONGESTED_NS_MIN: Final = 250_000_000
 _CONGESTED_NS_MAX: Final = 5_000_000_000
+# With a budget: entries that one push drops because they are late, or because too many of their kind wait.
+# More than one, so that a queue gets shorter; the rest is left to `expire_some` and to later pushes.
+_DROPS_PER_PUSH: Final = 8
+# With a budget: late entries that one choice drops.
+_DROPS_PER_POP: Final = 256
+# With a budget, victims are ranked ahead of the first overflow: when less than 2 to the power of minus this of
+# the limits is left.
+_ALMOST_FULL_SHIFT: Final = 4
+
+# What may be put off to a later turn, as bits.
+_CONGESTION: Final = 1
+_SIZE: Final = 2
+_DELAY: Final = 4
+_MARGIN: Final = 8
+_VICTIMS: Final = 16
 
 
 class LinkQueue:
@@ -75,19 +91,24 @@ class LinkQueue:
     what exceeds the link's capacity, so that what is sent has time to spare; published strategies
     without such a rule ignore it. With `gives_up_young` such a queue also drops an entry for a newer one of
     its flow that is worth more while both are young: right where all entries are for one receiver, who
-    prefers the newer one.
+    prefers the newer one. With a `budget`, what visits all entries is put off where the turn has no steps
+    left for it: `is_behind` then, until `catch_up`.
     """
 
     __slots__ = (
         "_backlogs",
+        "_budget",
         "_chains",
         "_congested_until_ns",
+        "_delay_due",
         "_dropped",
+        "_due",
         "_gives_up_young",
         "_is_fresh",
         "_kept",
         "_kept_bytes",
         "_latest",
+        "_margin_due",
         "_pushes_since_first",
         "_sequence",
         "_single",
@@ -123,6 +144,7 @@ class LinkQueue:
         message_bytes: int = 0,
         wants_fresh: bool = False,
         gives_up_young: bool = True,
+        budget: TurnBudget | None = None,
     ) -> None:
         if messages_max < 1 or bytes_max < 1 or message_bytes < 0:
             raise ValueError(
@@ -158,6 +180,10 @@ class LinkQueue:
         self._size_mean = float(message_bytes)
         self._sizes = 0
         self._pushes_since_first = 0
+        self._budget = budget
+        self._due = 0  # what is put off
+        self._delay_due = delay
+        self._margin_due = 0
         self._set_first()
 
     def __len__(self) -> int:
@@ -203,16 +229,24 @@ class LinkQueue:
             self.bytes_queued = entry.cost_bytes
             return
         self._spill(now_ns)
-        self.expire(now_ns)
+        if self._budget is None:
+            self.expire(now_ns)
+        else:
+            self.expire_some(_DROPS_PER_PUSH, now_ns)
         if entry.conflation is not None:
             self._conflate(entry)
         if self._has_room(entry) or self._make_room(entry, now_ns):
             self._insert(entry, now_ns)
+            if self._budget is not None and self._victims is None and self._is_almost_full():
+                self._may_rank_victims(now_ns)
         else:
             self._report(entry, Reason.QUEUE_FULL)
 
     def pop(self, now_ns: int) -> Entry | None:
-        """Remove and return the entry to send next, which can still arrive in time; None if there is none."""
+        """Remove and return the entry to send next, which can still arrive in time; None if there is none.
+
+        With a budget it is also None while too many late entries have still to be dropped.
+        """
         single = self._single
         if single is not None:
             self._single = None
@@ -224,7 +258,12 @@ class LinkQueue:
             single.state = POPPED
             self.popped += 1
             return single
-        self.expire(now_ns)
+        if self._budget is None:
+            self.expire(now_ns)
+        else:
+            self.expire_some(_DROPS_PER_POP, now_ns)
+            if self._has_late(now_ns):
+                return None
         if self.link.is_congested and now_ns >= self._congested_until_ns:
             self._set_congested(False, now_ns)
         chosen = choose(self.lanes, now_ns)
@@ -258,6 +297,10 @@ class LinkQueue:
             if node is None or node.entry.drop_ns > now_ns:
                 return
             self.drop(node.entry, node.entry.drop_reason)
+
+    def _has_late(self, now_ns: int) -> bool:
+        node = self._timers.top()
+        return node is not None and node.entry.drop_ns <= now_ns
 
     def take_dropped(self) -> list[Entry]:
         """Take all dropped entries that `pop_dropped` has not returned yet, without dropping others."""
@@ -306,16 +349,81 @@ class LinkQueue:
                 entry.level = level_of(entry)
         self._rank_anew(now_ns)
 
-    def set_link(self, delay: LinkDelay, now_ns: int) -> None:
-        """Set the delay of the link and update drop times and ranks; O(n)."""
+    def set_link(self, delay: LinkDelay, now_ns: int) -> bool:
+        """Set the delay of the link and update drop times and ranks, O(n); False: that is put off."""
+        self._delay_due = delay
+        if not self._may_visit_all(_DELAY):
+            return False
         self.link.set_delay(delay)
         self._set_first()
         self._fit_anew(now_ns)
+        return True
 
-    def set_margin(self, margin_ns: int, now_ns: int) -> None:
-        """Set the delay behind the link and update drop times and ranks; O(n)."""
+    def set_margin(self, margin_ns: int, now_ns: int) -> bool:
+        """Set the delay behind the link and update drop times and ranks, O(n); False: that is put off."""
+        self._margin_due = margin_ns
+        if not self._may_visit_all(_MARGIN):
+            return False
         self.link.set_margin(margin_ns)
         self._fit_anew(now_ns)
+        return True
+
+    # --- what visits all entries --------------------------------------------------------
+
+    def is_behind(self) -> bool:
+        """Whether something that visits all entries is put off."""
+        return self._due != 0
+
+    def catch_up(self, now_ns: int) -> bool:
+        """Do what was put off; False: the turn has no steps left for it."""
+        budget = self._budget
+        if self._due == 0:
+            return True
+        if budget is not None and not budget.take_awaited(self.messages_queued):
+            return False
+        due = self._due
+        self._due = 0
+        if due & _DELAY:
+            self.link.set_delay(self._delay_due)
+        if due & _MARGIN:
+            self.link.set_margin(self._margin_due)
+        if due & _CONGESTION:
+            self.link.is_congested = now_ns < self._congested_until_ns
+        if due & (_DELAY | _SIZE):
+            self._set_first()
+        if due & (_DELAY | _MARGIN):
+            self._fit_anew(now_ns)
+        elif due & (_CONGESTION | _SIZE):
+            self._rank_anew(now_ns)
+        if due & _VICTIMS and self._single is None and self.messages_queued > self._kept:
+            self._ranked_victims(now_ns)
+        return True
+
+    def _may_visit_all(self, what: int) -> bool:
+        """Whether all entries may be visited in this turn, for one of the reasons above; else it is put off."""
+        budget = self._budget
+        if budget is None or self._single is not None or self.messages_queued == 0:
+            self._due &= ~what
+            return True
+        if self._due == 0 and budget.take(self.messages_queued):
+            return True
+        self._due |= what
+        return False
+
+    def _may_rank_victims(self, now_ns: int) -> bool:
+        """Rank the entries by who would be dropped first, unless that is done or put off; False: put off."""
+        if self._victims is None and not self._may_visit_all(_VICTIMS):
+            return False
+        self._ranked_victims(now_ns)
+        return True
+
+    def _is_almost_full(self) -> bool:
+        messages_left = self.messages_max - self.messages_queued + self._kept
+        bytes_left = self.bytes_max - self.bytes_queued + self._kept_bytes
+        return (
+            messages_left < self.messages_max >> _ALMOST_FULL_SHIFT
+            or bytes_left < self.bytes_max >> _ALMOST_FULL_SHIFT
+        )
 
     def _fit_anew(self, now_ns: int) -> None:
         waiting = self.entries()
@@ -329,15 +437,22 @@ class LinkQueue:
         self._timers.replace_all(timers)
         self._rank_anew(now_ns)
 
-    def set_limits(self, messages_max: int, bytes_max: int, now_ns: int) -> None:
-        """Change the limits; entries of least worth are dropped until the rest fits."""
+    def set_limits(self, messages_max: int, bytes_max: int, now_ns: int) -> bool:
+        """Change the limits; entries of least worth are dropped until the rest fits.
+
+        False: which ones these are is not known yet, and the limits stay.
+        """
+        is_over = self.messages_queued > messages_max or self.bytes_queued > bytes_max
+        if is_over and self._victims is None and not self._may_visit_all(_VICTIMS):
+            return False
         self.messages_max = messages_max
         self.bytes_max = bytes_max
         while self.messages_queued > messages_max or self.bytes_queued > bytes_max:
             self._spill(now_ns)
             node = self._ranked_victims(now_ns).best(now_ns, None)
             assert node is not None, "a full queue has something to drop"
-            self.drop(node.entry, Reason.QUEUE_FULL)
+            self.drop(node.entry, _reason_for_room(node.entry, now_ns))
+        return True
 
     def _spill(self, now_ns: int) -> None:
         """Move the single entry into the structures, as it has to compete now."""
@@ -385,10 +500,15 @@ class LinkQueue:
             self._backlogs[key] = backlog
         backlog.append(entry)
         room = backlog.room(entry, self.link, now_ns)
-        while backlog.size > room:
+        drops_left = _DROPS_PER_PUSH if self._budget is not None else self.messages_queued
+        while backlog.size > room and drops_left > 0:
+            drops_left -= 1
             oldest = backlog.head
             if oldest is None or oldest is entry:
                 return
+            if oldest.drop_ns <= now_ns:  # too many were late at once
+                self.drop(oldest, oldest.drop_reason)
+                continue
             backlog.give_up(now_ns)
             self._meet_congestion(int(backlog.allowed), now_ns)
             self.drop(oldest, Reason.REPLACED)
@@ -414,6 +534,8 @@ class LinkQueue:
             self._set_congested(True, now_ns)
 
     def _set_congested(self, is_congested: bool, now_ns: int) -> None:
+        if not self._may_visit_all(_CONGESTION):
+            return
         self.link.is_congested = is_congested
         self._rank_anew(now_ns)
 
@@ -491,6 +613,8 @@ class LinkQueue:
         """Drop entries worth less than a new one until it fits; False, without a drop, if it cannot."""
         if newcomer.cost_bytes > self.bytes_max:
             return False
+        if self._budget is not None and not self._may_rank_victims(now_ns):
+            return False
         victims = self._ranked_victims(now_ns)
         newcomer.victim = victims.insert(newcomer, now_ns)
         leaving: list[Entry] = []
@@ -510,7 +634,7 @@ class LinkQueue:
             messages -= 1
             bytes_left -= entry.cost_bytes
         for entry in leaving:
-            self.drop(entry, Reason.QUEUE_FULL)
+            self.drop(entry, _reason_for_room(entry, now_ns))
         return True
 
     def _ranked_victims(self, now_ns: int) -> Ranking:
@@ -563,7 +687,7 @@ class LinkQueue:
             if self._pushes_since_first < max(_SIZE_CHECK_PUSHES, self.messages_queued // 2):
                 return
             known = self.link.first_ns / self.link.mean_ns_per_byte
-            if abs(self._size_mean - known) <= _SIZE_DRIFT * known:
+            if abs(self._size_mean - known) <= _SIZE_DRIFT * known or not self._may_visit_all(_SIZE):
                 return
         self._set_first()
         self._rank_anew(now_ns)
@@ -615,6 +739,11 @@ class LinkQueue:
 def _give_up_ns(entry: Entry) -> int:
     """Return from when on an entry with a time limit may be dropped for a newer one of its flow."""
     return entry.published_ns + int(GIVE_UP_AGE * float(entry.drop_ns - entry.published_ns))
+
+
+def _reason_for_room(entry: Entry, now_ns: int) -> Reason:
+    """Return why an entry leaves a full queue: it may be late and not dropped for that yet."""
+    return entry.drop_reason if entry.drop_ns <= now_ns else Reason.QUEUE_FULL
 
 
 def _by_sequence(entry: Entry) -> int:

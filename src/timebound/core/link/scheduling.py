@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from timebound.core.link.budget import TurnBudget
 from timebound.core.link.lane import check_shares
 from timebound.core.link.queue import EPSILON, LinkQueue
 from timebound.core.link.strategy.base import Strategy
@@ -93,8 +94,15 @@ class Scheduling:
         """Return the shares of all lanes: no class, each class, and no time limit."""
         return [0.0, *[share for _, share in self.shares], self.untimed_share]
 
-    def make_queue(self, delay: LinkDelay, messages_max: int, bytes_max: int, now_ns: int) -> LinkQueue:
-        """Return an empty queue with these settings.
+    def make_queue(
+        self,
+        delay: LinkDelay,
+        messages_max: int,
+        bytes_max: int,
+        now_ns: int,
+        budget: TurnBudget | None = None,
+    ) -> LinkQueue:
+        """Return an empty queue with these settings; with a `budget` that it shares with others.
 
         The first lane is for messages in no class, the last for those that also have no time limit. The
         published strategies have one class of messages; the default reserves a share for the last lane.
@@ -113,6 +121,7 @@ class Scheduling:
             shares=shares,
             epsilon=self.epsilon,
             wants_fresh=True,
+            budget=budget,
         )
 
 

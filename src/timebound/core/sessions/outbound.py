@@ -60,6 +60,8 @@ STEP_COPIES_MAX: Final = 256
 # longer ranks some copies with each new one.
 STUCK_NS: Final = 50_000_000
 STUCK_COPIES_MAX: Final = 4
+# A full queue ranks no more unranked copies than these with each new one, unless the turn has steps for more.
+FULL_COPIES_MAX: Final = 32
 # Dropped copies leave their places in a short queue at once, in a longer one when they are the greater part.
 SHORT_QUEUE_MAX: Final = 64
 
@@ -274,10 +276,11 @@ class Outbound(Owed):
     def _take_by_worth(
         self, session: Session, scheduled: LinkQueue, budget: int, start_ns: int, taken: list[Delivery]
     ) -> None:
-        if start_ns < session.scheduled_ns - LINK_TIME_SLIP_NS:
-            # The link is faster than assumed, so time moves back: the whole queue is computed anew.
+        if start_ns < session.scheduled_ns - LINK_TIME_SLIP_NS and self._apply_delay(
+            session, scheduled, start_ns
+        ):
+            # The link is faster than assumed, so time moves back: the whole queue was computed anew.
             session.scheduled_ns = start_ns
-            self._apply_delay(session, scheduled, start_ns)
         self._learn_path_delay(session, scheduled, start_ns)
         self._schedule(session, scheduled, start_ns)
         while budget > 0:
@@ -304,6 +307,8 @@ class Outbound(Owed):
             session.scheduled_ns += int(size * scheduled.link.mean_ns_per_byte)
         self._collect_dropped(session, scheduled, session.scheduled_ns)
         self._due.touch(session)
+        if scheduled.is_behind():
+            self._fall_behind(session)
 
     def drop_due(self, session: Session, copies_max: int, now_ns: int) -> int:
         """Drop the copies of a session that is due; return how many were handled, some if there are many."""
@@ -358,8 +363,43 @@ class Outbound(Owed):
             self.expiring.extend(self._scheduled.values())
         self.continue_expiry(now_ns)
 
+    def begin_turn(self) -> None:
+        """Begin a turn: queues may spend again on what visits all their entries."""
+        self._budget.renew()
+
+    def is_expiring(self) -> bool:
+        """Whether copies are still to be dropped, or queues to catch up."""
+        return len(self.expiring) > 0 or len(self.behind) > 0
+
+    def _fall_behind(self, session: Session) -> None:
+        """Note that the queue of a session has put something off."""
+        if not session.is_behind:
+            session.is_behind = True
+            self.behind.append(session)
+            self._budget.is_awaited = True
+
+    def _catch_up(self, now_ns: int) -> None:
+        """Do what queues have put off, as far as the turn's budget goes."""
+        while self.behind:
+            session = self.behind[0]
+            scheduled = session.scheduled
+            try:
+                if scheduled is not None:
+                    if session.scheduled_ns < now_ns:
+                        session.scheduled_ns = now_ns
+                    if not scheduled.catch_up(session.scheduled_ns):
+                        return
+                    self._watch_limits(session)
+            except Exception as error:  # as in `offer`
+                self._faults.note(session.client_id, session.connection, error)
+                self.mend(session)
+            self.behind.popleft()
+            session.is_behind = False
+        self._budget.is_awaited = False
+
     def continue_expiry(self, now_ns: int) -> None:
-        """Continue what `expire` began, by one step; there are more while `expiring` is not empty."""
+        """Continue what `expire` began, by one step, and what queues have put off; see `is_expiring`."""
+        self._catch_up(now_ns)
         left = STEP_COPIES_MAX
         while self.expiring and left > 0:
             session = self.expiring.popleft()
@@ -435,15 +475,17 @@ class Outbound(Owed):
     def set_delay(self, session: Session, delay: LinkDelay, now_ns: int) -> None:
         """Apply a measured delay of the session's link to drop times and ranks."""
         session.delay = delay
-        if session.scheduled is not None:
+        if session.scheduled is not None and self._apply_delay(session, session.scheduled, now_ns):
             session.scheduled_ns = now_ns
-            self._apply_delay(session, session.scheduled, now_ns)
             self._collect_dropped(session, session.scheduled, now_ns)
 
-    def _apply_delay(self, session: Session, scheduled: LinkQueue, now_ns: int) -> None:
-        """Compute all drop times anew after the delay of the link has changed."""
-        scheduled.set_link(session.link_delay(), now_ns)
+    def _apply_delay(self, session: Session, scheduled: LinkQueue, now_ns: int) -> bool:
+        """Compute all drop times anew after the delay of the link has changed; False: that is put off."""
+        if not scheduled.set_link(session.link_delay(), now_ns):
+            self._fall_behind(session)
+            return False
         self._watch_limits(session)
+        return True
 
     def set_scheduling(self, session: Session, scheduling: Scheduling, now_ns: int) -> None:
         """Change the scheduling settings; waiting copies are kept."""
@@ -595,9 +637,14 @@ class Outbound(Owed):
         self._drop_unranked(session, STEP_COPIES_MAX, now_ns)
         if scheduled is None:
             return not self.is_full(session, cost)
+        unranked = len(session.queue)
+        if unranked > FULL_COPIES_MAX and not self._budget.take(unranked):
+            return False
+        session.scheduled_ns = max(session.scheduled_ns, now_ns)
         # The copy of least worth leaves, which may be the newest one.
-        self._limit_scheduled(session, scheduled, now_ns)
-        self._schedule(session, scheduled, now_ns)
+        if not self._limit_scheduled(session, scheduled, session.scheduled_ns):
+            return False
+        self._rank(session, scheduled, unranked)
         blocked = len(session.blocked) - session.gone
         return cost <= scheduled.bytes_max and blocked < limits.queue_messages_per_client_max
 
@@ -612,6 +659,7 @@ class Outbound(Owed):
             limits.queue_messages_per_client_max,
             limits.queue_bytes_per_client_max,
             now_ns,
+            self._budget,
         )
         session.scheduled_ns = now_ns
         session.audiences.clear()
@@ -634,10 +682,10 @@ class Outbound(Owed):
         margin_ns = max(transit.delay_ns(), session.scheduling.margin_ns)
         moved_ns = abs(margin_ns - scheduled.link.margin)
         if moved_ns > MARGIN_MOVE_NS and moved_ns > MARGIN_MOVE * scheduled.link.margin:
-            scheduled.set_margin(margin_ns, now_ns)
+            scheduled.set_margin(margin_ns, now_ns)  # where that is put off, `_take_by_worth` notes it
 
     def _schedule(self, session: Session, scheduled: LinkQueue, now_ns: int) -> None:
-        """Move the waiting copies to the queue in which they compete by worth."""
+        """Move the waiting copies to the queue in which they compete by worth, some if there are many."""
         if session.scheduled_ns < now_ns:
             session.scheduled_ns = now_ns  # a queue's time never goes backwards
         if (
@@ -646,7 +694,10 @@ class Outbound(Owed):
             or scheduled.bytes_max != self._limits.queue_bytes_per_client_max
         ):
             self._limit_scheduled(session, scheduled, session.scheduled_ns)
-        self._rank(session, scheduled, len(session.queue))
+        copies = len(session.queue)
+        if copies > STEP_COPIES_MAX and not self._budget.take(copies):
+            copies = STEP_COPIES_MAX
+        self._rank(session, scheduled, copies)
 
     def _rank(self, session: Session, scheduled: LinkQueue, copies_max: int) -> None:
         while session.queue and copies_max > 0:
@@ -657,7 +708,9 @@ class Outbound(Owed):
             scheduled.push(make_entry(session, delivery), session.scheduled_ns)
         if not session.queue:
             session.rank_ns = NEVER_NS
-        self._collect_dropped(session, scheduled, session.scheduled_ns)
+        self._take_dropped(session, scheduled, session.scheduled_ns)
+        if scheduled.is_behind():
+            self._fall_behind(session)
 
     def _schedule_some(self, session: Session, scheduled: LinkQueue, copies_max: int, now_ns: int) -> int:
         """Drop late and hopeless copies, then rank new ones; return `copies_max` if there may be more to do.
@@ -676,25 +729,34 @@ class Outbound(Owed):
         count = 0
         session.scheduled_ns = max(session.scheduled_ns, now_ns)
         scheduled.expire_some(copies_max, session.scheduled_ns)
-        while (entry := scheduled.next_dropped()) is not None:
-            self._account_dropped(session, entry, now_ns)
-            count += 1
-        return count
+        return self._take_dropped(session, scheduled, now_ns)
 
-    def _limit_scheduled(self, session: Session, scheduled: LinkQueue, now_ns: int) -> None:
-        """Limit the queue to what blocked and unacknowledged copies leave of the session's limits."""
+    def _limit_scheduled(self, session: Session, scheduled: LinkQueue, now_ns: int) -> bool:
+        """Limit the queue to what blocked and unacknowledged copies leave of the session's limits.
+
+        False: that is put off.
+        """
         limits = self._limits
         competing = scheduled.bytes_queued + sum([entry_cost(delivery) for delivery in session.queue])
         bytes_left = limits.queue_bytes_per_client_max - (session.cost_bytes - competing)
         messages_left = limits.queue_messages_per_client_max - len(session.blocked) + session.gone
-        scheduled.set_limits(max(messages_left, 1), max(bytes_left, 1), now_ns)
+        if scheduled.set_limits(max(messages_left, 1), max(bytes_left, 1), now_ns):
+            return True
+        self._fall_behind(session)
+        return False
 
     def _collect_dropped(self, session: Session, scheduled: LinkQueue, now_ns: int) -> None:
-        while True:
-            entry = scheduled.pop_dropped(now_ns)
-            if entry is None:
-                return
+        """Drop what is late by now, some if there is much, and account for what was dropped."""
+        scheduled.expire_some(STEP_COPIES_MAX, now_ns)
+        self._take_dropped(session, scheduled, now_ns)
+
+    def _take_dropped(self, session: Session, scheduled: LinkQueue, now_ns: int) -> int:
+        """Account for what the queue has dropped; return how many copies."""
+        count = 0
+        while (entry := scheduled.next_dropped()) is not None:
             self._account_dropped(session, entry, now_ns)
+            count += 1
+        return count
 
     def _account_dropped(self, session: Session, entry: Entry, now_ns: int) -> None:
         delivery = cast(Delivery, entry.item)

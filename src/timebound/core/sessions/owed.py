@@ -14,6 +14,7 @@ from typing import Final, cast
 
 from timebound.core.account.account import Account
 from timebound.core.account.counters import Counters
+from timebound.core.link.budget import TurnBudget
 from timebound.core.link.due import DueList
 from timebound.core.link.strategy.entry import NEVER_NS
 from timebound.core.sessions.durability import Durability
@@ -41,6 +42,7 @@ class Owed:
     """The copies that all sessions are owed."""
 
     __slots__ = (
+        "_budget",
         "_counters",
         "_due",
         "_durability",
@@ -49,6 +51,7 @@ class Owed:
         "_ready",
         "_scheduled",
         "account",
+        "behind",
         "expiring",
         "orphans",
         "queued_bytes",
@@ -75,6 +78,8 @@ class Owed:
         self.expiring: deque[Session] = deque()  # those that the present expiry has still to visit
         self.orphans: list[Orphan] = []
         self._due = due
+        self._budget = TurnBudget()  # of all queues by worth together
+        self.behind: deque[Session] = deque()  # those whose queue has put something off
 
     def restore(self, session: Session, delivery: Delivery) -> None:
         """Restore a delivery read from storage."""

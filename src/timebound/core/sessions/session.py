@@ -78,6 +78,7 @@ class Session(Outlet[Delivery]):
         "gone",
         "held",
         "inbound",
+        "is_behind",
         "is_durable",
         "is_full",
         "is_pressed",
@@ -143,6 +144,7 @@ class Session(Outlet[Delivery]):
         self.remarks: dict[int, str] = {}  # on messages that are not acknowledged yet, by packet id
         self.is_pressed = False  # `awaiting` or `slowed_by` is not empty
         self.is_ready = False  # is in the ready list
+        self.is_behind = False  # is in the list of those whose queue has put something off
         self.is_full = False  # a copy was dropped for lack of room since it was last served
         self.last_sequence = 0
         self.listener = ""  # name of the listener of its connection

@@ -155,8 +155,7 @@ class Ranking:
         if self.strategy.kind == WINDOWED:
             node.key = self._calm_key(node, now_ns, self._level, math.inf)
             return node.key < math.inf
-        node.value = self.strategy.value(node.entry, now_ns, self.link)
-        node.valued_ns = now_ns
+        self._value(node, now_ns)
         node.key = -node.value
         return True
 
