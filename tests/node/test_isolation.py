@@ -9,7 +9,9 @@ The second part is what real clients have done, over real sockets.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
+import pkgutil
 import ssl
 import sys
 from collections.abc import Callable, Iterator
@@ -30,24 +32,14 @@ from tests.node.victim_life import (
 from tests.peer import join, props
 
 from timebound.config.limits import Limits
-from timebound.core.account.account import Account
 from timebound.core.broker import Broker
 from timebound.core.correlation.timers import Timer
-from timebound.core.distribution import Distribution
-from timebound.core.input.entrance import Entrance
-from timebound.core.input.flows import Flows
 from timebound.core.input.publisher import InputMessage
-from timebound.core.input.scheduler import InputScheduler
-from timebound.core.link.queue import LinkQueue
 from timebound.core.link.strategy.entry import Entry
 from timebound.core.matching.index import SubscriptionIndex
-from timebound.core.matching.retained import RetainedStore
 from timebound.core.predicate.index.index import ContentIndex
-from timebound.core.publishing import Publishing
-from timebound.core.sessions.correlations import Correlations
 from timebound.core.sessions.durability import Durability
 from timebound.core.sessions.faults import Faults
-from timebound.core.sessions.lifecycle import Lifecycle
 from timebound.core.sessions.outbound import Outbound
 from timebound.core.sessions.owed import Owed
 from timebound.core.sessions.pressure import Pressure
@@ -55,18 +47,15 @@ from timebound.core.sessions.session import PUBACK, ReadyList, Reply, Session
 from timebound.core.values.access import ALL, ANYONE, AccessList, AccessRule
 from timebound.core.values.message import Delivery, Message
 from timebound.core.values.subscription import Subscription
-from timebound.node.clients import handshake, requests
+from timebound.node.clients import requests
 from timebound.node.clients.adapter import Adapter
-from timebound.node.clients.connection import Connection
 from timebound.node.clients.output import ConnectionOutput
 from timebound.node.clients.tls import TlsAdapter
 from timebound.node.clients.websocket import WebSocketAdapter
 from timebound.node.control import link_models
 from timebound.node.control import requests as control
 from timebound.node.driver import FAULTS_LOGGED_MAX
-from timebound.node.input.input import Input
 from timebound.node.links.meter import LinkMeter
-from timebound.outgoing import OutgoingEncoder
 from timebound.serving import inquiry
 from timebound.version import is_compiled
 from timebound.wire.packets import (
@@ -79,40 +68,21 @@ from timebound.wire.packets import (
     make_publish,
 )
 
-# What is called for the victim in the life that `live` gives it. Not the few that end a session which
-# could not be ended in order: they are the last resort, and nothing stands behind them.
-TARGETS: list[type[Any] | ModuleType] = [
-    Account,
-    Broker,
-    Connection,
-    ConnectionOutput,
-    ContentIndex,
-    Correlations,
-    Distribution,
-    handshake.Door,
-    Durability,
-    Entrance,
-    Flows,
-    Input,
-    InputScheduler,
-    Lifecycle,
-    LinkMeter,
-    LinkQueue,
-    Outbound,
-    OutgoingEncoder,
-    Owed,
-    Pressure,
-    Publishing,
-    requests.Request,
-    RetainedStore,
-    Session,
-    SubscriptionIndex,
-    control,
-    inquiry,
-    handshake,
-    link_models,
-    requests,
-]
+# Where everything is thrown at that is called for the victim in the life that `live` gives it. Not the few
+# functions that end a session which could not be ended in order: they are the last resort, and nothing
+# stands behind them.
+ROOMS = (
+    "timebound.core",
+    "timebound.node.clients",
+    "timebound.node.control",
+    "timebound.node.input",
+    "timebound.node.links",
+    "timebound.node.login",
+    "timebound.node.notices",
+    "timebound.outgoing",
+    "timebound.serving",
+    "timebound.translate",
+)
 # Only the victim sends requests to the broker itself, so every call is made for it.
 OF_VICTIM_ALONE = (control, inquiry, link_models)
 # Functions that hold a guard themselves: what they guard is thrown at instead.
@@ -126,6 +96,7 @@ GUARDS = {
     "data_received",
     "continue_replay",
     "continue_request",
+    "evaluate_each",
     "offer",
     "eof_received",
     "pass_through",
@@ -135,8 +106,11 @@ GUARDS = {
     "take",
     "take_in",
 }
+# Serves all receivers of a message at once, so an error concerns none of them: only its publisher is ended.
+GUARDS.add("Selected.add")
 # If these never work, a client cannot be removed at all.
 ENDING = {
+    "_by_sequence",
     "_charge",
     "_described",
     "_disconnect",
@@ -148,11 +122,13 @@ ENDING = {
     "_return_to_queue",
     "_sweep",
     "_vanish",
+    "competing",
     "Door.leave",
     "disconnect",
     "members",
     "remove",
     "remove_subscription",
+    "sequence_of",
     "stop",
 }
 LAST_RESORT = {
@@ -185,6 +161,10 @@ PLAIN = {
 }
 
 needs_plain = pytest.mark.skipif(is_compiled(), reason="functions of compiled classes cannot be replaced")
+
+
+Owner = type[Any] | ModuleType
+CALLED: dict[int, list[tuple[Owner, str]]] = {}  # by the length of a turn
 
 
 class InjectedError(Exception):
@@ -225,14 +205,14 @@ def concerns(value: object, depth: int = 0) -> bool:
 class Thrower:
     """Makes one function, of a class or of a module, raise where it is called for the victim."""
 
-    def __init__(self, owner: type[Any] | ModuleType, name: str, *, after: bool, times: int) -> None:
+    def __init__(self, owner: Owner, name: str, *, after: bool, times: int) -> None:
         self.owner = owner
         self.name = name
         self.after = after
         self.left = times
         self.hits = 0
         self._original: Callable[..., Any] = owner.__dict__[name]
-        self._holders: list[type[Any] | ModuleType] = [owner]
+        self._holders: list[Owner] = [owner]
         if isinstance(owner, ModuleType):
             self._holders = [
                 module
@@ -265,7 +245,7 @@ class Thrower:
             setattr(holder, self.name, self._original)
 
 
-def functions_of(owner: type[Any] | ModuleType) -> list[str]:
+def functions_of(owner: Owner) -> list[str]:
     """The names of functions that may be thrown at."""
     return [
         name
@@ -273,20 +253,42 @@ def functions_of(owner: type[Any] | ModuleType) -> list[str]:
         if isinstance(value, FunctionType)
         and value.__module__ == (owner.__name__ if isinstance(owner, ModuleType) else owner.__module__)
         and not name.startswith("__")
-        and name not in LAST_RESORT | PLAIN | GUARDS
+        and (LAST_RESORT | PLAIN | GUARDS).isdisjoint([name, f"{owner.__name__}.{name}"])
+    ]
+
+
+def modules() -> list[ModuleType]:
+    """All modules of the rooms."""
+    found = []
+    for room in ROOMS:
+        module = importlib.import_module(room)
+        found.append(module)
+        for one in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{room}."):
+            found.append(importlib.import_module(one.name))
+    return found
+
+
+def owners_in(module: ModuleType) -> list[Owner]:
+    """A module and the classes that it defines."""
+    values = list(vars(module).values())
+    return [
+        module,
+        *[one for one in values if isinstance(one, type) and one.__module__ == module.__name__],
     ]
 
 
 async def functions_called(
-    build: Build, owner: type[Any] | ModuleType, make_client: MakeClient, turn_ns: int
-) -> list[str]:
-    """The functions of a class or module that are called for the victim."""
-    throwers = [Thrower(owner, name, after=False, times=0) for name in functions_of(owner)]
+    build: Build, owners: list[Owner], make_client: MakeClient, turn_ns: int
+) -> list[tuple[Owner, str]]:
+    """The functions of classes and modules that are called for the victim."""
+    throwers = [
+        Thrower(owner, name, after=False, times=0) for owner in owners for name in functions_of(owner)
+    ]
     with contextlib.ExitStack() as stack:
         for thrower in throwers:
             stack.enter_context(thrower)
         await run_life(build, make_client, turn_ns)
-    return [thrower.name for thrower in throwers if thrower.hits]
+    return [(thrower.owner, thrower.name) for thrower in throwers if thrower.hits]
 
 
 @pytest.fixture(params=["plain", "websocket", "tls"])
@@ -312,12 +314,24 @@ async def test_life_without_an_error_goes_well(build: Build, make_client: MakeCl
     assert life.refused == [0x90], "of all, only the unknown control topic is wrong"
 
 
+async def called_in(build: Build, module: ModuleType, turn_ns: int) -> list[tuple[Owner, str]]:
+    """Those of a module and its classes; found for all modules at once."""
+    if turn_ns not in CALLED:
+        owners = [owner for one in modules() for owner in owners_in(one)]
+        CALLED[turn_ns] = await functions_called(build, owners, PlainClient, turn_ns)
+    owned = owners_in(module)
+    return [(owner, name) for owner, name in CALLED[turn_ns] if owner in owned]
+
+
 async def throw_everywhere(
-    build: Build, owner: type[Any] | ModuleType, make_client: MakeClient = PlainClient, turn_ns: int = 0
+    build: Build,
+    targets: list[tuple[Owner, str]],
+    make_client: MakeClient = PlainClient,
+    turn_ns: int = 0,
 ) -> list[str]:
     """Live once for each way in which a function can fail; return what others noticed."""
     noticed: list[str] = []
-    for name in await functions_called(build, owner, make_client, turn_ns):
+    for owner, name in targets:
         # Before it has done anything, after it has done all, and every time.
         for after, times in ((False, 1), (True, 1), (False, -1)):
             if times < 0 and not ENDING.isdisjoint([name, f"{owner.__name__}.{name}"]):
@@ -334,14 +348,15 @@ async def throw_everywhere(
 
 @needs_plain
 @pytest.mark.parametrize("turn_ns", [0, 1], ids=["idle", "busy"])
-@pytest.mark.parametrize("owner", TARGETS, ids=lambda owner: owner.__name__)
+@pytest.mark.parametrize("module", modules(), ids=lambda module: module.__name__)
 async def test_error_in_any_function_ends_the_victim_alone(
-    build: Build, caplog: pytest.LogCaptureFixture, owner: type[Any] | ModuleType, turn_ns: int
+    build: Build, caplog: pytest.LogCaptureFixture, module: ModuleType, turn_ns: int
 ) -> None:
     """On a busy machine every step of a long request has a turn of its own."""
     caplog.set_level(logging.CRITICAL, "timebound.node")
 
-    noticed = await throw_everywhere(build, owner, turn_ns=turn_ns)
+    targets = await called_in(build, module, turn_ns)
+    noticed = await throw_everywhere(build, targets, turn_ns=turn_ns)
 
     assert not noticed, "\n".join(noticed)
 
@@ -359,8 +374,9 @@ async def test_error_in_an_adapter_ends_the_victim_alone(
 ) -> None:
     caplog.set_level(logging.CRITICAL, "timebound.node")
 
-    noticed = await throw_everywhere(build, owner, client_maker(kind, certificates))
-    noticed += await throw_everywhere(build, Adapter, client_maker(kind, certificates))
+    make_client = client_maker(kind, certificates)
+    targets = await functions_called(build, [owner, Adapter], make_client, 0)
+    noticed = await throw_everywhere(build, targets, make_client)
 
     assert not noticed, "\n".join(noticed)
 
@@ -554,3 +570,32 @@ async def test_nothing_counts_as_sent_to_a_client_that_has_vanished(build: Build
     assert len(transport.written) == written
     assert house.broker.account.dropped["disconnected"] == 1
     assert house.broker.counters.faults == 0
+
+
+@needs_plain
+async def test_error_in_the_index_of_filters_loses_no_message_and_is_counted(
+    build: Build, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = build(Limits())
+    house.driver._loop = DirectLoop()
+    where = terms(("where", "a = 1"))
+    _, transport = house.open(Connect("reader"), Subscribe(1, [SubscribeEntry("t")], where))
+    writer, written = house.open(Connect("writer"))
+
+    def fail(*_: object) -> list[object]:
+        raise InjectedError("ContentIndex.match")
+
+    monkeypatch.setattr(ContentIndex, "match", fail)
+    house.send(writer, make_publish("t", b'{"a": 1}'))
+    house.send(writer, make_publish("t", b'{"a": 2}'))
+    house.driver.turn()
+
+    assert [packet.payload for packet in transport.packets() if isinstance(packet, Publish)] == [b'{"a": 1}']
+    assert (transport.is_closed, written.is_closed) == (False, False)
+    assert house.broker.counters.faults == 2
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert (
+        errors
+        == ["internal error while serving client 'the content filters': InjectedError('ContentIndex.match')"]
+        * 2
+    )

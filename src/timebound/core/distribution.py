@@ -37,7 +37,9 @@ from timebound.core.values.subscription import Subscription
 from timebound.records import Reason
 from timebound.topics import is_own_topic, matches
 
-MESH: Final = "the mesh"  # in place of a client id, for errors that concern no client
+# In place of a client id, for errors that concern no client.
+MESH: Final = "the mesh"
+FILTERS: Final = "the content filters"
 # Notices about messages that were not delivered: to the subscriber, and to everyone who watches drops.
 NOTICE_PREFIX: Final = "$timebound/"
 MISSED_PREFIX: Final = "$timebound/missed/"
@@ -359,7 +361,9 @@ class Distribution:
     def _note_all(self, errors: FilterErrors) -> None:
         """Note filters that raised: here of a client, at another broker of the mesh."""
         for subscription, error in errors:
-            if subscription.home:
+            if subscription is None:
+                self._faults.note(FILTERS, 0, error)
+            elif subscription.home:
                 self._faults.note(MESH, 0, error)
             else:
                 self._note(subscription, error)

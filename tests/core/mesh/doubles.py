@@ -20,12 +20,14 @@ LINKS = {("a", "b"): 0.05, ("a", "c"): 0.06, ("b", "d"): 0.05, ("c", "d"): 0.05}
 class Diamond:
     """Its brokers, with one account; messages are of 10 KB unless said otherwise."""
 
-    def __init__(self, routing: int, strategy: str = "eb", **options: float) -> None:
+    def __init__(
+        self, routing: int, strategy: str = "eb", *, epsilon: float = 0.001, **options: float
+    ) -> None:
         self.link_state = LinkState()
         self.table = SubscriptionTable()
         self.account = MeshAccount(is_tracing=True)
         self.options = MeshOptions(
-            strategy_named(strategy), routing=routing, epsilon=0.001, message_bytes=10_240, **options
+            strategy_named(strategy), routing=routing, epsilon=epsilon, message_bytes=10_240, **options
         )
         for (source, target), mean in LINKS.items():
             self.link_state.set_link(source, target, LinkDelay(mean, 0.0001))

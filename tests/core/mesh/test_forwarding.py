@@ -88,6 +88,16 @@ def test_waits_that_neighbours_report_lower_what_a_way_is_worth() -> None:
     assert sends == {"b": {"d"}, "c": {"c"}}
 
 
+@pytest.mark.parametrize(("epsilon", "neighbours"), [(0.5, {"c"}), (0.2, {"b", "c"})])
+def test_epsilon_decides_what_is_hopeless(epsilon: float, neighbours: set[str]) -> None:
+    """Over b, 101 KB take 10.1 of 10 s to d: a little less than an even chance. Over c, 6 s to c."""
+    mesh = Diamond(TREE, epsilon=epsilon)
+
+    mesh.brokers["a"].publish(mesh.message(size_bytes=101 * 1_024), 0)
+
+    assert {send.neighbour for send in mesh.brokers["a"].take_sends()} == neighbours
+
+
 def numbers_over(mesh: Diamond, neighbour: str, count: int) -> list[int]:
     """What goes over a link of broker a next, without a wait, by its number."""
     broker = mesh.brokers["a"]

@@ -335,6 +335,13 @@ def test_websocket_without_connect_is_closed_in_time(web: BrokerProcess) -> None
         connection.recv(TIMEOUT_S)
 
 
+def test_handshake_that_is_not_completed_ends_in_time(web: BrokerProcess) -> None:
+    with socket.create_connection(("127.0.0.1", web.port_of("ws:")), TIMEOUT_S) as raw:
+        raw.sendall(UPGRADE[:-2])
+
+        assert _read(raw) == b""
+
+
 @pytest.mark.parametrize(
     "frame", [b"\x83\x00", b"\x82\x05abcde", b"\xf2\x80\x00\x00\x00\x00", b"\x88\x81\x00\x00\x00\x00\x01"]
 )

@@ -66,9 +66,11 @@ class GradualSelection:
                 tests = self._current.step(tests)
                 if not self._current.is_done():
                     continue
-                selected.add(self._current.keys())
-            except Exception:
-                selected.evaluate_alone(content, attributes)
+                found = self._current.keys()
+            except Exception as error:
+                selected.evaluate_alone(content, attributes, error)
+            else:
+                selected.add(found)
             self._current = None
             self._contents.pop(0)
         return tests

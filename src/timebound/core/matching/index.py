@@ -22,7 +22,8 @@ MATCHES_MAX: Final = 100_000
 # Shared, since most topics are wanted at no other broker.
 _NO_SUBSCRIPTIONS: Final[list[Subscription]] = []
 
-FilterErrors = list[tuple[Subscription, Exception]]
+# None: it is not known whose filter it was.
+FilterErrors = list[tuple[Subscription | None, Exception]]
 NO_ERRORS: Final[FilterErrors] = []
 
 
@@ -210,9 +211,11 @@ class Selected:
             return
         for content in contents:
             try:
-                self.add(content.match(attributes))
-            except Exception:
-                self.evaluate_alone(content, attributes)
+                found = content.match(attributes)
+            except Exception as error:
+                self.evaluate_alone(content, attributes, error)
+                continue
+            self.add(found)
 
     def add(self, found: list[object]) -> None:
         """Add subscriptions whose content filters hold."""
@@ -222,11 +225,11 @@ class Selected:
             else:
                 self.local.append(subscription)
 
-    def evaluate_alone(self, content: ContentIndex, attributes: Attributes) -> None:
-        """Ask each filter alone, since one of them raised: to find out which."""
+    def evaluate_alone(self, content: ContentIndex, attributes: Attributes, error: Exception) -> None:
+        """Ask each filter alone, since `error` was raised: to find out by which."""
         errors: FilterErrors = []
         found = evaluate_each(cast(list[Subscription], content.keys()), attributes, errors)
-        self.errors = [*self.errors, *errors]
+        self.errors = [*self.errors, *(errors or [(None, error)])]
         self.add(cast(list[object], found))
 
 

@@ -122,8 +122,8 @@ class Correlations:
                 subscription.correlator = None
                 return
         if correlator is not None:
+            subscription.correlator = None  # first: after an error it is not stopped once more, to fail again
             correlator.stop()
-            subscription.correlator = None
 
     def keeper(self, subscription: Subscription) -> Subscription:
         """Return the subscription that keeps the correlation of this one: itself, unless it is shared."""
@@ -191,7 +191,8 @@ class Correlations:
             if timer is None:
                 return
             subscription = cast(Subscription, timer.owner)
-            assert subscription.correlator is not None
+            if subscription.correlator is None:
+                continue  # left over from an error while it was stopped
             line = self._lines.get(subscription.client_id)
             if line is None:
                 line = self._lines[subscription.client_id] = deque()
