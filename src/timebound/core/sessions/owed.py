@@ -52,6 +52,7 @@ class Owed:
         "expiring",
         "orphans",
         "queued_bytes",
+        "reviewing",
     )
 
     def __init__(
@@ -73,6 +74,7 @@ class Owed:
         self.queued_bytes = 0  # memory cost of all sessions
         self._scheduled: dict[str, Session] = {}  # sessions whose `scheduled` is set
         self.expiring: deque[Session] = deque()  # those that the present expiry has still to visit
+        self.reviewing: deque[Session] = deque()  # those whose copies are still to be compared with new rules
         self.orphans: list[Orphan] = []
         self._due = due
 

@@ -44,6 +44,7 @@ from timebound.node.clients.output import (
 )
 from timebound.node.control import requests as control
 from timebound.node.driver import Driver
+from timebound.node.input.buffer import READ_BUFFER, READ_BYTES_MAX, take_read
 from timebound.outgoing import OutgoingEncoder
 from timebound.records import Reason
 from timebound.serving.inquiry import Inquiry, reason_of
@@ -57,10 +58,6 @@ from timebound.wire.terms import publish_hint
 logger = logging.getLogger("timebound.node")
 
 PINGRESP_FRAME: Final = b"\xd0\x00"
-# A read that fills its buffer means that more is waiting. The event loop would continue to read this
-# socket, up to 32 times, before anything is written; so it is paused until the turn is over.
-# 64 KiB of small messages, as objects, still fit the processor's cache: 256 KiB were a third slower.
-READ_BYTES_MAX: Final = 64 * 1024
 # After a smaller read the turn follows at once, without another round of the loop, for low latency.
 SMALL_READ_BYTES: Final = 4 * 1024
 
@@ -69,6 +66,8 @@ SMALL_READ_BYTES: Final = 4 * 1024
 CLOCK_EVERY: Final = 32
 TAKEN_IN_MAX: Final = 64
 
+# A read that fills its buffer means that more is waiting. The event loop would continue to read this
+# socket, up to 32 times, before anything is written; so it is paused until the turn is over.
 # With several publishers in one turn, less is read of each: together they should fit the cache.
 SHARED_READ_BYTES: Final = 32 * 1024
 
@@ -76,8 +75,7 @@ SHARED_READ_BYTES: Final = 32 * 1024
 # makes up names is not worth the time.
 NAMES_SEEN_MAX: Final = 64
 
-_READ_BUFFER: Final = memoryview(bytearray(READ_BYTES_MAX))
-_SHARED_READ_BUFFER: Final = _READ_BUFFER[:SHARED_READ_BYTES]
+_SHARED_READ_BUFFER: Final = READ_BUFFER[:SHARED_READ_BYTES]
 
 
 class Connection(ConnectionOutput):
@@ -128,10 +126,10 @@ class Connection(ConnectionOutput):
 
     def get_buffer(self, size_hint: int) -> memoryview:
         """Return the buffer for the next read; all connections share it."""
-        return _SHARED_READ_BUFFER if self.input.is_contended else _READ_BUFFER
+        return _SHARED_READ_BUFFER if self.input.is_contended else READ_BUFFER
 
     def buffer_updated(self, count: int) -> None:
-        self.data_received(bytes(_READ_BUFFER[:count]))
+        self.data_received(take_read(count))
 
     def data_received(self, data: bytes) -> None:
         try:
