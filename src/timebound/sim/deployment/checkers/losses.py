@@ -100,6 +100,9 @@ def _may_have_ended(deployment: Deployment, sent: SentMessage, one: AskedSubscri
     if was_forbidden(deployment, one.node, one.client, one.topic_filter, one.asked_ns):
         return True
     history = deployment.history
+    is_timed = "watchdog" in one.terms or "every" in one.terms
+    if is_timed and {node for node, _, _ in sent.taken} != {one.node}:
+        return True  # those end in the quiet time, and a message may be under way until then
     last_ns = max((time_ns for _, _, time_ns in sent.taken), default=0)
     if one.ended_ns >= 0 and (one.ended_ns < history.quiet_ns or one.ended_ns < last_ns + SECOND):
         return True

@@ -37,27 +37,34 @@ class Shared(Watching):
         for one in history.subscriptions:
             if share_of(one.topic_filter)[0]:
                 groups.setdefault((one.node, one.topic_filter), []).append(one)
-        records: dict[tuple[int, Group], list[TracedOutcome]] = {}
-        on_the_way: dict[tuple[int, str], list[TracedOutcome]] = {}
+        records: dict[int, list[TracedOutcome]] = {}
         for outcome in history.outcomes:
-            if outcome.topic_filter.startswith("$share/"):
-                group = outcome.node, outcome.topic_filter
-                records.setdefault((outcome.number, group), []).append(outcome)
-            elif outcome.client.startswith("$share/"):
-                # Dropped on the way to another broker, which would have chosen the member.
-                name = f"{outcome.client}/{outcome.topic_filter}"
-                on_the_way.setdefault((outcome.number, name), []).append(outcome)
+            records.setdefault(outcome.number, []).append(outcome)
         for sent in history.messages.values():
             if not is_promised(sent):
                 continue
-            for group, members in groups.items():
-                found = records.get((sent.number, group), []) + on_the_way.get((sent.number, group[1]), [])
+            for members in groups.values():
+                found = [
+                    one for one in records.get(sent.number, []) if self._concerns(history, one, sent, members)
+                ]
                 takers = self._takers(history, sent, members, found)
                 if self._is_twice(history, sent, members, takers):
-                    told = ", ".join(sorted(takers))
-                    deployment.fail(self.name, f"{told} all got QoS 2 message {sent.number} by {group[1]!r}")
+                    told = f"{', '.join(sorted(takers))} all got QoS 2 message {sent.number}"
+                    deployment.fail(self.name, f"{told} by {members[0].topic_filter!r}")
                 if not takers and self._is_owed(deployment, sent, members):
                     self._check_reasons(deployment, sent, members, found)
+
+    def _concerns(
+        self, history: History, record: TracedOutcome, sent: SentMessage, members: list[AskedSubscription]
+    ) -> bool:
+        """Whether a record is of a group's copy: at its broker, or on the way to it, of no member yet."""
+        node, topic_filter = members[0].node, members[0].topic_filter
+        if record.client.startswith("$share/"):
+            return f"{record.client}/{record.topic_filter}" == topic_filter
+        if record.node != node:
+            return False
+        is_member = record.client in {one.client for one in members}
+        return record.topic_filter == topic_filter or (is_member and was_restarted(history, node, sent))
 
     def _takers(
         self,
@@ -66,17 +73,12 @@ class Shared(Watching):
         members: list[AskedSubscription],
         found: list[TracedOutcome],
     ) -> set[str]:
-        """Return who of a group got a message by it.
-
-        Where a member selects it otherwise, the trace tells; but a restarted broker has forgotten by which
-        filter a copy was matched.
-        """
-        node, topic_filter = members[0].node, members[0].topic_filter
-        is_known = not any(name == node and time_ns >= sent.sent_ns for time_ns, name in history.crashes)
+        """Return who of a group got a message by it; the trace tells, where a member selects it otherwise."""
+        topic_filter = members[0].topic_filter
         otherwise = {
             one.client
             for one in history.subscriptions
-            if is_known and one.topic_filter != topic_filter and selects(one, sent)
+            if one.topic_filter != topic_filter and selects(one, sent)
         }
         names = {one.client for one in members} - otherwise
         names |= {one.client for one in found if one.outcome != Outcome.DROPPED.value}
@@ -128,3 +130,8 @@ class Shared(Watching):
         if any(time_ns >= sent.sent_ns for time_ns, _ in history.crashes):
             return False
         return all(one.code in (2, -1) and "correlate" not in one.terms for one in members)
+
+
+def was_restarted(history: History, node: str, sent: SentMessage) -> bool:
+    """Whether a broker has forgotten by which filter of a session a message was matched."""
+    return any(name == node and time_ns >= sent.sent_ns for time_ns, name in history.crashes)
