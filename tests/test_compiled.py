@@ -38,7 +38,8 @@ COMPILED = {
     "core.predicate": "attributes cost lexer like parser predicate search terms values",
     "core.predicate.index": "attribute gradual index lookup tables",
     "core.sessions": (
-        "correlations durability entries faults lifecycle orphan outbound owed pressure rights session transit"
+        "correlations durability entries faults lifecycle orphan outbound owed pressure rights session "
+        "transit"
     ),
     "core.values": (
         "access delay filter_costs limits message reason_codes store_orders subscription trace_columns"

@@ -70,7 +70,7 @@ def test_what_a_session_took_along_is_excused_for_qos_2_alone() -> None:
     assert judge(deployment, Shared()) == []
 
 
-@pytest.mark.parametrize("change", ["QoS 0", "correlate", "refused", "crash"])
+@pytest.mark.parametrize("change", ["QoS 0", "correlate", "refused", "empty", "crash"])
 def test_nothing_is_promised_where_a_member_may_have_taken_it_along(change: str) -> None:
     deployment = without_second()
     history = deployment.history
@@ -79,6 +79,9 @@ def test_nothing_is_promised_where_a_member_may_have_taken_it_along(change: str)
         asked.code = 0
     elif change == "correlate":
         asked.terms["correlate"] = "all(a/x, a/y)"
+    elif change == "empty":
+        history.messages[2].is_empty = True
+        deployment.clients["m2"].setting = replace(MEMBERS[1], version=4)
     elif change == "refused":
         history.messages[2].code = 0x97
     else:

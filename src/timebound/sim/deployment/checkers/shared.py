@@ -87,7 +87,10 @@ class Shared(Watching):
     def _is_owed(self, deployment: Deployment, sent: SentMessage, members: list[AskedSubscription]) -> bool:
         if not self._is_checked(members) or not any(is_owed(deployment, sent, one) for one in members):
             return False
-        is_kept = all(deployment.clients[one.client].setting.expiry_s > 0 for one in members)
+        settings = [deployment.clients[one.client].setting for one in members]
+        if sent.is_empty and any(one.version != 5 for one in settings):
+            return False  # nothing in the packet tells its taker which one it is
+        is_kept = all(one.expiry_s > 0 for one in settings)
         crashes = [name for time_ns, name in deployment.history.crashes if time_ns >= sent.sent_ns]
         if not is_kept and members[0].node in crashes:
             return False
