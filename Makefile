@@ -87,8 +87,9 @@ test-plain: $(STAMPS)/test packages ## run the tests of the core, the wire and t
 	PYTHONPATH=src $(PYTEST) $(TWO_AT_A_TIME) tests/wire tests/core tests/config tests/linking tests/toml tests/test_topics.py tests/node
 
 # What takes too long for every change: one at a time, since these measure time on real links.
-test-slow: $(STAMPS)/package $(STAMPS)/test packages ## run what takes longer: memory, real links, hidden buffers
+test-slow: $(STAMPS)/package $(STAMPS)/test packages ## run what takes longer: memory, real links, hidden buffers, new examples
 	$(PYTEST) -m slow
+	$(PYTEST) -m "hypothesis and not slow" --hypothesis-profile=search $(TWO_AT_A_TIME)
 
 # The whole story from nothing; the last line printed is the path of the finished report.
 demo: $(STAMPS)/package $(STAMPS)/spark ## overload a broker, analyse its trace with Spark, write a report (a few minutes)

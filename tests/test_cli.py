@@ -43,7 +43,7 @@ def test_help_lists_every_command_in_its_panel() -> None:
     places = [shown.index(panel) for panel in PANELS]
     assert places == sorted(places)
     names = [path.split()[1] for path, _ in all_commands() if path.count(" ") == 1]
-    assert len(names) == 17
+    assert len(names) == 18
     assert all(f"│ {name} " in shown for name in names)
 
 

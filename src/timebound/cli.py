@@ -20,6 +20,7 @@ from timebound.commands import (
     demo,
     explain,
     init,
+    mesh,
     passwd,
     pipeline,
     pub,
@@ -98,6 +99,7 @@ for command, panel in (
     name = command.__name__.rpartition(".")[2]
     app.command(name, epilog=command.EXAMPLES, rich_help_panel=panel)(getattr(command, name))
 for group, panel in (
+    (mesh, RUN),
     (strategy, CHOOSE),
     (weight, CHOOSE),
     (demo, STUDY),

@@ -53,6 +53,11 @@ class NeighbourConfig:
     shares: tuple[str, ...] = shares_setting()
     tls: NeighbourTlsConfig | None = None
 
+    @property
+    def accepted_user(self) -> str:
+        """The user name that the neighbour must log in with, with the default resolved."""
+        return self.accept_user or self.name
+
 
 @dataclass(frozen=True, slots=True)
 class MeshConfig:

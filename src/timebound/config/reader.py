@@ -59,6 +59,7 @@ class ConfigReader:
         self._noted: list[KeyPath] = []
         self._notices: list[ConfigNotice] = []
         document = self._parse(text)
+        self.is_toml = document is not None  # else `config` has only defaults
         if document is not None:
             self._rename(document)
             self.mistakes += lay_over(document, overrides)
@@ -87,6 +88,11 @@ class ConfigReader:
             nearest = nearest[:-1]
         line = self._lines.get(nearest, 1)
         return ConfigError(message, path=self._file, line=line, key=key_text(at))
+
+    def notice(self, at: KeyPath, message: str) -> ConfigNotice:
+        """Return a notice about a key, or the nearest enclosing table in the document."""
+        placed = self._mistake(at, message)
+        return ConfigNotice(message, placed.path, placed.line, placed.key)
 
     def is_noted(self, *at: str | int) -> bool:
         """Whether a mistake is noted there; the default used instead must not be checked."""
@@ -449,6 +455,16 @@ class ConfigReader:
 
     def _check_ports(self) -> None:
         """Note every address that two parts of the broker would use."""
+        taken: list[tuple[str, str, int]] = []
+        for what, at, host, port in self.addresses():
+            for other, other_host, other_port in taken:
+                if port == other_port and hosts_meet(host, other_host):
+                    self.note((*at, "port"), f"{address_text(host, port)} is used by {other}")
+                    break
+            taken.append((what, host, port))
+
+    def addresses(self) -> list[tuple[str, KeyPath, str, int]]:
+        """Return every fixed address that this broker listens on: what for, its table, host and port."""
         config = self.config
         asked: list[tuple[str, KeyPath, str, int]] = [
             (f"listener {index}", ("listeners", index), listener.host, listener.port)
@@ -457,13 +473,9 @@ class ConfigReader:
         if config.flight_enabled:
             asked.append(("the service for journals", ("flight",), config.flight.host, config.flight.port))
         asked.append(("metrics", ("metrics",), config.metrics.host, config.metrics.port))
-        taken: list[tuple[str, str, int]] = []
-        for what, at, host, port in asked:
-            # Port 0 picks a free one, or turns metrics off.
-            if port == 0 or self.is_noted(*at, "host") or self.is_noted(*at, "port"):
-                continue
-            for other, other_host, other_port in taken:
-                if port == other_port and hosts_meet(host, other_host):
-                    self.note((*at, "port"), f"{address_text(host, port)} is used by {other}")
-                    break
-            taken.append((what, host, port))
+        # Port 0 picks a free one, or turns metrics off.
+        return [
+            one
+            for one in asked
+            if one[3] and not self.is_noted(*one[1], "host") and not self.is_noted(*one[1], "port")
+        ]

@@ -105,8 +105,8 @@ class Mesh:
         neighbour = self.neighbours.get(name)
         if neighbour is None:
             return f"broker {name!r} is not a neighbour; add it as [[neighbours]]"
-        if not is_anonymous and user != (neighbour.accept_user or name):
-            return f"broker {name!r} must log in as user {neighbour.accept_user or name!r}"
+        if not is_anonymous and user != neighbour.accepted_user:
+            return f"broker {name!r} must log in as user {neighbour.accepted_user!r}"
         known = self.links.get(name)
         if known is not None and known.is_dialled and self.member.name < name:
             return f"{self.member.name!r} has already opened a link to {name!r}"

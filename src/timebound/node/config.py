@@ -43,6 +43,7 @@ __all__ = [
     "is_loopback",
     "load_access_list",
     "load_config",
+    "open_config",
     "parse_config",
     "read_config",
 ]
@@ -94,13 +95,23 @@ def read_config(
     """
     found, mistakes = from_environment(environment or {})
     try:
-        text = "" if path is None else _read_text(path)
+        reader = open_config(path, [*found, *options], is_persistent=is_persistent)
     except ConfigError as exc:
         return default_config(), [exc, *mistakes]
-    reader = ConfigReader(text, path, [*found, *options])
-    reader.mistakes += mistakes
+    return reader.config, _in_order([*reader.mistakes, *mistakes], path)
+
+
+def open_config(
+    path: Path | None, overrides: Sequence[Override] = (), *, is_persistent: bool = True
+) -> ConfigReader:
+    """Read a configuration and check the files it names; return its reader, for checks that go further.
+
+    Raises:
+        ConfigError: the file cannot be read at all.
+    """
+    reader = ConfigReader("" if path is None else _read_text(path), path, overrides)
     _check_files(reader, is_persistent)
-    return reader.config, _in_order(reader.mistakes, path)
+    return reader
 
 
 def load_access_list(security: SecurityConfig) -> AccessList:

@@ -407,12 +407,17 @@ def _tls_contexts(listeners: Sequence[ListenerConfig]) -> list[ssl.SSLContext | 
         ConfigError: a certificate or key cannot be used; names the listener.
     """
     return [
-        None if listener.tls is None else _tls_context(listener.tls, f"listeners[{index}].tls")
+        None if listener.tls is None else server_context(listener.tls, f"listeners[{index}].tls")
         for index, listener in enumerate(listeners)
     ]
 
 
-def _tls_context(tls: TlsConfig, key: str) -> ssl.SSLContext:
+def server_context(tls: TlsConfig, key: str) -> ssl.SSLContext:
+    """Return the TLS context of a listener; `key` names its table in mistakes.
+
+    Raises:
+        ConfigError: a certificate or key cannot be used.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:

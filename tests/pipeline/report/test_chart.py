@@ -6,7 +6,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from timebound.pipeline.report.chart import (
@@ -31,6 +31,7 @@ FINITE = st.floats(-1e9, 1e9, allow_nan=False)
         (0.0, 14.0, [0.0, 5.0, 10.0]),
         (3.0, 3.0, [3.0]),
         (-10.0, 10.0, [-10.0, -5.0, 0.0, 5.0, 10.0]),
+        (-5e-324, 5e-324, [0.0]),
     ],
 )
 def test_ticks_are_round_numbers(low: float, high: float, expected: list[float]) -> None:
@@ -65,6 +66,7 @@ def test_numbers_are_short(value: float, is_percent: bool, expected: str) -> Non
     points=st.lists(st.tuples(FINITE, FINITE, st.floats(0, 1e6)), min_size=1, max_size=20),
     level=FINITE,
 )
+@example(points=[(0.0, 0.0, 5e-324)], level=0.0)
 def test_everything_drawn_is_inside_the_picture(
     points: list[tuple[float, float, float]], level: float
 ) -> None:

@@ -17,6 +17,7 @@ from timebound.core.link.outlet import START_DELAY
 from timebound.core.values.access import AccessList
 from timebound.core.values.delay import link_of_rate
 from timebound.node.driver import Driver
+from timebound.node.login.certificates import common_name
 from timebound.node.login.logins import Logins, Question
 from timebound.node.login.passwords import PasswordFile
 from timebound.node.login.queue import source_of
@@ -152,9 +153,4 @@ def _certificate_user(door: Door, transport: Any) -> str:
     tls = door.listener.tls
     if tls is None or tls.identity != "common_name":
         return ""
-    certificate = transport.get_extra_info("peercert") or {}
-    for part in certificate.get("subject", ()):
-        for key, value in part:
-            if key == "commonName":
-                return str(value)
-    return ""
+    return common_name(transport.get_extra_info("peercert"))

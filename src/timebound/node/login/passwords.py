@@ -141,6 +141,11 @@ class PasswordFile:
             _write_private(self.path, lines)
             self._stamp = _stamp(self.path)
 
+    def has(self, user: str) -> bool:
+        """Whether a user is in the file; never tell a client."""
+        with self._lock:
+            return user in self._hashes
+
     def check(self, user: str, password: bytes) -> bool:
         """Whether a password is correct. Blocks for about 0.1 s unless it was checked before."""
         known_fast = self.check_nowait(user, password)

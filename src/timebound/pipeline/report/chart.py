@@ -20,6 +20,7 @@ _RIGHT: Final = 14
 _TOP: Final = 12
 _BOTTOM: Final = 42
 _TICKS: Final = 5
+_LEAST_STEP: Final = 1e-12  # between ticks; what is closer is one value to a reader
 # Up to this many values of x, each has a label.
 _FEW: Final = 8
 _BAR_HEIGHT: Final = 22
@@ -138,7 +139,7 @@ def ticks(low: float, high: float) -> list[float]:
     """Return about five round numbers from `low` to `high`."""
     if high <= low:
         return [low]
-    raw = (high - low) / _TICKS
+    raw = max((high - low) / _TICKS, _LEAST_STEP)
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * 0.999)
     first = math.ceil(low / step - 1e-9)
