@@ -2,7 +2,7 @@
 
 This is the hot path between socket and core, compiled if a compiler is available. It is an asyncio
 protocol by its methods. CONNECT is decided in `handshake`, SUBSCRIBE and the other rare packets in
-`requests`; a mistake of the peer ends this connection and nothing else.
+`serving/requests.py`; a mistake of the peer ends this connection and nothing else.
 
 Packets wait in `_packets` for the turn (`input/input.py`). A single publisher's packets pass straight
 through; otherwise its PUBLISHes go into the input queues, and whatever depends on their order (SUBSCRIBE,
@@ -22,7 +22,7 @@ from timebound.core.publishing import DENIED, REFUSED
 from timebound.core.sessions.session import Session
 from timebound.core.values.message import FRAME_KEPT_MAX, Message
 from timebound.errors import ProtocolError
-from timebound.node.clients import neighbour, requests
+from timebound.node.clients import neighbour
 from timebound.node.clients.handshake import (
     Accepted,
     Door,
@@ -47,6 +47,7 @@ from timebound.node.driver import Driver
 from timebound.node.input.buffer import READ_BUFFER, READ_BYTES_MAX, take_read
 from timebound.outgoing import OutgoingEncoder
 from timebound.records import Reason
+from timebound.serving import requests
 from timebound.serving.inquiry import Inquiry, reason_of
 from timebound.topics import topic_fault
 from timebound.translate import to_message
