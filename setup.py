@@ -39,6 +39,7 @@ COMPILED_FILES = (
     "node/clients/output.py",
     "node/clients/tls.py",
     "node/driver.py",
+    "node/input/buffer.py",
     "node/input/input.py",
     "node/input/reader.py",
     "node/journal/columns.py",

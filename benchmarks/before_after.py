@@ -19,6 +19,7 @@ the cost of a choice among 10,000 messages, `simulation` that of an event in two
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -219,11 +220,13 @@ def interval(rounds: list[list[Pair]]) -> tuple[float, float, float]:
     """Return the median ratio of all pairs, and the ends of its 95 % interval."""
     ratios = [[after / before for before, after in pairs] for pairs in rounds]
     draw = random.Random(1)
-    medians = sorted(
-        statistics.median(sum(draw.choices(ratios, k=len(ratios)), start=[])) for _ in range(RESAMPLES)
-    )
-    whole = statistics.median(sum(ratios, start=[]))
+    medians = sorted(_median(draw.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
+    whole = _median(ratios)
     return whole, medians[RESAMPLES // 40], medians[-RESAMPLES // 40 - 1]
+
+
+def _median(rounds: list[list[float]]) -> float:
+    return statistics.median(itertools.chain.from_iterable(rounds))
 
 
 def verdict(low: float, high: float) -> str:

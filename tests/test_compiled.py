@@ -38,14 +38,15 @@ COMPILED = {
     "core.predicate": "attributes cost lexer like parser predicate search terms values",
     "core.predicate.index": "attribute gradual index lookup tables",
     "core.sessions": (
-        "correlations durability entries faults lifecycle orphan outbound owed pressure session transit"
+        "correlations durability entries faults lifecycle orphan outbound owed pressure rights session "
+        "transit"
     ),
     "core.values": (
         "access delay filter_costs limits message reason_codes store_orders subscription trace_columns"
     ),
     "node": "driver",
     "node.clients": "adapter connection output tls",
-    "node.input": "input reader",
+    "node.input": "buffer input reader",
     "node.journal": "columns",
     "node.links": "meter pacing tcp_info",
     "node.mesh": "reader",

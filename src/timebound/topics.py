@@ -17,6 +17,8 @@ OWN_LEVELS: Final = ("$SYS", "$timebound")
 # forwarded; findings of jobs about links come as rows over Flight.
 REQUESTS: Final = ("$timebound/control/", "$timebound/advertise/", "$timebound/link/")
 FINDINGS: Final = ("$timebound/link/", "$timebound/alarm/")
+# Notices for the subscriber of a message that it did not get; the rest is the topic of that message.
+MISSED_PREFIX: Final = "$timebound/missed/"
 
 
 def check_filter(topic_filter: str) -> None:

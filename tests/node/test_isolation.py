@@ -443,7 +443,9 @@ async def test_error_does_not_keep_new_access_rules_from_other_clients(build: Bu
     life, helper = helped(build, "s")
 
     with Thrower(SubscriptionIndex, "remove", after=False, times=1):
-        life.house.broker.set_access(AccessList([AccessRule(ANYONE, ALL, "nothing", True)]))
+        life.house.broker.set_access(
+            AccessList([AccessRule(ANYONE, ALL, "nothing", True)]), life.house.driver.now_ns()
+        )
         life.settle()
 
     session = life.house.broker.session("helper")

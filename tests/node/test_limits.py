@@ -174,9 +174,9 @@ def test_parts_of_correlations_cost_as_content_filters_do(limited: BrokerProcess
     parts = ", ".join([f"{number}/a" for number in range(25)])
     with join(limited.port) as peer:
         assert peer.subscribe("#", user_properties=[("correlate", f"any({parts})")]).reason_codes == [0]
-        suback = peer.subscribe("b", user_properties=[("correlate", "any(c)")])
+        suback = peer.subscribe("b/#", user_properties=[("correlate", "any(b/c)")])
         assert suback.reason_codes == [0x97]
-        assert "quota: filter_cost_per_client_max is reached at 'b'" in (
+        assert "quota: filter_cost_per_client_max is reached at 'b/#'" in (
             suback.properties.reason_string or ""
         )
 

@@ -156,7 +156,7 @@ def live(life: Life) -> None:
     ask(life)
     write_slowly(life)
     life.order("$timebound/control/strategy", b"worth")
-    life.house.broker.set_access(AccessList([]))
+    life.house.broker.set_access(AccessList([]), life.house.driver.now_ns())
     life.exchange()
     # Two at once, so that their messages go through the input queues.
     life.writer.protocol.data_received(b"")

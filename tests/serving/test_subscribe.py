@@ -10,6 +10,7 @@ from timebound.core.values.subscription import Subscription
 from timebound.errors import FilterError, ProtocolError
 from timebound.serving.subscribe import make_subscription
 from timebound.wire.packets import Subscribe, SubscribeEntry
+from timebound.wire.reasons import ReasonCode
 
 
 def make(topic_filter: str, *terms: tuple[str, str], limits: Limits | None = None) -> Subscription:
@@ -50,3 +51,26 @@ def test_limits_and_wrong_terms_are_protocol_errors(
 ) -> None:
     with pytest.raises(ProtocolError, match=text.replace("$", r"\$")):
         make(topic_filter, term, limits=Limits(topic_length_max=16, filter_length_max=10))
+
+
+@pytest.mark.parametrize("topic_filter", ["a/#", "$share/g/a/#", "#", "a/+"])
+def test_parts_of_a_correlation_within_the_filter_are_accepted(topic_filter: str) -> None:
+    made = make(topic_filter, ("correlate", "all(a/x, any(a/+, a/y))"))
+
+    assert {"a/x", "a/y"} <= set(made.parts)
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "part"),
+    [("a/#", "b/x"), ("$share/g/a/#", "b/x"), ("a/+", "+/x"), ("a/x", "a/#"), ("#", "$SYS/broker/version")],
+)
+def test_part_outside_of_the_filter_is_refused_by_name(topic_filter: str, part: str) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        make(topic_filter, ("correlate", f"all(a/x, {part})"))
+
+    own = topic_filter.removeprefix("$share/g/")
+    assert caught.value.reason_code == ReasonCode.TOPIC_FILTER_INVALID
+    assert str(caught.value) == (
+        f"property 'correlate': part {part!r} selects messages that the subscription's own filter {own!r} "
+        "does not; subscribe to a filter that selects those of all parts"
+    )

@@ -238,9 +238,17 @@ class Broker:
         self._lifecycle.restore(snapshot, now_ns)
         self._publish_due_wills(now_ns)
 
-    def set_access(self, access: AccessList) -> None:
-        """Replace the access rules of all clients."""
-        self._lifecycle.set_access(access)
+    def set_access(self, access: AccessList, now_ns: int) -> None:
+        """Replace the access rules of all clients: end the subscriptions that they forbid.
+
+        Waiting copies that they forbid are dropped in steps: call `continue_expiry` while `is_expiring`.
+        """
+        for session, topic_filter in self._lifecycle.set_access(access):
+            try:
+                self._distribution.leave_group(session, topic_filter, now_ns)
+            except Exception as error:  # the rules still apply to all others
+                self._faults.note(session.client_id, session.connection, error)
+        self.continue_expiry(now_ns)
 
     # --- subscriptions --------------------------------------------------------------
 
@@ -606,8 +614,9 @@ class Broker:
         return self._outbound.is_expiring()
 
     def continue_expiry(self, now_ns: int) -> None:
-        """Continue what `expire` began, by one step; call it while `is_expiring`."""
+        """Continue what `expire` or new access rules began, by one step; call it while `is_expiring`."""
         self._outbound.continue_expiry(now_ns)
+        self._distribution.reassign_orphans(now_ns)
         self._distribution.publish_notices(now_ns)
 
     # --- scheduling -----------------------------------------------------------------

@@ -35,14 +35,13 @@ from timebound.core.values.message import Delivery, Message
 from timebound.core.values.store_orders import DropRetained, PutRetained
 from timebound.core.values.subscription import Subscription
 from timebound.records import Reason
-from timebound.topics import is_own_topic, matches
+from timebound.topics import MISSED_PREFIX, is_own_topic, matches
 
 # In place of a client id, for errors that concern no client.
 MESH: Final = "the mesh"
 FILTERS: Final = "the content filters"
 # Notices about messages that were not delivered: to the subscriber, and to everyone who watches drops.
 NOTICE_PREFIX: Final = "$timebound/"
-MISSED_PREFIX: Final = "$timebound/missed/"
 DROPS_PREFIX: Final = "$timebound/drops/"
 # Missed pairs are collected until the turn is over, but no more than these: each keeps its message
 # in memory.

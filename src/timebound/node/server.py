@@ -363,7 +363,8 @@ class Server:
             door.access = access
         if self._flight is not None:
             self._flight.access = access
-        self.driver.broker.set_access(access)
+        self.driver.broker.set_access(access, self.driver.now_ns())
+        self.driver.schedule()
         self._log_notices()
         logger.info("reloaded access rules, passwords and certificates")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from timebound.config.limits import Limits
+from timebound.core.values.access import covers
 from timebound.core.values.subscription import Subscription
 from timebound.errors import FilterError, ProtocolError
 from timebound.topics import SHARE_PREFIX, check_filter, split_share, topic_fault
@@ -48,11 +49,24 @@ def make_subscription(
         reason = f"property 'where': {error}"
         raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, reason) from error
     for part in subscription.parts:
-        _check_size(limits, part, "property 'correlate': ")
-        if part.startswith(SHARE_PREFIX):
-            reason = f"property 'correlate': {part!r} is shared; only the subscription's own filter can be"
-            raise ProtocolError(ReasonCode.TOPIC_FILTER_INVALID, reason)
+        _check_part(limits, part, split_share(entry.topic_filter)[1])
     return subscription
+
+
+def _check_part(limits: Limits, part: str, topic_filter: str) -> None:
+    """Refuse a part of a correlation of which no or not every message would come to the subscription."""
+    where = "property 'correlate': "
+    _check_size(limits, part, where)
+    reason = ""
+    if part.startswith(SHARE_PREFIX):
+        reason = f"{part!r} is shared; only the subscription's own filter can be"
+    elif not covers(topic_filter, part):
+        reason = (
+            f"part {part!r} selects messages that the subscription's own filter {topic_filter!r} does not; "
+            "subscribe to a filter that selects those of all parts"
+        )
+    if reason:
+        raise ProtocolError(ReasonCode.TOPIC_FILTER_INVALID, where + reason)
 
 
 def _check_size(limits: Limits, topic_filter: str, where: str = "") -> None:

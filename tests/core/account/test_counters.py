@@ -55,7 +55,7 @@ def test_new_rules_end_the_subscriptions_they_forbid() -> None:
     broker.subscribe(session, Subscription(client_id="c", topic_filter="public/#"), 0)
     broker.subscribe(session, Subscription(client_id="c", topic_filter="secret/#"), 0)
 
-    broker.set_access(AccessList([AccessRule("anna", "all", "public/#", True)]))
+    broker.set_access(AccessList([AccessRule("anna", "all", "public/#", True)]), 0)
 
     assert list(session.subscriptions) == ["public/#"]
     assert broker.route(Message("secret/1", b"x", 0, False, 0), 0) == 0

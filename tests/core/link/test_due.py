@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from timebound.core.link.due import STALE_MAX, DueList
 from timebound.core.link.outlet import Outlet
 from timebound.core.link.strategy.entry import NEVER_NS
+from timebound.core.sessions.session import Session
+from timebound.core.values.access import AccessList
 
 
-def outlets(count: int) -> list[Outlet[str]]:
-    return [Outlet() for _ in range(count)]
+def outlets(count: int) -> list[Outlet[Any]]:
+    access = AccessList([])
+    return [Session(f"c{number}", "", access.for_client("", f"c{number}")) for number in range(count)]
 
 
 def test_outlets_come_in_the_order_of_their_times_and_equal_ones_as_they_were_put() -> None:

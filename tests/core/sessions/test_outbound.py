@@ -448,7 +448,7 @@ def test_a_link_that_messages_with_a_limit_need_stays_when_other_subscriptions_g
 def test_a_timed_subscription_that_is_no_longer_allowed_takes_the_queue_by_worth_along() -> None:
     pair = timed_pair()
 
-    pair.node.broker.set_access(AccessList([AccessRule("*", "all", "u", True)]))
+    pair.node.broker.set_access(AccessList([AccessRule("*", "all", "u", True)]), pair.node.now_ns)
 
     assert list(pair.receiver.session.subscriptions) == ["u"]
     assert pair.receiver.session.scheduled is None

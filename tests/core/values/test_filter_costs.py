@@ -78,7 +78,7 @@ def test_what_goes_gives_back_what_it_cost() -> None:
     assert cost(node) == 5  # resumed, with its subscription
     node.connect("e", clean=True)
     assert cost(node) == 3
-    node.broker.set_access(AccessList([AccessRule("", "all", "#", True)]))
+    node.broker.set_access(AccessList([AccessRule("", "all", "#", True)]), node.now_ns)
     assert cost(node) == 1
 
 

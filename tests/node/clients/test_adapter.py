@@ -9,10 +9,11 @@ import pytest
 from tests.node.doubles import Build
 
 from timebound.config.listeners import ListenerConfig
-from timebound.node.clients.adapter import READ_BYTES_MAX, Adapter
+from timebound.node.clients.adapter import Adapter
 from timebound.node.clients.connection import Connection
 from timebound.node.clients.tls import TlsAdapter
 from timebound.node.clients.websocket import Unframing, WebSocketAdapter
+from timebound.node.input.buffer import READ_BYTES_MAX
 
 
 class Below:

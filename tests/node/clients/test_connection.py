@@ -11,8 +11,9 @@ from tests.peer import props
 
 from timebound.config.limits import Limits
 from timebound.core.values.message import Message
-from timebound.node.clients.connection import NAMES_SEEN_MAX, READ_BYTES_MAX, SHARED_READ_BYTES, Connection
+from timebound.node.clients.connection import NAMES_SEEN_MAX, SHARED_READ_BYTES, Connection
 from timebound.node.clients.output import CLOSED, OPEN, UNREAD_REPLIES_MAX
+from timebound.node.input.buffer import READ_BYTES_MAX
 from timebound.node.login.passwords import PasswordFile
 from timebound.wire.codec import encode
 from timebound.wire.packets import (

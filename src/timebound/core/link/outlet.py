@@ -8,6 +8,7 @@ outlets, and decide what a copy is and what becomes of it when the connection is
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Final, Generic, TypeVar
 
 from timebound.core.link.queue import LinkQueue
@@ -57,9 +58,9 @@ class Outlet(Generic[Item]):
         self.due_number = 0
         self.is_touched = False
 
+    @abstractmethod
     def owner(self) -> tuple[str, int]:
         """Return the name of the receiver, for errors, and the number of its connection; 0 = none."""
-        raise NotImplementedError
 
     # --- packet ids and the window ------------------------------------------------------
 

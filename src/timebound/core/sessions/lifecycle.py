@@ -213,9 +213,11 @@ class Lifecycle:
             for packet_id in stored.inbound:
                 session.inbound[packet_id] = True
             ended_ns = stored.ended_ns or now_ns
+            self._end_forbidden(session)  # the rules may be others than those of the earlier run
             if not stored.ended_ns:
                 self._put(session, now_ns)
             self._schedule_expiry(session, ended_ns)
+        self._outbound.review([one for one in self.sessions.values() if one.queue_bytes])
         for will in snapshot.wills:
             # The broker may have ended after publishing it and before recording that.
             will.message.is_repeated = True
@@ -228,17 +230,25 @@ class Lifecycle:
             else:
                 self._arm(will.due_ns, will.client_id)
 
-    def set_access(self, access: AccessList) -> None:
-        """Apply new access rules, also to existing subscriptions; queued copies are still delivered."""
+    def set_access(self, access: AccessList) -> list[tuple[Session, str]]:
+        """Apply new access rules; return the sessions and filters of shared subscriptions that they end.
+
+        Copies that they forbid are dropped later, by `continue_expiry`.
+        """
         self._access = access
+        left: list[tuple[Session, str]] = []
         for session in list(self.sessions.values()):
             try:
-                self._apply_access(session)
+                session.access = access.for_client(session.user, session.client_id)
+                left += self._end_forbidden(session)
             except Exception as error:  # the rules still apply to all others
                 self._faults.note(session.client_id, session.connection, error)
+        self._outbound.review([one for one in self.sessions.values() if one.queue_bytes])
+        return left
 
-    def _apply_access(self, session: Session) -> None:
-        session.access = self._access.for_client(session.user, session.client_id)
+    def _end_forbidden(self, session: Session) -> list[tuple[Session, str]]:
+        """End the subscriptions of a session that its rights do not allow; return the shared ones."""
+        left: list[tuple[Session, str]] = []
         was_timed = session.timed_subscriptions > 0
         for subscription in list(session.subscriptions.values()):
             topic_filter = subscription.topic_filter
@@ -247,11 +257,16 @@ class Lifecycle:
             self._index.remove(subscription)
             self._correlations.stop(subscription)
             session.remove_subscription(subscription.key)
+            session.audiences.pop(subscription.key, None)
+            session.ticks = {key: tick for key, tick in session.ticks.items() if key[0] != subscription.key}
             if session.is_durable:
                 name = subscription.terms.name
                 self._durability.add(DropSubscription(session.client_id, topic_filter, name))
+            if split_share(topic_filter)[0]:
+                left.append((session, topic_filter))
         if was_timed:
             self._outbound.relax(session)
+        return left
 
     def may_publish(self, will: Will) -> bool:
         """Whether the client of a will may publish it under the present rules."""

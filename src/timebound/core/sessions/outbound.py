@@ -32,6 +32,7 @@ from timebound.core.sessions.entries import (
 )
 from timebound.core.sessions.orphan import is_left
 from timebound.core.sessions.owed import Owed, is_waiting
+from timebound.core.sessions.rights import Rights
 from timebound.core.sessions.session import PUBACK, PUBCOMP, PUBREC, PUBREL, Reply, Session
 from timebound.core.values.delay import LinkDelay
 from timebound.core.values.message import (
@@ -368,8 +369,8 @@ class Outbound(Owed):
         self._budget.renew()
 
     def is_expiring(self) -> bool:
-        """Whether copies are still to be dropped, or queues to catch up."""
-        return len(self.expiring) > 0 or len(self.behind) > 0
+        """Whether copies are still to be looked at or dropped, or queues to catch up."""
+        return len(self.expiring) > 0 or len(self.reviewing) > 0 or len(self.behind) > 0
 
     def _fall_behind(self, session: Session) -> None:
         """Note that the queue of a session has put something off."""
@@ -398,9 +399,16 @@ class Outbound(Owed):
         self._budget.is_awaited = False
 
     def continue_expiry(self, now_ns: int) -> None:
-        """Continue what `expire` began, by one step, and what queues have put off; see `is_expiring`."""
+        """Continue what `expire` and `review` began, by one step, and what queues have put off."""
         self._catch_up(now_ns)
         left = STEP_COPIES_MAX
+        while self.reviewing and left > 0:
+            session = self.reviewing.popleft()
+            try:
+                left -= 1 + self._review(session, now_ns)
+            except Exception as error:  # as in `offer`
+                self._faults.note(session.client_id, session.connection, error)
+                self.mend(session)
         while self.expiring and left > 0:
             session = self.expiring.popleft()
             try:
@@ -429,6 +437,23 @@ class Outbound(Owed):
             count += session.queued_messages()
             self._relax(session)
         return min(count, copies_max - 1)
+
+    def review(self, sessions: list[Session]) -> None:
+        """Begin to drop waiting copies that new access rules forbid; of connected clients first."""
+        self.reviewing.clear()
+        for session in sessions:
+            if session.connection:
+                self.reviewing.appendleft(session)
+            else:
+                self.reviewing.append(session)
+
+    def _review(self, session: Session, now_ns: int) -> int:
+        """Drop what the rules forbid, or leave it to other members of the group; return how much waited."""
+        waiting = self._waiting(session)
+        rights = Rights(session)
+        forbidden = [delivery for delivery in waiting if not rights.may_have(delivery)]
+        self.withdraw(session, forbidden, Reason.NOT_AUTHORIZED, now_ns)
+        return len(waiting)
 
     def _watch_path(self, session: Session, now_ns: int) -> None:
         """Forget the path delay of a receiver that no longer answers."""
@@ -539,13 +564,17 @@ class Outbound(Owed):
     def resume(self, session: Session, now_ns: int) -> None:
         """Resend on a new connection what was not acknowledged on the last one (4.4).
 
-        Copies past their time limit are not sent again. The receiver may know the packet id of a QoS 2
-        copy: PUBREL frees the id on both sides in any case (4.3.3).
+        Copies past their time limit are not sent again, nor what the access rules forbid now. The receiver
+        may know the packet id of a QoS 2 copy: PUBREL frees the id on both sides in any case (4.3.3).
         """
         released = 0
+        rights = Rights(session)
         for delivery in session.unanswered():
-            if delivery.state != RELEASED and self._is_late(session, delivery, now_ns):
-                self._settle(session, delivery, Reason.TIMED_OUT, now_ns)
+            if delivery.state != RELEASED and (
+                not rights.may_have(delivery) or self._is_late(session, delivery, now_ns)
+            ):
+                reason = Reason.TIMED_OUT if rights.may_have(delivery) else Reason.NOT_AUTHORIZED
+                self._settle(session, delivery, reason, now_ns)
                 if delivery.qos == 1:
                     self._finish(session, delivery)
                     continue
@@ -567,10 +596,14 @@ class Outbound(Owed):
 
     def unsent(self, session: Session, topic_filter: str) -> list[Delivery]:
         """Return the unsent copies of subscriptions to a filter that have ended, in order."""
+        return [one for one in self._waiting(session) if is_left(session, one, topic_filter)]
+
+    def _waiting(self, session: Session) -> list[Delivery]:
+        """Return all unsent copies of a session, in order."""
         found = list(session.blocked) + list(session.queue)
         if session.scheduled is not None:
             found += [cast(Delivery, entry.item) for entry in session.scheduled.entries()]
-        found = [one for one in found if one.state != GONE and is_left(session, one, topic_filter)]
+        found = [one for one in found if one.state != GONE]
         found.sort(key=sequence_of)
         return found
 

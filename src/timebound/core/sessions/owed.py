@@ -55,6 +55,7 @@ class Owed:
         "expiring",
         "orphans",
         "queued_bytes",
+        "reviewing",
     )
 
     def __init__(
@@ -76,6 +77,7 @@ class Owed:
         self.queued_bytes = 0  # memory cost of all sessions
         self._scheduled: dict[str, Session] = {}  # sessions whose `scheduled` is set
         self.expiring: deque[Session] = deque()  # those that the present expiry has still to visit
+        self.reviewing: deque[Session] = deque()  # those whose copies are still to be compared with new rules
         self.orphans: list[Orphan] = []
         self._due = due
         self._budget = TurnBudget()  # of all queues by worth together

@@ -7,13 +7,11 @@ calls are passed on to the transport below.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Final
+from typing import Any
 
 from mypy_extensions import mypyc_attr
 
-# The most that a connection gets in one read.
-READ_BYTES_MAX: Final = 64 * 1024
-_READ_BUFFER: Final = memoryview(bytearray(READ_BYTES_MAX))
+from timebound.node.input.buffer import READ_BUFFER, take_read
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # WebSocketAdapter is not compiled
@@ -28,10 +26,10 @@ class Adapter:
 
     def get_buffer(self, size_hint: int) -> memoryview:
         """Return the buffer for the next read; all connections share it."""
-        return _READ_BUFFER
+        return READ_BUFFER
 
     def buffer_updated(self, count: int) -> None:
-        self.data_received(bytes(_READ_BUFFER[:count]))
+        self.data_received(take_read(count))
 
     @abstractmethod
     def data_received(self, data: bytes) -> None: ...

@@ -2,7 +2,7 @@
 
 This is the hot path between socket and core, compiled if a compiler is available. It is an asyncio
 protocol by its methods. CONNECT is decided in `handshake`, SUBSCRIBE and the other rare packets in
-`requests`; a mistake of the peer ends this connection and nothing else.
+`serving/requests.py`; a mistake of the peer ends this connection and nothing else.
 
 Packets wait in `_packets` for the turn (`input/input.py`). A single publisher's packets pass straight
 through; otherwise its PUBLISHes go into the input queues, and whatever depends on their order (SUBSCRIBE,
@@ -22,7 +22,7 @@ from timebound.core.publishing import DENIED, REFUSED
 from timebound.core.sessions.session import Session
 from timebound.core.values.message import FRAME_KEPT_MAX, Message
 from timebound.errors import ProtocolError
-from timebound.node.clients import neighbour, requests
+from timebound.node.clients import neighbour
 from timebound.node.clients.handshake import (
     Accepted,
     Door,
@@ -44,8 +44,10 @@ from timebound.node.clients.output import (
 )
 from timebound.node.control import requests as control
 from timebound.node.driver import Driver
+from timebound.node.input.buffer import READ_BUFFER, READ_BYTES_MAX, take_read
 from timebound.outgoing import OutgoingEncoder
 from timebound.records import Reason
+from timebound.serving import requests
 from timebound.serving.inquiry import Inquiry, reason_of
 from timebound.topics import topic_fault
 from timebound.translate import to_message
@@ -57,10 +59,6 @@ from timebound.wire.terms import publish_hint
 logger = logging.getLogger("timebound.node")
 
 PINGRESP_FRAME: Final = b"\xd0\x00"
-# A read that fills its buffer means that more is waiting. The event loop would continue to read this
-# socket, up to 32 times, before anything is written; so it is paused until the turn is over.
-# 64 KiB of small messages, as objects, still fit the processor's cache: 256 KiB were a third slower.
-READ_BYTES_MAX: Final = 64 * 1024
 # After a smaller read the turn follows at once, without another round of the loop, for low latency.
 SMALL_READ_BYTES: Final = 4 * 1024
 
@@ -69,6 +67,8 @@ SMALL_READ_BYTES: Final = 4 * 1024
 CLOCK_EVERY: Final = 32
 TAKEN_IN_MAX: Final = 64
 
+# A read that fills its buffer means that more is waiting. The event loop would continue to read this
+# socket, up to 32 times, before anything is written; so it is paused until the turn is over.
 # With several publishers in one turn, less is read of each: together they should fit the cache.
 SHARED_READ_BYTES: Final = 32 * 1024
 
@@ -76,8 +76,7 @@ SHARED_READ_BYTES: Final = 32 * 1024
 # makes up names is not worth the time.
 NAMES_SEEN_MAX: Final = 64
 
-_READ_BUFFER: Final = memoryview(bytearray(READ_BYTES_MAX))
-_SHARED_READ_BUFFER: Final = _READ_BUFFER[:SHARED_READ_BYTES]
+_SHARED_READ_BUFFER: Final = READ_BUFFER[:SHARED_READ_BYTES]
 
 
 class Connection(ConnectionOutput):
@@ -128,10 +127,10 @@ class Connection(ConnectionOutput):
 
     def get_buffer(self, size_hint: int) -> memoryview:
         """Return the buffer for the next read; all connections share it."""
-        return _SHARED_READ_BUFFER if self.input.is_contended else _READ_BUFFER
+        return _SHARED_READ_BUFFER if self.input.is_contended else READ_BUFFER
 
     def buffer_updated(self, count: int) -> None:
-        self.data_received(bytes(_READ_BUFFER[:count]))
+        self.data_received(take_read(count))
 
     def data_received(self, data: bytes) -> None:
         try:

@@ -14,8 +14,9 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
-from timebound.node.clients.adapter import READ_BYTES_MAX, Adapter
+from timebound.node.clients.adapter import Adapter
 from timebound.node.driver import Driver
+from timebound.node.input.buffer import READ_BYTES_MAX
 
 # RFC 8446, 6: a fatal alert, protocol_version (70), for a peer that does not speak TLS.
 _NO_TLS_ALERT: Final = bytes([21, 3, 1, 0, 2, 2, 70])

@@ -20,6 +20,7 @@ from timebound.errors import ProtocolError
 from timebound.linking.greeting import Greeting
 from timebound.linking.link import NeighbourLink
 from timebound.linking.mesh import Mesh
+from timebound.node.input.buffer import READ_BUFFER, take_read
 from timebound.node.input.input import Input
 from timebound.node.links.meter import LinkMeter
 from timebound.node.mesh.reader import NeighbourReader
@@ -32,11 +33,9 @@ from timebound.wire.reasons import DISCONNECT_CODES_OF_CLIENT, ReasonCode
 logger = logging.getLogger("timebound.node")
 
 # A read of half the buffer means that more is waiting; others get their turn first.
-READ_BYTES_MAX: Final = 64 * 1024
 FULL_READ_BYTES: Final = 32 * 1024
 # A neighbour that does not read its DISCONNECT is cut off after this time.
 CLOSE_TIMEOUT_NS: Final = 5 * SECOND
-_READ_BUFFER: Final = memoryview(bytearray(READ_BYTES_MAX))
 
 
 class LinkDriver(Protocol):
@@ -82,10 +81,10 @@ class BufferedReads(asyncio.BufferedProtocol):
 
     def get_buffer(self, size_hint: int) -> memoryview:
         """Return the buffer for the next read."""
-        return _READ_BUFFER
+        return READ_BUFFER
 
     def buffer_updated(self, count: int) -> None:
-        self.data_received(bytes(_READ_BUFFER[:count]))
+        self.data_received(take_read(count))
 
     @abstractmethod
     def data_received(self, data: bytes) -> None: ...

@@ -325,6 +325,7 @@ class SimClient:
             self._retry()
             return
         self._connection += 1
+        self._history.connections[setting.name, self._connection] = self.clock.now_ns()
         self._cable = cable
         if self._is_clean:
             self._begin_run()  # both sides forget what was before [MQTT-3.1.2-4]

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from timebound.core.account.trace_log import TraceRecord
 from timebound.core.mesh.message import Copy
+from timebound.core.values.access import AccessList
 from timebound.core.values.message import Message
 from timebound.sim.deployment.clients import SimClient
 from timebound.sim.deployment.history import History, TracedOutcome, number_in
@@ -184,6 +185,9 @@ class Deployment:
                 node.start()
         elif kind == "clock":
             node.step_clock(what["step_ns"])
+        elif kind == "rules":
+            self.history.rules.append((self.kernel.now_ns, node.name, AccessList(list(what["rules"]))))
+            node.set_rules(what["rules"])
         elif kind == "disk-fails":
             node.disk.fail()
         else:

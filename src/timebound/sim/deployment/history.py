@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 
+from timebound.core.values.access import AccessList
 from timebound.wire.properties import Properties
 
 ID_PROPERTY = "id"  # of messages without payload
@@ -112,6 +113,8 @@ class History:
         self.arrivals: list[Received] = []
         self.outcomes: list[TracedOutcome] = []
         self.crashes: list[tuple[int, str]] = []  # when, and which node
+        self.rules: list[tuple[int, str, AccessList]] = []  # when a node got others, and which
+        self.connections: dict[tuple[str, int], int] = {}  # when clients began them, by client and number
         self.quiet_ns = 0  # when the script was over, and everything mended
         self.faults: list[int] = []  # times at which any link or node failed or came back
         self.runs: dict[str, int] = {}  # the last session of each client

@@ -19,7 +19,7 @@ from timebound.core.broker import Broker
 from timebound.core.mesh.interest import WatchedIndex
 from timebound.core.mesh.message import Copy
 from timebound.core.sessions.durability import Batch
-from timebound.core.values.access import AccessList
+from timebound.core.values.access import AccessList, AccessRule
 from timebound.core.values.message import Message
 from timebound.linking.greeting import Greeting
 from timebound.linking.mesh import Mesh, join_mesh
@@ -160,6 +160,17 @@ class SimNode:
     def step_clock(self, step_ns: int) -> None:
         """Set the clock of the machine; the broker follows at its next start."""
         self._offset_ns += step_ns
+
+    def set_rules(self, rules: tuple[AccessRule, ...]) -> None:
+        """Read other access rules, as a reload does; a node that is down reads them when it starts."""
+        self.access = AccessList(list(rules))
+        if not self.is_up:
+            return
+        before = self.broker.statistics().subscriptions
+        self.broker.set_access(self.access, self.now_ns())
+        if self.broker.statistics().subscriptions < before:
+            self.count("subscription ended by new rules")
+        self.clock.schedule()
 
     def now_ns(self) -> int:
         return self.clock.now_ns()

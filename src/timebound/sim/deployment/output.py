@@ -22,13 +22,16 @@ class ServedOutput:
 
     def __init__(self, node: Host, number: int, cable: Cable, listener: ListenerConfig) -> None:
         self.node = node
+        self.broker = node.broker
         self.number = number
         self.session: Session | None = None
         self.version = 5
         self.is_closed = False
         self._cable = cable
         self._listener = listener
-        self._outgoing = OutgoingEncoder(5, 0, 0, True)
+        self.outgoing = OutgoingEncoder(5, 0, 0, True)
+        self.request_problem_information = True
+        self.connect_expiry_s = 0
         self._connack = b""
         self._is_greeted = False
         self._is_paused = False
@@ -39,6 +42,11 @@ class ServedOutput:
         self._is_full = False  # nor while packets wait outside the input queues
         self._is_unread = False
 
+    @property
+    def driver(self) -> Host:
+        """The node, as what drives it."""
+        return self.node
+
     def flush(self) -> None:
         """Write what the session has ready, as far as the connection takes it."""
         session = self.session
@@ -46,7 +54,7 @@ class ServedOutput:
             return
         if not self._may_write(session):
             return
-        frames = [self._outgoing.encode_reply(reply) for reply in session.replies]
+        frames = [self.outgoing.encode_reply(reply) for reply in session.replies]
         session.replies.clear()
         is_free = True
         if session.scheduled is None:
@@ -86,7 +94,7 @@ class ServedOutput:
     def _encode(self, session: Session, frames: list[bytes], bytes_max: int, ahead_ns: int) -> None:
         now_ns = self.node.now_ns()
         for delivery in self.node.broker.take_deliveries(session, bytes_max, now_ns, ahead_ns):
-            frame = self._outgoing.encode(delivery, now_ns)
+            frame = self.outgoing.encode(delivery, now_ns)
             if frame:
                 frames.append(frame)
             else:
@@ -133,7 +141,7 @@ class ServedOutput:
         if session is None or session.connection != self.number or self._is_paused:
             return
         if self._may_write(session) and session.replies:
-            self._write(b"".join([self._outgoing.encode_reply(reply) for reply in session.replies]))
+            self._write(b"".join([self.outgoing.encode_reply(reply) for reply in session.replies]))
             session.replies.clear()
 
     def pause_writing(self) -> None:

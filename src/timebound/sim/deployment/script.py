@@ -1,7 +1,7 @@
 """A run as data: brokers with their configuration, links, clients, and what happens when.
 
 Actions of a client: connect, disconnect, vanish, mute, speak, subscribe, unsubscribe, publish, request. Of a
-node: crash, restart, clock, disk-fails, disk-works. Of a link between nodes: cut, slow, dead, mend.
+node: crash, restart, clock, rules, disk-fails, disk-works. Of a link between nodes: cut, slow, dead, mend.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A client's connection at a simulated broker: bytes in, calls to the broker, and its output as bytes.
 
-It does what `node/clients` does around packets, as small as possible: no TLS, no passwords, and a SUBSCRIBE
-is acted on one filter a turn. What both decide alike is in `serving`, `translate` and `outgoing`.
+It does what `node/clients` does around packets, as small as possible: no TLS, no passwords, and of a
+SUBSCRIBE one step a turn. What both do alike is in `serving`, `translate` and `outgoing`.
 """
 
 from __future__ import annotations
@@ -10,27 +10,25 @@ from typing import Final
 
 from timebound.config.listeners import ListenerConfig
 from timebound.config.scheduling import scheduling_of
-from timebound.core.distribution import RetainedReplay
 from timebound.core.input.entrance import EXCESS, TURNED_DOWN
 from timebound.core.input.publisher import InputMessage, Publisher
 from timebound.core.input.requests import is_one as is_request
 from timebound.core.publishing import DENIED, REFUSED
-from timebound.core.sessions.durability import ALL_SO_FAR
 from timebound.core.sessions.session import Session
 from timebound.core.values.delay import link_of_rate
 from timebound.core.values.message import FRAME_KEPT_MAX, Message
-from timebound.errors import FilterError, ProtocolError
+from timebound.errors import ProtocolError
 from timebound.linking.codec import link_packet_size_max
 from timebound.linking.greeting import read_greeting
 from timebound.outgoing import OutgoingEncoder
 from timebound.records import Reason
 from timebound.serving.connect import Accepted, Refused, accept, check_form
 from timebound.serving.inquiry import Inquiry, check_request, reason_of
-from timebound.serving.subscribe import make_subscription
+from timebound.serving.requests import Request, handle
 from timebound.sim.deployment.host import Host, LinkTerms
 from timebound.sim.deployment.links import Cable
 from timebound.sim.deployment.output import ServedOutput
-from timebound.topics import check_filter, reserved_fault, topic_fault
+from timebound.topics import reserved_fault, topic_fault
 from timebound.translate import to_message
 from timebound.units import SECOND
 from timebound.wire.codec import Decoder, encode
@@ -41,14 +39,11 @@ from timebound.wire.packets import (
     Packet,
     Pingreq,
     Publish,
-    Suback,
     Subscribe,
-    Unsuback,
     Unsubscribe,
 )
 from timebound.wire.properties import Properties
 from timebound.wire.reasons import ReasonCode
-from timebound.wire.terms import parse_unsubscribe_name
 
 PINGRESP_FRAME: Final = b"\xd0\x00"
 REPLAY_STEPS: Final = 8  # few, so that replays of some topics take several turns
@@ -64,12 +59,10 @@ class ServedClient(ServedOutput):
         self._packets: list[Packet] = []  # not yet handled
         self._arrived_ns = 0  # the first of them
         self._held = 0  # those that had to wait for this client's own messages or requests
-        self._request: Subscribe | None = None  # in progress; later packets wait
-        self._codes: list[int] = []  # of its filters so far
-        self._replay: RetainedReplay | None = None
+        self._request: Request | None = None  # in progress; later packets wait
+        self._replay_steps = 0  # of its present replay of retained messages
         self._inquiry: Inquiry | None = None  # a request to the broker itself, in progress
         self._aliases: dict[int, str] = {}
-        self._connect_expiry_s = 0
         self._silence_max_ns = int(node.limits.connect_timeout_s * SECOND)
         self._heard_ns = node.now_ns()
         cable.attach(self)
@@ -92,8 +85,8 @@ class ServedClient(ServedOutput):
         """Act on what was read, up to what has to wait: for a SUBSCRIBE, a request, or the queues."""
         if self.is_closed:
             return
-        if self._request is not None:
-            self._continue_subscribe(self._request)
+        if self._request is not None:  # one step a turn
+            self._continue_request(self._request)
         while self._packets and self._request is None and self._inquiry is None and not self.is_closed:
             packet = self._packets.pop(0)
             if not self._handle(packet):
@@ -139,22 +132,16 @@ class ServedClient(ServedOutput):
             return False
         if isinstance(packet, Pingreq):
             broker.answer(session, PINGRESP_FRAME)
-        elif isinstance(packet, Subscribe):
-            self._request = packet
-            self._codes = []
-            self._continue_subscribe(packet)
-        elif isinstance(packet, Unsubscribe):
-            self._unsubscribe(session, packet, now_ns)
-        elif isinstance(packet, Disconnect):
-            self._disconnect(session, packet)
+        elif isinstance(packet, (Subscribe, Unsubscribe)):
+            self._begin_request(session, packet)
         else:
-            self.close(ReasonCode.PROTOCOL_ERROR, f"unexpected {type(packet).__name__.upper()}")
+            handle(self, session, packet, now_ns)
         return True
 
     def _connect(self, packet: Connect) -> None:
         node = self.node
         self.version = packet.protocol_version
-        self._outgoing = OutgoingEncoder(self.version, packet.properties.maximum_packet_size or 0, 0, True)
+        self.outgoing = OutgoingEncoder(self.version, packet.properties.maximum_packet_size or 0, 0, True)
         # Without a password file, names are not verified, so access rules must not see them.
         security = node.config.security
         is_named = security.password_file is not None and packet.username is not None
@@ -215,10 +202,11 @@ class ServedClient(ServedOutput):
         is_named = accepted.user != node.config.security.anonymous_user
         self.publisher.source = f"user {accepted.user}" if is_named else f"client {accepted.client_id}"
         node.intake.join(accepted.client_id, self)
-        self._connect_expiry_s = accepted.expiry_interval_s
+        self.connect_expiry_s = accepted.expiry_interval_s
+        self.request_problem_information = accepted.wants_reasons
         self._silence_max_ns = accepted.keep_alive_s * SECOND * 3 // 2
         self._heard_ns = now_ns
-        self._outgoing = OutgoingEncoder(
+        self.outgoing = OutgoingEncoder(
             self.version, accepted.packet_size_max, accepted.topic_alias_maximum, accepted.wants_reasons
         )
         self._connack = accepted.connack(is_present, self.version)
@@ -353,66 +341,19 @@ class ServedClient(ServedOutput):
         else:
             self.close(code, text)
 
-    def _continue_subscribe(self, packet: Subscribe) -> None:
-        """Do one step: the next filter, or the next of its retained messages."""
-        session, broker = self.session, self.node.broker
-        if session is None or session.connection != self.number:
+    def _begin_request(self, session: Session, packet: Subscribe | Unsubscribe) -> None:
+        """Begin a SUBSCRIBE or UNSUBSCRIBE; it stays in `_request` if it is not complete."""
+        request = Request(self, session, packet, REPLAY_STEPS)
+        self._replay_steps = 0
+        self._request = None if request.begin(self.node.now_ns()) else request
+
+    def _continue_request(self, request: Request) -> None:
+        """Do one step."""
+        self._replay_steps = self._replay_steps + 1 if request.is_replaying() else 0
+        if request.continue_request(self.node.now_ns()):
             self._request = None
-            return
-        now_ns = self.node.now_ns()
-        if self._replay is not None:
-            if broker.continue_replay(self._replay, REPLAY_STEPS, now_ns):
-                self._replay = None
-        else:
-            self._codes.append(self._subscribe(session, packet, len(self._codes), now_ns))
-        if self._replay is None and len(self._codes) == len(packet.entries):
-            self._request = None
-            frame = encode(Suback(packet.packet_id, self._codes), self.version)
-            broker.reply(session, frame, ALL_SO_FAR if session.is_durable else broker.mark())
-
-    def _subscribe(self, session: Session, packet: Subscribe, place: int, now_ns: int) -> int:
-        node = self.node
-        try:
-            subscription = make_subscription(node.limits, session.client_id, packet, packet.entries[place])
-        except FilterError:
-            return ReasonCode.TOPIC_FILTER_INVALID
-        except ProtocolError as error:
-            return error.reason_code
-        if node.mesh is not None and node.mesh.refusal(subscription):
-            return ReasonCode.QUOTA_EXCEEDED
-        code, self._replay = node.broker.begin_subscribe(session, subscription, now_ns)
-        if self._replay is not None and not node.broker.continue_replay(self._replay, REPLAY_STEPS, now_ns):
-            node.count("sliced replay")
-        else:
-            self._replay = None
-        return code
-
-    def _unsubscribe(self, session: Session, packet: Unsubscribe, now_ns: int) -> None:
-        broker = self.node.broker
-        mark = broker.mark()
-        codes: list[int] = []
-        for topic_filter in packet.topic_filters:
-            try:
-                check_filter(topic_filter)
-                name = parse_unsubscribe_name(packet.properties.user_properties)
-            except FilterError:
-                codes.append(ReasonCode.TOPIC_FILTER_INVALID)
-            except ProtocolError as error:
-                codes.append(error.reason_code)
-            else:
-                codes.append(broker.unsubscribe(session, topic_filter, now_ns, name))
-        broker.reply(session, encode(Unsuback(packet.packet_id, codes), self.version), mark)
-
-    def _disconnect(self, session: Session, packet: Disconnect) -> None:
-        expiry_s = packet.properties.session_expiry_interval
-        if expiry_s is not None:
-            if expiry_s and not self._connect_expiry_s:
-                self.close(ReasonCode.PROTOCOL_ERROR, "session expiry was 0 in CONNECT")
-                return
-            session.expiry_interval_s = min(expiry_s, self.node.limits.session_expiry_max_s)
-        self._write_answers()
-        self._leave(keep_will=packet.reason_code != ReasonCode.NORMAL_DISCONNECTION)
-        self._finish()
+        elif self._replay_steps == 1 and request.is_replaying():
+            self.node.count("sliced replay")
 
     # --- the end ----------------------------------------------------------------------
 
@@ -430,9 +371,25 @@ class ServedClient(ServedOutput):
             properties = Properties()
             properties.reason_string = reason
             frame = encode(Disconnect(reason_code, properties), 5)
-            self._write(frame if self._outgoing.fits(frame) else encode(Disconnect(reason_code), 5))
+            self._write(frame if self.outgoing.fits(frame) else encode(Disconnect(reason_code), 5))
         self._leave(keep_will=True)
         self._finish()
+
+    def end(self, reason_code: int) -> None:
+        """End after DISCONNECT of the client; only reason code 0 removes its will."""
+        self._write_answers()
+        self._leave(keep_will=reason_code != ReasonCode.NORMAL_DISCONNECTION)
+        self._finish()
+
+    def note(self, reason: str) -> None:
+        """Note a refusal, as the log of the network's node has it."""
+        self.node.clock.note(
+            f"{self.publisher.source or self.number} was refused: {reason}", is_warning=False
+        )
+
+    def hint(self, text: str) -> None:
+        """Note a likely mistake in an accepted request."""
+        self.node.clock.note(f"{self.publisher.source or self.number}: {text}", is_warning=False)
 
     def _refuse(self, refused: Refused) -> None:
         self.node.broker.counters.connections_refused += 1
@@ -442,10 +399,9 @@ class ServedClient(ServedOutput):
 
     def _leave(self, keep_will: bool) -> None:
         session, self.session = self.session, None
-        if self._replay is not None:
-            self.node.broker.stop_replay(self._replay)
-            self._replay = None
-        self._request = None
+        if self._request is not None:
+            self._request.cancel()
+            self._request = None
         if self._inquiry is not None:
             self._inquiry.cancel()
             self._inquiry = None

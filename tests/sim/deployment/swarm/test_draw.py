@@ -28,7 +28,7 @@ def test_every_term_every_action_and_each_shape_is_drawn() -> None:
     assert {action.kind for action in actions} == {
         *("connect", "disconnect", "vanish", "mute", "speak", "subscribe", "unsubscribe", "publish"),
         "request",
-        *("crash", "restart", "clock", "disk-fails", "disk-works", "cut", "slow", "dead", "mend"),
+        *("crash", "restart", "clock", "rules", "disk-fails", "disk-works", "cut", "slow", "dead", "mend"),
     }
     assert {len(plan.configs) for plan in plans} == {1, 2, 3}
 

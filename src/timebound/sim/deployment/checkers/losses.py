@@ -10,7 +10,10 @@ promised, and not checked:
   it was published (docs/mesh.md: messages are held in memory between brokers);
 * subscriptions that other brokers may not know yet: younger than 5 s, or with a fault in the 10 s before;
 * to a session that was not connected, a subscription of QoS 0, or a message of QoS 0;
-* correlations, whose parts are delivered together or not at all, and single members of shared subscriptions.
+* subscriptions that new access rules have ended;
+* correlations, whose parts are delivered together or not at all.
+
+Shared subscriptions are checked as groups, in `shared.py`.
 """
 
 from __future__ import annotations
@@ -18,8 +21,9 @@ from __future__ import annotations
 from timebound.records import Outcome, Reason
 from timebound.sim.deployment.checkers.base import Watching
 from timebound.sim.deployment.checkers.oracle import is_plain, selects
+from timebound.sim.deployment.checkers.rights import was_forbidden
 from timebound.sim.deployment.deployment import Deployment
-from timebound.sim.deployment.history import ERROR_MIN, AskedSubscription, History, SentMessage
+from timebound.sim.deployment.history import ERROR_MIN, AskedSubscription, SentMessage
 from timebound.units import SECOND
 
 KNOWN_NS = 5 * SECOND
@@ -43,17 +47,16 @@ class Losses(Watching):
                 reasons.setdefault((outcome.client, outcome.number), []).append(outcome.reason)
         checked = 0
         for sent in history.messages.values():
-            # MQTT 3.1.1 cannot refuse: what is not allowed is acknowledged, and never taken.
-            if not sent.qos or not sent.is_promised() or not sent.taken:
+            if not is_promised(sent):
                 continue
             for one in history.subscriptions:
-                if not self._is_owed(deployment, sent, one):
+                if not is_plain(one) or not is_owed(deployment, sent, one):
                     continue
                 checked += 1
                 if (one.client, one.run, sent.number) in arrived:
                     continue
                 found = reasons.get((one.client, sent.number), [])
-                if not any(self._is_allowed(deployment, reason, sent, one) for reason in found):
+                if not any(is_allowed(deployment, reason, sent, one) for reason in found):
                     why = ", ".join(found) or "without a record"
                     deployment.fail(
                         self.name,
@@ -62,71 +65,88 @@ class Losses(Watching):
                     )
         history.counts["promises checked"] += checked
 
-    def _is_owed(self, deployment: Deployment, sent: SentMessage, one: AskedSubscription) -> bool:
-        history = deployment.history
-        if not one.is_granted() or one.code == 0 or not is_plain(one) or not selects(one, sent):
-            return False
-        if sent.is_empty and deployment.clients[one.client].setting.version != 5:
-            return False  # nothing in the packet tells which one it is
-        if (one.client, one.run) in history.unsure:
-            return False
-        if one.run != history.runs.get(one.client) or one.granted_ns >= sent.sent_ns:
-            return False
-        if self._may_have_ended(history, sent, one):
-            return False
-        origins = {node for node, _, _ in sent.taken}
-        if origins == {one.node}:
-            return True
-        if sent.sent_ns - one.granted_ns < KNOWN_NS:
-            return False
-        if any(sent.sent_ns - CALM_NS <= time_ns <= sent.sent_ns for time_ns in history.faults):
-            return False
-        return not any(name != one.node and time_ns >= sent.sent_ns for time_ns, name in history.crashes)
 
-    def _may_have_ended(self, history: History, sent: SentMessage, one: AskedSubscription) -> bool:
-        """Whether a subscription was ended or replaced, perhaps by a SUBSCRIBE that was never answered."""
-        last_ns = max((time_ns for _, _, time_ns in sent.taken), default=0)
-        if one.ended_ns >= 0 and (one.ended_ns < history.quiet_ns or one.ended_ns < last_ns + SECOND):
-            return True
-        return any(
-            other.code < ERROR_MIN and other.asked_ns >= one.asked_ns and other is not one
-            for other in history.subscriptions
-            if (other.client, other.run, other.topic_filter, other.terms.get("name", ""))
-            == (one.client, one.run, one.topic_filter, one.terms.get("name", ""))
-        )
+def is_promised(sent: SentMessage) -> bool:
+    """Whether the publisher of a message may rely on it."""
+    # MQTT 3.1.1 cannot refuse: what is not allowed is acknowledged, and never taken.
+    return sent.qos > 0 and sent.is_promised() and len(sent.taken) > 0
 
-    def _is_in_order(self, deployment: Deployment, node: str) -> bool:
-        """Whether neither the sessions of a broker nor any link between brokers give messages up."""
-        strategies = {one.strategy for config in deployment.plan.configs for one in config.neighbours}
-        strategies.add(deployment.nodes[node].config.listeners[0].strategy)
-        return strategies <= IN_ORDER
 
-    def _is_allowed(
-        self, deployment: Deployment, reason: str, sent: SentMessage, one: AskedSubscription
-    ) -> bool:
-        """Whether a reason fits what was asked for, and what the configuration limits."""
-        session = [
-            other
-            for other in deployment.history.subscriptions
-            if (other.client, other.run) == (one.client, one.run) and selects(other, sent)
-        ]
-        is_timed = (
-            sent.timeout_ns > 0 or sent.expiry_s >= 0 or any("deadline" in other.terms for other in session)
-        )
-        limits = deployment.nodes[one.node].limits
-        if reason in (Reason.TIMED_OUT.value, Reason.HOPELESS.value):
-            return is_timed
-        if reason == Reason.EXPIRED.value:
-            return sent.expiry_s >= 0
-        if reason == Reason.REPLACED.value:
-            if any("keep" in other.terms for other in session):
-                return True
-            # Without a limit nothing is given up for a newer message, at the session or on a link.
-            is_limited = sent.timeout_ns > 0 or sent.expiry_s >= 0 or "deadline" in one.terms
-            return is_limited and not self._is_in_order(deployment, one.node)
-        if reason == Reason.QUEUE_FULL.value:
-            # Ticks and alarms fill a small queue as messages do.
-            return limits.queue_messages_per_client_max <= SMALL_QUEUE or is_timed
-        if reason == Reason.TOO_LARGE.value:
-            return deployment.clients[one.client].setting.packet_size_max > 0
+def is_owed(deployment: Deployment, sent: SentMessage, one: AskedSubscription) -> bool:
+    """Whether a promised message is owed to a subscription, by all that its client can know."""
+    history = deployment.history
+    if not one.is_granted() or one.code == 0 or not selects(one, sent):
         return False
+    if sent.is_empty and deployment.clients[one.client].setting.version != 5:
+        return False  # nothing in the packet tells which one it is
+    if (one.client, one.run) in history.unsure:
+        return False
+    if one.run != history.runs.get(one.client) or one.granted_ns >= sent.sent_ns:
+        return False
+    if _may_have_ended(deployment, sent, one):
+        return False
+    origins = {node for node, _, _ in sent.taken}
+    if origins == {one.node}:
+        return True
+    if sent.sent_ns - one.granted_ns < KNOWN_NS:
+        return False
+    if any(sent.sent_ns - CALM_NS <= time_ns <= sent.sent_ns for time_ns in history.faults):
+        return False
+    return not any(name != one.node and time_ns >= sent.sent_ns for time_ns, name in history.crashes)
+
+
+def _may_have_ended(deployment: Deployment, sent: SentMessage, one: AskedSubscription) -> bool:
+    """Whether a subscription was ended or replaced, perhaps by a SUBSCRIBE that was never answered."""
+    if was_forbidden(deployment, one.node, one.client, one.topic_filter, one.asked_ns):
+        return True
+    history = deployment.history
+    is_timed = "watchdog" in one.terms or "every" in one.terms
+    if is_timed and {node for node, _, _ in sent.taken} != {one.node}:
+        return True  # those end in the quiet time, and a message may be under way until then
+    last_ns = max((time_ns for _, _, time_ns in sent.taken), default=0)
+    if one.ended_ns >= 0 and (one.ended_ns < history.quiet_ns or one.ended_ns < last_ns + SECOND):
+        return True
+    return any(
+        other.code < ERROR_MIN and other.asked_ns >= one.asked_ns and other is not one
+        for other in history.subscriptions
+        if (other.client, other.run, other.topic_filter, other.terms.get("name", ""))
+        == (one.client, one.run, one.topic_filter, one.terms.get("name", ""))
+    )
+
+
+def _is_in_order(deployment: Deployment, node: str) -> bool:
+    """Whether neither the sessions of a broker nor any link between brokers give messages up."""
+    strategies = {one.strategy for config in deployment.plan.configs for one in config.neighbours}
+    strategies.add(deployment.nodes[node].config.listeners[0].strategy)
+    return strategies <= IN_ORDER
+
+
+def is_allowed(deployment: Deployment, reason: str, sent: SentMessage, one: AskedSubscription) -> bool:
+    """Whether a reason fits what was asked for, and what the configuration limits."""
+    session = [
+        other
+        for other in deployment.history.subscriptions
+        if (other.client, other.run) == (one.client, one.run) and selects(other, sent)
+    ]
+    is_timed = (
+        sent.timeout_ns > 0 or sent.expiry_s >= 0 or any("deadline" in other.terms for other in session)
+    )
+    limits = deployment.nodes[one.node].limits
+    if reason in (Reason.TIMED_OUT.value, Reason.HOPELESS.value):
+        return is_timed
+    if reason == Reason.EXPIRED.value:
+        return sent.expiry_s >= 0
+    if reason == Reason.REPLACED.value:
+        if any("keep" in other.terms for other in session):
+            return True
+        # Without a limit nothing is given up for a newer message, at the session or on a link.
+        is_limited = sent.timeout_ns > 0 or sent.expiry_s >= 0 or "deadline" in one.terms
+        return is_limited and not _is_in_order(deployment, one.node)
+    if reason == Reason.QUEUE_FULL.value:
+        # Ticks and alarms fill a small queue as messages do.
+        return limits.queue_messages_per_client_max <= SMALL_QUEUE or is_timed
+    if reason == Reason.TOO_LARGE.value:
+        return deployment.clients[one.client].setting.packet_size_max > 0
+    if reason == Reason.NOT_AUTHORIZED.value:
+        return was_forbidden(deployment, one.node, one.client, sent.topic, sent.sent_ns)
+    return False

@@ -12,6 +12,8 @@ from timebound.sim.deployment.checkers.losses import Losses
 from timebound.sim.deployment.checkers.order import Order
 from timebound.sim.deployment.checkers.phantoms import Phantoms
 from timebound.sim.deployment.checkers.retained import Retained
+from timebound.sim.deployment.checkers.rights import RightsKept
+from timebound.sim.deployment.checkers.shared import Shared
 
 
 def all_checkers() -> list[Watching]:
@@ -24,6 +26,8 @@ def all_checkers() -> list[Watching]:
         Duplicates(),
         Order(),
         Losses(),
+        Shared(),
         Retained(),
         Bounds(),
+        RightsKept(),
     ]

@@ -31,6 +31,11 @@ SHARED: Final = ("$share/g/a/#", "$share/h/+/x", "$share/g/c")
 CORRELATIONS: Final = ("all(a/x, a/y)", "any(a/z, all(a/x, a/y))", "all(a/+, a/z)")
 LIMITED: Final = "limited"  # a user that may not do everything
 FORBIDDEN: Final = "b/y"  # to it
+RULES: Final = (
+    AccessRule(LIMITED, SUBSCRIBE, FORBIDDEN, False),
+    AccessRule(LIMITED, PUBLISHING, FORBIDDEN, False),
+    AccessRule(ANYONE, ALL, "#", True),
+)
 TERMS_SHARE: Final = 0.25  # of subscriptions with each single term
 FIRST_OF_FLOWS: Final = 10_000  # number of a message; those of wills are larger
 FIRST_OF_FLOODS: Final = 20_000
@@ -62,6 +67,7 @@ def draw_plan(seed: int) -> Plan:
     if random.random() < 0.8:
         actions += _node_faults(random, nodes)
         actions += _link_faults(random, links)
+    actions += _rule_changes(Streams(seed).stream("rules"), nodes)
     actions.sort(key=lambda one: (one.time_ns, one.who))
     places = tuple(
         LinkPlace(one, other, random.choice((5_000, 30_000, 1_000_000)), random.randint(1, 40) * MILLISECOND)
@@ -98,18 +104,13 @@ def _configs(
         flows_per_client_max=random.choice((1, 50)),
         weights=random.choice(((), (WeightEntry("a/#", 4), WeightEntry("a/x", 2)))),
     )
-    rules = (
-        AccessRule(LIMITED, SUBSCRIBE, FORBIDDEN, False),
-        AccessRule(LIMITED, PUBLISHING, FORBIDDEN, False),
-        AccessRule(ANYONE, ALL, "#", True),
-    )
     return tuple(
         Config(
             node_name=name,
             limits=limits,
             input=entrance,
             mesh=mesh,
-            security=SecurityConfig(password_file=Path("users"), rules=rules),
+            security=SecurityConfig(password_file=Path("users"), rules=RULES),
             listeners=(ListenerConfig(strategy=random.choice(STRATEGY_NAMES), allow_anonymous=True),),
             neighbours=_neighbours(random, name, links),
         )
@@ -357,6 +358,22 @@ def _node_faults(random: Random, nodes: tuple[str, ...]) -> list[Action]:
             start_ns = _at(random, 2_000)
             actions.append(Action(start_ns, "disk-fails", name))
             actions.append(Action(start_ns + random.randint(200, 4_000) * MILLISECOND, "disk-works", name))
+    return actions
+
+
+def _rule_changes(random: Random, nodes: tuple[str, ...]) -> list[Action]:
+    """Other access rules, for a while or for good, at some of the nodes."""
+    actions: list[Action] = []
+    if random.random() < 0.7:
+        return actions
+    user = random.choice((LIMITED, "other"))  # not those who look at everything in the end
+    forbidden = AccessRule(user, SUBSCRIBE, random.choice(("a/x", "a/#", "b/x", "c")), False)
+    for name in nodes:
+        start_ns = _at(random, 4_000)
+        actions.append(Action(start_ns, "rules", name, {"rules": (forbidden, *RULES)}))
+        if random.random() < 0.3:
+            back_ns = start_ns + random.randint(100, 4_000) * MILLISECOND
+            actions.append(Action(back_ns, "rules", name, {"rules": RULES}))
     return actions
 
 

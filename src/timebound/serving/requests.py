@@ -1,18 +1,22 @@
 """The rare packets of an open connection: SUBSCRIBE, UNSUBSCRIBE, DISCONNECT, AUTH.
 
 The first two name up to thousands of filters, each of which may match all retained messages: so they are
-handled in steps, between which other clients get their turn.
+handled in steps, between which other clients get their turn. The node's connections and the simulator's use
+the same.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
+from timebound.config.limits import Limits
+from timebound.core.broker import Broker
 from timebound.core.distribution import RetainedReplay
 from timebound.core.sessions.durability import ALL_SO_FAR
 from timebound.core.sessions.session import Session
 from timebound.core.values.subscription import Subscription
 from timebound.errors import FilterError, ProtocolError
+from timebound.linking.mesh import Mesh
 from timebound.records import Reason
 from timebound.serving.subscribe import make_subscription
 from timebound.topics import check_filter, check_wildcards
@@ -30,9 +34,6 @@ from timebound.wire.packets import (
 from timebound.wire.reasons import ReasonCode
 from timebound.wire.terms import parse_unsubscribe_name, subscribe_hints
 
-if TYPE_CHECKING:
-    from timebound.node.clients.output import ConnectionOutput
-
 # Per packet; enough for the reasons of several filters.
 REASON_STRING_LENGTH_MAX: Final = 1_024
 # Nodes of the retained topics visited between two readings of the clock: about 50 us.
@@ -42,7 +43,61 @@ READ_AT_ONCE_MAX: Final = 256
 NOTHING: Final = -2  # instead of a mark: the answer depends on no store order
 
 
-def handle(connection: ConnectionOutput, session: Session, packet: Packet, now_ns: int) -> None:
+class ServingDriver(Protocol):
+    """What drives a connection."""
+
+    @property
+    def limits(self) -> Limits: ...
+
+    @property
+    def mesh(self) -> Mesh | None: ...
+
+    def now_ns(self) -> int: ...
+
+
+class FrameLimit(Protocol):
+    """What knows the client's maximum packet size."""
+
+    def fits(self, frame: bytes) -> bool: ...
+
+
+class Serving(Protocol):
+    """A client's connection, as its requests see it."""
+
+    @property
+    def driver(self) -> ServingDriver: ...
+
+    @property
+    def broker(self) -> Broker: ...
+
+    @property
+    def session(self) -> Session | None: ...
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def outgoing(self) -> FrameLimit: ...
+
+    @property
+    def request_problem_information(self) -> bool: ...
+
+    @property
+    def connect_expiry_s(self) -> int: ...
+
+    def close(self, reason_code: int, reason: str) -> None: ...
+
+    def end(self, reason_code: int) -> None: ...
+
+    def note(self, reason: str) -> None: ...
+
+    def hint(self, text: str) -> None: ...
+
+
+def handle(connection: Serving, session: Session, packet: Packet, now_ns: int) -> None:
     """Act on a packet that is neither PUBLISH nor an acknowledgement, nor a `Request`."""
     if isinstance(packet, Disconnect):
         _disconnect(connection, session, packet)
@@ -61,8 +116,14 @@ class Request:
     """
 
     def __init__(
-        self, connection: ConnectionOutput, session: Session, packet: Subscribe | Unsubscribe
+        self,
+        connection: Serving,
+        session: Session,
+        packet: Subscribe | Unsubscribe,
+        retained_steps: int = RETAINED_STEPS,
     ) -> None:
+        """`retained_steps`: nodes of the retained topics that one step visits."""
+        self._retained_steps = retained_steps
         self._connection = connection
         self._session = session
         self._packet = packet
@@ -82,7 +143,7 @@ class Request:
     def _takes_long(self) -> bool:
         """Whether a content filter or correlation is so long that many at a time would hold up others."""
         texts = self._packet.properties.user_properties
-        return bool(texts) and any([len(text) > READ_AT_ONCE_MAX for _, text in texts])
+        return bool(texts) and any(len(text) > READ_AT_ONCE_MAX for _, text in texts)
 
     def _wait(self) -> None:
         # A session that is not stored gives no store orders; else all of them must be on disk.
@@ -94,7 +155,7 @@ class Request:
         while connection.session is self._session and self._session.connection == connection.number:
             now_ns = connection.driver.now_ns()
             if self._replay is not None:
-                if self._broker.continue_replay(self._replay, RETAINED_STEPS, now_ns):
+                if self._broker.continue_replay(self._replay, self._retained_steps, now_ns):
                     self._replay = None
             elif not self._do_next(now_ns):
                 self._answer()
@@ -104,6 +165,10 @@ class Request:
                 return False
         self.cancel()
         return True
+
+    def is_replaying(self) -> bool:
+        """Whether retained messages are still to be sent."""
+        return self._replay is not None
 
     def cancel(self) -> None:
         """Stop, since the client has left."""
@@ -195,7 +260,7 @@ def _filters_of(packet: Subscribe | Unsubscribe) -> list[str]:
     return [entry.topic_filter for entry in packet.entries]
 
 
-def _is_violated(connection: ConnectionOutput, topic_filters: list[str]) -> bool:
+def _is_violated(connection: Serving, topic_filters: list[str]) -> bool:
     """Close the connection for a filter that MQTT 3.1.1 does not allow [MQTT-4.7.1-3] [MQTT-4.8.0-1].
 
     MQTT 5 has a reason code for each filter; here the whole packet is refused.
@@ -212,7 +277,7 @@ def _is_violated(connection: ConnectionOutput, topic_filters: list[str]) -> bool
 
 
 def _answer(
-    connection: ConnectionOutput, session: Session, answer: Suback | Unsuback, reasons: list[str], mark: int
+    connection: Serving, session: Session, answer: Suback | Unsuback, reasons: list[str], mark: int
 ) -> None:
     frame = _with_reasons(connection, answer, reasons)
     if connection.outgoing.fits(frame):
@@ -223,7 +288,7 @@ def _answer(
         connection.close(ReasonCode.PACKET_TOO_LARGE, reason)
 
 
-def _with_reasons(connection: ConnectionOutput, answer: Suback | Unsuback, reasons: list[str]) -> bytes:
+def _with_reasons(connection: Serving, answer: Suback | Unsuback, reasons: list[str]) -> bytes:
     """Encode an answer, with its reasons where the client wants them and has room for them."""
     bare = encode(answer, connection.version)
     if not reasons or not connection.request_problem_information:
@@ -233,14 +298,14 @@ def _with_reasons(connection: ConnectionOutput, answer: Suback | Unsuback, reaso
     return frame if connection.outgoing.fits(frame) else bare
 
 
-def _check_announceable(connection: ConnectionOutput, subscription: Subscription) -> None:
+def _check_announceable(connection: Serving, subscription: Subscription) -> None:
     mesh = connection.driver.mesh
     refusal = mesh.refusal(subscription) if mesh is not None else ""
     if refusal:
         raise ProtocolError(ReasonCode.QUOTA_EXCEEDED, f"{Reason.QUOTA.value}: {refusal}")
 
 
-def _disconnect(connection: ConnectionOutput, session: Session, packet: Disconnect) -> None:
+def _disconnect(connection: Serving, session: Session, packet: Disconnect) -> None:
     expiry_interval_s = packet.properties.session_expiry_interval
     if expiry_interval_s is not None:
         if expiry_interval_s and not connection.connect_expiry_s:

@@ -16,7 +16,7 @@ from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
 from timebound.node.clients.connection import Connection
 from timebound.node.clients.output import CLOSED
-from timebound.node.clients.requests import REASON_STRING_LENGTH_MAX, RETAINED_STEPS, Request, handle
+from timebound.serving.requests import REASON_STRING_LENGTH_MAX, RETAINED_STEPS, Request, handle
 from timebound.units import SECOND
 from timebound.wire.packets import (
     Ack,
