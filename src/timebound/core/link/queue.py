@@ -70,8 +70,8 @@ _CONGESTED_NS_MAX: Final = 5_000_000_000
 _DROPS_PER_PUSH: Final = 8
 # With a budget: late entries that one choice drops.
 _DROPS_PER_POP: Final = 256
-# With a budget, victims are ranked ahead of the first overflow: when less than 2 to the power of minus this of
-# the limits is left.
+# With a budget, victims are ranked ahead of the first overflow: when less than 2 to the power of minus this is
+# left of the limits.
 _ALMOST_FULL_SHIFT: Final = 4
 
 # What may be put off to a later turn, as bits.
