@@ -70,8 +70,8 @@ _CONGESTED_NS_MAX: Final = 5_000_000_000
 _DROPS_PER_PUSH: Final = 8
 # With a budget: late entries that one choice drops.
 _DROPS_PER_POP: Final = 256
-# With a budget, victims are ranked ahead of the first overflow: when less than 2 to the power of minus this is
-# left of the limits.
+# With a budget, victims are ranked ahead of the first overflow: when less of the limits is left than 2 to the
+# power of minus this.
 _ALMOST_FULL_SHIFT: Final = 4
 
 # What may be put off to a later turn, as bits.
@@ -400,7 +400,7 @@ class LinkQueue:
         return True
 
     def _may_visit_all(self, what: int) -> bool:
-        """Whether all entries may be visited in this turn, for one of the reasons above; else it is put off."""
+        """Whether all entries may be visited in this turn, for a reason named above; else it is put off."""
         budget = self._budget
         if budget is None or self._single is not None or self.messages_queued == 0:
             self._due &= ~what
