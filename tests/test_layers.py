@@ -267,6 +267,7 @@ UNTESTED = {
 SHARED: dict[str, str] = {
     "__init__.py": "test_exports.py",
     "channel/__init__.py": "channel/test_footprint.py",
+    "core/sessions/ranked.py": "core/sessions/test_expiring.py",
     "sim/deployment/host.py": "sim/deployment/test_node.py",
 }
 

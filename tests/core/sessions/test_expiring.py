@@ -8,7 +8,8 @@ import pytest
 from tests.core.broker_doubles import Node, Peer
 
 from timebound.core.broker import Broker
-from timebound.core.sessions.outbound import STEP_COPIES_MAX, STUCK_COPIES_MAX, STUCK_NS
+from timebound.core.sessions.outbound import STUCK_COPIES_MAX
+from timebound.core.sessions.ranked import STEP_COPIES_MAX, STUCK_NS
 from timebound.core.sessions.session import Session
 from timebound.core.values.access import AccessList
 from timebound.core.values.limits import BrokerLimits

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.broker_doubles import Pair
 
-from timebound.core.sessions.outbound import NO_OTHERS, PACKET_ID_NOT_FOUND, STEP_COPIES_MAX
+from timebound.core.sessions.outbound import NO_OTHERS, PACKET_ID_NOT_FOUND
+from timebound.core.sessions.ranked import STEP_COPIES_MAX
 from timebound.core.sessions.session import PUBACK, PUBCOMP, PUBREC, PUBREL
 from timebound.core.values.access import AccessList, AccessRule
 from timebound.core.values.delay import LinkDelay

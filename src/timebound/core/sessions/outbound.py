@@ -7,7 +7,7 @@ ordered into storage when it is offered and out of storage when it leaves.
 Copies wait in order of arrival. Only when a session has messages with a time limit and more
 waits than its link can take at once do they compete: then `LinkQueue` chooses by worth. So a
 message that meets no queue costs nothing more. Sums, account and rows in storage are kept
-in `owed.py`.
+in `owed.py`; that queue is fed and emptied in `ranked.py`.
 
 Long, since a call inside one compiled class is a jump, and most of this is hot.
 """
@@ -17,21 +17,18 @@ from __future__ import annotations
 import heapq
 from typing import Final, cast
 
-from timebound.core.link.outlet import time_of_drop
 from timebound.core.link.queue import LinkQueue
 from timebound.core.link.scheduling import Scheduling
-from timebound.core.link.strategy.entry import NEVER_NS, Entry
-from timebound.core.link.transit import MARGIN_MOVE, MARGIN_MOVE_NS, Transit
+from timebound.core.link.strategy.entry import NEVER_NS
 from timebound.core.sessions.entries import (
     any_needs_scheduling,
-    entry_cost,
     late_ns,
-    make_entry,
     needs_scheduling,
     sequence_of,
 )
 from timebound.core.sessions.orphan import is_left
-from timebound.core.sessions.owed import Owed, is_waiting
+from timebound.core.sessions.owed import is_waiting
+from timebound.core.sessions.ranked import STEP_COPIES_MAX, STUCK_NS, Ranked, late_reason
 from timebound.core.sessions.rights import Rights
 from timebound.core.sessions.session import PUBACK, PUBCOMP, PUBREC, PUBREL, Reply, Session
 from timebound.core.values.delay import LinkDelay
@@ -54,12 +51,7 @@ PACKET_ID_NOT_FOUND: Final = 0x92
 NO_OTHERS: Final[tuple[Subscription, ...]] = ()
 # The expected start of sending may move back by this much before the queue is computed anew.
 LINK_TIME_SLIP_NS: Final = 20_000_000
-# Copies that are ranked or dropped in one step for sessions that are not being served.
-STEP_COPIES_MAX: Final = 256
-# A copy with a time limit is ranked after it has waited this long, or half of the time that it has: until
-# then the link may take it with all others, without a choice. A session whose oldest unranked copy has waited
-# longer ranks some copies with each new one.
-STUCK_NS: Final = 50_000_000
+# Copies that a session whose oldest unranked copy is stuck ranks with each new one.
 STUCK_COPIES_MAX: Final = 4
 # A full queue ranks no more unranked copies than these with each new one, unless the turn has steps for more.
 FULL_COPIES_MAX: Final = 32
@@ -67,7 +59,7 @@ FULL_COPIES_MAX: Final = 32
 SHORT_QUEUE_MAX: Final = 64
 
 
-class Outbound(Owed):
+class Outbound(Ranked):
     """The output side of all sessions."""
 
     __slots__ = ()
@@ -350,7 +342,7 @@ class Outbound(Owed):
                 continue
             self._leave_queue(session, delivery)
             session.gone += 1
-            reason = _late_reason(delivery, limit_ns)
+            reason = late_reason(delivery, limit_ns)
             self._drop(session, delivery, reason, max(limit_ns, delivery.offered_ns))
             delivery.message = NO_MESSAGE
         places = len(session.queue) + len(session.blocked)
@@ -371,13 +363,6 @@ class Outbound(Owed):
     def is_expiring(self) -> bool:
         """Whether copies are still to be looked at or dropped, or queues to catch up."""
         return len(self.expiring) > 0 or len(self.reviewing) > 0 or len(self.behind) > 0
-
-    def _fall_behind(self, session: Session) -> None:
-        """Note that the queue of a session has put something off."""
-        if not session.is_behind:
-            session.is_behind = True
-            self.behind.append(session)
-            self._budget.is_awaited = True
 
     def _catch_up(self, now_ns: int) -> None:
         """Do what queues have put off, as far as the turn's budget goes."""
@@ -503,14 +488,6 @@ class Outbound(Owed):
         if session.scheduled is not None and self._apply_delay(session, session.scheduled, now_ns):
             session.scheduled_ns = now_ns
             self._collect_dropped(session, session.scheduled, now_ns)
-
-    def _apply_delay(self, session: Session, scheduled: LinkQueue, now_ns: int) -> bool:
-        """Compute all drop times anew after the delay of the link has changed; False: that is put off."""
-        if not scheduled.set_link(session.link_delay(), now_ns):
-            self._fall_behind(session)
-            return False
-        self._watch_limits(session)
-        return True
 
     def set_scheduling(self, session: Session, scheduling: Scheduling, now_ns: int) -> None:
         """Change the scheduling settings; waiting copies are kept."""
@@ -680,145 +657,6 @@ class Outbound(Owed):
         self._rank(session, scheduled, unranked)
         blocked = len(session.blocked) - session.gone
         return cost <= scheduled.bytes_max and blocked < limits.queue_messages_per_client_max
-
-    def _make_scheduled(self, session: Session, now_ns: int) -> None:
-        limits = self._limits
-        self._sweep(session)
-        if session.queue:
-            left_ns = session.limits[0][0] - now_ns if session.limits else NEVER_NS
-            session.rank_ns = now_ns + min(max(left_ns, 0) // 2, STUCK_NS)
-        session.scheduled = session.scheduling.make_queue(
-            session.link_delay(),
-            limits.queue_messages_per_client_max,
-            limits.queue_bytes_per_client_max,
-            now_ns,
-            self._budget,
-        )
-        session.scheduled_ns = now_ns
-        session.audiences.clear()
-        self._charge(session, ENTRY_COST * session.queued_messages())
-        if session.transit is None:
-            session.transit = Transit()
-        session.scheduled.set_margin(session.scheduling.margin_ns, now_ns)
-        self._scheduled[session.client_id] = session
-        self._watch_limits(session)
-
-    def _learn_path_delay(self, session: Session, scheduled: LinkQueue, now_ns: int) -> None:
-        """Update the delay of the path behind the link, as acknowledged or as configured."""
-        transit = session.transit
-        if transit is None:
-            return
-        delay = transit.changed_delay()
-        if delay is not None:
-            session.path_delay = delay
-            self._apply_delay(session, scheduled, now_ns)
-        margin_ns = max(transit.delay_ns(), session.scheduling.margin_ns)
-        moved_ns = abs(margin_ns - scheduled.link.margin)
-        if moved_ns > MARGIN_MOVE_NS and moved_ns > MARGIN_MOVE * scheduled.link.margin:
-            scheduled.set_margin(margin_ns, now_ns)  # where that is put off, `_take_by_worth` notes it
-
-    def _schedule(self, session: Session, scheduled: LinkQueue, now_ns: int) -> None:
-        """Move the waiting copies to the queue in which they compete by worth, some if there are many."""
-        if session.scheduled_ns < now_ns:
-            session.scheduled_ns = now_ns  # a queue's time never goes backwards
-        if (
-            session.inflight
-            or session.blocked
-            or scheduled.bytes_max != self._limits.queue_bytes_per_client_max
-        ):
-            self._limit_scheduled(session, scheduled, session.scheduled_ns)
-        copies = len(session.queue)
-        if copies > STEP_COPIES_MAX and not self._budget.take(copies):
-            copies = STEP_COPIES_MAX
-        self._rank(session, scheduled, copies)
-
-    def _rank(self, session: Session, scheduled: LinkQueue, copies_max: int) -> None:
-        while session.queue and copies_max > 0:
-            copies_max -= 1
-            delivery = session.queue.popleft()
-            if delivery.qos == 0:
-                session.scheduled_unconfirmed += 1
-            scheduled.push(make_entry(session, delivery), session.scheduled_ns)
-        if not session.queue:
-            session.rank_ns = NEVER_NS
-        self._take_dropped(session, scheduled, session.scheduled_ns)
-        if scheduled.is_behind():
-            self._fall_behind(session)
-
-    def _schedule_some(self, session: Session, scheduled: LinkQueue, copies_max: int, now_ns: int) -> int:
-        """Drop late and hopeless copies, then rank new ones; return `copies_max` if there may be more to do.
-
-        The limits of the queue stay: they are updated before a copy is sent or has to leave.
-        """
-        count = self._expire_ranked(session, scheduled, copies_max, now_ns)
-        if count < copies_max:
-            queued = len(session.queue)
-            self._rank(session, scheduled, copies_max - count)
-            count += queued
-        return min(count, copies_max)
-
-    def _expire_ranked(self, session: Session, scheduled: LinkQueue, copies_max: int, now_ns: int) -> int:
-        """Drop ranked copies that are late or hopeless; return how many, at most `copies_max`."""
-        count = 0
-        session.scheduled_ns = max(session.scheduled_ns, now_ns)
-        scheduled.expire_some(copies_max, session.scheduled_ns)
-        return self._take_dropped(session, scheduled, now_ns)
-
-    def _limit_scheduled(self, session: Session, scheduled: LinkQueue, now_ns: int) -> bool:
-        """Limit the queue to what blocked and unacknowledged copies leave of the session's limits.
-
-        False: that is put off.
-        """
-        limits = self._limits
-        competing = scheduled.bytes_queued + sum([entry_cost(delivery) for delivery in session.queue])
-        bytes_left = limits.queue_bytes_per_client_max - (session.cost_bytes - competing)
-        messages_left = limits.queue_messages_per_client_max - len(session.blocked) + session.gone
-        if scheduled.set_limits(max(messages_left, 1), max(bytes_left, 1), now_ns):
-            return True
-        self._fall_behind(session)
-        return False
-
-    def _collect_dropped(self, session: Session, scheduled: LinkQueue, now_ns: int) -> None:
-        """Drop what is late by now, some if there is much, and account for what was dropped."""
-        scheduled.expire_some(STEP_COPIES_MAX, now_ns)
-        self._take_dropped(session, scheduled, now_ns)
-
-    def _take_dropped(self, session: Session, scheduled: LinkQueue, now_ns: int) -> int:
-        """Account for what the queue has dropped; return how many copies."""
-        count = 0
-        while (entry := scheduled.next_dropped()) is not None:
-            self._account_dropped(session, entry, now_ns)
-            count += 1
-        return count
-
-    def _account_dropped(self, session: Session, entry: Entry, now_ns: int) -> None:
-        delivery = cast(Delivery, entry.item)
-        if delivery.qos == 0:
-            session.scheduled_unconfirmed -= 1
-        self._leave_queue(session, delivery)
-        reason = entry.reason
-        assert reason is not None
-        self._drop(session, delivery, reason, time_of_drop(entry, now_ns))
-
-    def _is_late(self, session: Session, delivery: Delivery, now_ns: int) -> bool:
-        """Whether a copy sent now would be in time for none of its subscriptions (success <= ε)."""
-        return late_ns(session, delivery) <= now_ns
-
-    def _drop_if_late(self, session: Session, delivery: Delivery, now_ns: int) -> bool:
-        if not self._is_late(session, delivery, now_ns):
-            return False
-        self._drop(session, delivery, _late_reason(delivery, now_ns), now_ns)
-        return True
-
-
-def _late_reason(delivery: Delivery, now_ns: int) -> Reason:
-    """Return why a copy that is late is dropped."""
-    message = delivery.message
-    if message.is_expired(now_ns):
-        return Reason.EXPIRED
-    if now_ns - message.published_ns >= message.allowed_ns(delivery.subscription):
-        return Reason.TIMED_OUT
-    return Reason.HOPELESS
 
 
 def _is_unanswered(session: Session, delivery: Delivery) -> bool:
