@@ -275,7 +275,9 @@ class Mesh:
 
     def patrol(self, now_ns: int) -> None:
         """Run the periodic work, about once a second."""
-        self.member.wake(now_ns)
+        for broker in self.member.wake(now_ns):
+            text = f"broker {broker!r} is gone: its links and subscriptions are forgotten (mesh.forget_after)"
+            self._clock.note(text, is_warning=True)
         for link in list(self.links.values()):
             try:
                 link.patrol(now_ns)
@@ -418,6 +420,8 @@ class Mesh:
             "refused": self._refused,
             "full": len(self._levels),
             "parked": len(self.member.forwarder.parking),
+            "gone": len(self.member.absence.gone()),
+            "cut_off": len(self.member.absence.cut_off()),
         }
 
 
@@ -435,6 +439,7 @@ def join_mesh(config: Config, broker: Broker, index: WatchedIndex, clock: Clock)
         is_lossless=True,
         keeps_fresh=True,
         grace_ns=int(config.mesh.grace_s * SECOND),
+        forget_after_ns=int(config.mesh.forget_after_s * SECOND),
     )
     account = MeshAccount(pairs=broker.account)
     if not broker.account.trace.started_ns:

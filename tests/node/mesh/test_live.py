@@ -51,6 +51,15 @@ def wait_passing(mesh: Mesh, name: str, publisher: Peer, topic: str) -> None:
         assert time.monotonic() < end_s, f"nothing passes {name!r} in {TIMEOUT_S} s"
 
 
+def wait_subscriptions(mesh: Mesh, name: str, count: int) -> None:
+    """Wait until a broker knows so many subscriptions of other brokers."""
+    end_s = time.monotonic() + TIMEOUT_S
+    while mesh.figures(name, "mesh/subscriptions")["mesh/subscriptions"] < count:
+        assert time.monotonic() < end_s, (
+            f"{name!r} knows fewer than {count} subscriptions after {TIMEOUT_S} s"
+        )
+
+
 def numbers(subscriber: Peer, count: int) -> list[int]:
     return sorted(int(one.payload) for one in read(subscriber, count))
 
@@ -108,7 +117,7 @@ def test_only_what_may_cross_a_link_does(start_mesh: StartMesh) -> None:
     with mesh.join("a") as publisher, mesh.join("b") as near, mesh.join("c") as far, mesh.join("b") as other:
         for subscriber in (near, far):
             subscriber.subscribe("#", qos=1)
-        wait_wanted(publisher, "in/t")
+        wait_subscriptions(mesh, "a", 2)
         wait_wanted(other, "in/t")
         dropped = mesh.figures("a", "dropped/not_authorized")["dropped/not_authorized"]
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from timebound.core.link.scheduling import Scheduling
 from timebound.core.link.strategy.entry import NEVER_NS
+from timebound.core.mesh.absence import Absence
 from timebound.core.mesh.account import MeshAccount
 from timebound.core.mesh.border import OPEN_BORDER, Border
 from timebound.core.mesh.flooding import LinkStateAdvertisement, Replica
@@ -58,6 +59,7 @@ class Member:
         "_seen",
         "_size_max",
         "_started_ns",
+        "absence",
         "account",
         "forwarder",
         "name",
@@ -78,6 +80,7 @@ class Member:
         link_state = LinkState()
         self.replica = Replica(name, link_state, self.table, started_ns, lists_own=False)
         self.forwarder = Forwarder(name, link_state, self.table, options, account)
+        self.absence = Absence(self.replica, options.forget_after_ns)
         self.resent = 0  # copies sent again after their link failed unconfirmed
         self.received = 0  # copies from neighbours
         self.pressed: list[str] = []  # homes of the last message published to which all paths are full
@@ -255,9 +258,13 @@ class Member:
             self._advertisements = []
         return sends
 
-    def wake(self, now_ns: int) -> None:
-        """Drop what can no longer arrive, and advertise measured delays; called about once a second."""
+    def wake(self, now_ns: int) -> list[str]:
+        """Drop what can no longer arrive, and advertise measured delays; called about once a second.
+
+        Return the brokers that were gone for so long that they are forgotten.
+        """
         self.forwarder.wake(now_ns)
         for name in list(self._measured):
             if now_ns - self._advertised_ns.get(name, 0) >= ADVERTISE_NS:
                 self._advertise_link(name, self._measured.pop(name), now_ns)
+        return self.absence.patrol(now_ns)
