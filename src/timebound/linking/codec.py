@@ -15,7 +15,8 @@ from typing import Final
 
 import msgspec
 
-from timebound.core.mesh.flooding import LINK, SUBSCRIPTION, LinkStateAdvertisement
+from timebound.core.mesh.figures import LinkFigures
+from timebound.core.mesh.flooding import FIGURES, LINK, SUBSCRIPTION, LinkStateAdvertisement
 from timebound.core.mesh.member import COPY_BYTES
 from timebound.core.mesh.message import Copy, MeshMessage
 from timebound.core.mesh.pressure import EXHAUSTED, FULL
@@ -76,6 +77,7 @@ class Fact(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True, for
     count: int
     link: tuple[float, float, float] | None = None
     terms: AdvertisedTerms | None = None
+    figures: tuple[int, int, int, float] | None = None
 
 
 class FactHead(msgspec.Struct, array_like=True, frozen=True):
@@ -232,7 +234,7 @@ def decode_advertisements(payload: bytes) -> DecodedAdvertisements:
 def _read_advertisement(raw: msgspec.Raw, unknown: list[str]) -> LinkStateAdvertisement:
     """Read one advertisement; what a later version wrote is kept as it is, to be passed on."""
     head = _READ_HEAD.decode(raw)
-    if head.kind not in (LINK, SUBSCRIPTION):
+    if head.kind not in (LINK, SUBSCRIPTION, FIGURES):
         unknown.append(f"advertisements of kind {head.kind}")
         key = (head.kind, head.owner, head.first, head.second)
         has_content = len(_READ_VALUES.decode(raw)) > _HEAD_LENGTH
@@ -292,7 +294,11 @@ def _to_fact(advertisement: LinkStateAdvertisement) -> Fact:
     subscription = advertisement.subscription
     link = None
     terms = None
-    if delay is not None:
+    figures = None
+    if advertisement.figures is not None:
+        told = advertisement.figures
+        figures = (told.waiting, told.queue_delay_ns, told.latency_ns, told.lost_share)
+    elif delay is not None:
         link = (delay.mean_s_per_kb, delay.variance, delay.jitter_s)
     elif subscription is not None:
         wanted = subscription.terms
@@ -304,15 +310,18 @@ def _to_fact(advertisement: LinkStateAdvertisement) -> Fact:
             penalty=wanted.penalty,
             last_mile_ns=subscription.last_mile_ns,
         )
-    return Fact(kind, owner, first, second, started_ns, count, link, terms)
+    return Fact(kind, owner, first, second, started_ns, count, link, terms, figures)
 
 
 def _to_advertisement(fact: Fact) -> LinkStateAdvertisement:
     key = (fact.kind, fact.owner, fact.first, fact.second)
     stamp = (fact.started_ns, fact.count)
+    if fact.kind != SUBSCRIPTION and fact.owner == fact.first:
+        raise ValueError(f"link from {fact.owner!r} leads to itself")
+    if fact.kind == FIGURES:
+        figures = LinkFigures(*fact.figures) if fact.figures is not None else None
+        return LinkStateAdvertisement(key, stamp, figures=figures)
     if fact.kind == LINK:
-        if fact.owner == fact.first:
-            raise ValueError(f"link from {fact.owner!r} leads to itself")
         delay = LinkDelay(*fact.link) if fact.link is not None else None
         return LinkStateAdvertisement(key, stamp, delay)
     terms = fact.terms

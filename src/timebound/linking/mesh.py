@@ -19,7 +19,7 @@ from timebound.core.link.outlet import START_DELAY
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
 from timebound.core.mesh.account import MeshAccount
 from timebound.core.mesh.border import Border
-from timebound.core.mesh.flooding import LinkStateAdvertisement
+from timebound.core.mesh.flooding import FIGURES, LinkStateAdvertisement
 from timebound.core.mesh.interest import WatchedIndex
 from timebound.core.mesh.member import Member
 from timebound.core.mesh.message import Copy
@@ -27,6 +27,7 @@ from timebound.core.mesh.options import LATE, TREE, MeshOptions, Send
 from timebound.core.values.delay import LinkDelay, link_of_rate
 from timebound.core.values.subscription import Subscription
 from timebound.linking import codec as mesh_codec
+from timebound.linking.greeting import FIGURES_VERSION
 from timebound.linking.link import ConnectionMeter, LinkCarrier, NeighbourLink
 from timebound.records import Reason
 from timebound.toml.setting import MEBIBYTE
@@ -286,6 +287,9 @@ class Mesh:
         if now_ns - self._reported_ns >= REPORT_NS:
             self._reported_ns = now_ns
             self.send_delay_reports()
+            for name, link in self.links.items():
+                if link.is_ready:
+                    self.member.report(name, link.latency_ns, now_ns)
 
     def send_delay_reports(self) -> None:
         """Send every neighbour a delay report."""
@@ -369,6 +373,9 @@ class Mesh:
     def _send_advertisements(self) -> None:
         by_neighbour: dict[str, list[LinkStateAdvertisement]] = {}
         for send in self.member.take_advertisements():
+            link = self.links.get(send.neighbour)
+            if send.advertisement.key[0] == FIGURES and (link is None or link.version < FIGURES_VERSION):
+                continue
             by_neighbour.setdefault(send.neighbour, []).append(send.advertisement)
         for name, advertisements in by_neighbour.items():
             link = self.links.get(name)
