@@ -15,7 +15,8 @@ BUSY_MS: Final = 1.0  # of waiting: a link is drawn as busy from here on
 STYLE: Final = (
     "text{font:13px sans-serif;fill:#1b2733;paint-order:stroke;stroke:#fff;stroke-width:3px}"
     ".delay{font-size:11px;fill:#52606d}.link{stroke:#8fa1b3;stroke-width:1.6}"
-    ".busy{stroke:#c2410c;stroke-width:2.6}.up{fill:#1f6feb}.gone{fill:#9aa5b1}.cut{fill:#d4a017}"
+    ".busy{stroke:#c2410c;stroke-width:2.6}.past{stroke-dasharray:5 5}"
+    ".up{fill:#1f6feb}.gone{fill:#9aa5b1}.cut{fill:#d4a017}"
 )
 CLASSES: Final = {"up": "up", "gone": "gone", "cut off": "cut"}
 
@@ -27,6 +28,7 @@ def picture(document: dict[str, Any]) -> str:
     names = [one["name"] for one in document["brokers"]]
     pairs = sorted({tuple(sorted((one["from"], one["to"]))) for one in document["links"]})
     links = {(one["from"], one["to"]): one for one in document["links"]}
+    up = {one["name"] for one in document["brokers"] if one["state"] == "up"}
     places = _places(names, [(first, second) for first, second in pairs])
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
@@ -34,7 +36,8 @@ def picture(document: dict[str, Any]) -> str:
         '<rect width="100%" height="100%" fill="#fff"/>',
     ]
     for first, second in pairs:
-        lines += _link_lines(places[first], places[second], [links.get((first, second)), links.get((second, first))])
+        ways = [links[ends] for ends in ((first, second), (second, first)) if ends in links]
+        lines += _link_lines(places[first], places[second], ways, is_past=not {first, second} <= up)
     for broker in document["brokers"]:
         x, y = places[broker["name"]]
         note = "" if broker["state"] == "up" else f" ({broker['state']})"
@@ -44,11 +47,11 @@ def picture(document: dict[str, Any]) -> str:
     return "\n".join([*lines, "</svg>\n"])
 
 
-def _link_lines(start: Place, end: Place, ways: list[dict[str, Any] | None]) -> list[str]:
-    known = [one for one in ways if one is not None]
-    waiting_ms = max([one.get("queue_delay_ms", 0.0) for one in known])
-    kind = "link busy" if waiting_ms >= BUSY_MS else "link"
-    delay_ms = max([one["ms_per_kb"] for one in known])
+def _link_lines(start: Place, end: Place, ways: list[dict[str, Any]], *, is_past: bool) -> list[str]:
+    """Return the line of a link, with what its worse direction takes; dashed if an end is not up."""
+    waiting_ms = max([one.get("queue_delay_ms", 0.0) for one in ways])
+    kind = "link past" if is_past else "link busy" if waiting_ms >= BUSY_MS else "link"
+    delay_ms = max([one["ms_per_kb"] for one in ways])
     text = f"{delay_ms:.3g} ms/KB" + (f", waits {waiting_ms:.3g} ms" if waiting_ms >= BUSY_MS else "")
     middle = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
     return [
@@ -58,7 +61,7 @@ def _link_lines(start: Place, end: Place, ways: list[dict[str, Any] | None]) -> 
 
 
 def _places(names: list[str], pairs: list[tuple[str, str]]) -> dict[str, Place]:
-    """Return where to draw each broker: linked ones near each other, all others apart, the same every time."""
+    """Return where to draw each broker: linked ones near each other, the others apart; always the same."""
     count = len(names)
     places = {
         name: (math.cos(2 * math.pi * index / count), math.sin(2 * math.pi * index / count))
@@ -89,7 +92,9 @@ def _relaxed(places: dict[str, Place], pairs: list[tuple[str, str]], most: float
     return moved
 
 
-def _pull(places: dict[str, Place], pushes: dict[str, list[float]], first: str, second: str, force: Any) -> None:
+def _pull(
+    places: dict[str, Place], pushes: dict[str, list[float]], first: str, second: str, force: Any
+) -> None:
     dx, dy = places[second][0] - places[first][0], places[second][1] - places[first][1]
     gap = max(math.hypot(dx, dy), 0.01)
     strength = force(gap) / gap

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, Final
 
-from timebound.core.mesh.options import HEADER_BYTES
+from timebound.core.mesh.member import COPY_BYTES
 from timebound.core.mesh.overlay import LinkState
 from timebound.core.values.delay import KILOBYTE, LinkDelay, normal_cdf
 from timebound.errors import TimeboundError
@@ -40,8 +41,8 @@ def ways_between(
 ) -> list[Way]:
     """Return the ways that a message may take, as the brokers between would choose, the likeliest first.
 
-    `deadline_ms` 0: the message has none. With late binding every step leads nearer to the target; in single-path
-    routing there is one way.
+    `deadline_ms` 0: the message has none. With late binding every step leads nearer to the target; in
+    single-path routing there is one way.
 
     Raises:
         TimeboundError: a broker is not in the map.
@@ -55,7 +56,7 @@ def ways_between(
     paths = _single_path(link_state, source, target)
     if document["routing"] == "late":
         paths = _late_paths(link_state, source, target)
-    size_kb = (size_bytes + HEADER_BYTES) / KILOBYTE
+    size_kb = (size_bytes + COPY_BYTES) / KILOBYTE
     ways = [_way(path, links, size_kb, deadline_ms) for path in paths]
     ways.sort(key=lambda way: (-way.chance, way.time_ms, way.brokers))
     return ways[:WAYS_MAX]
@@ -83,7 +84,7 @@ def _single_path(link_state: LinkState, source: str, target: str) -> list[tuple[
 def _late_paths(link_state: LinkState, source: str, target: str) -> list[tuple[str, ...]]:
     """Return the paths on which every broker is nearer to the target than the one before."""
     found: list[tuple[str, ...]] = []
-    unfinished = [(source,)]
+    unfinished: list[tuple[str, ...]] = [(source,)]
     while unfinished and len(found) + len(unfinished) < LOOKED_AT_MAX:
         path = unfinished.pop()
         if path[-1] == target:
@@ -98,7 +99,7 @@ def _way(
     path: tuple[str, ...], links: dict[tuple[str, str], dict[str, Any]], size_kb: float, deadline_ms: float
 ) -> Way:
     time_ms = variance = waiting_ms = jitter = 0.0
-    for ends in zip(path, path[1:], strict=False):
+    for ends in itertools.pairwise(path):
         link = links[ends]
         waiting_ms += link.get("queue_delay_ms", 0.0)
         time_ms += size_kb * link["ms_per_kb"] + link.get("latency_ms", 0.0)

@@ -77,7 +77,6 @@ class Fact(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True, for
     count: int
     link: tuple[float, float, float] | None = None
     terms: AdvertisedTerms | None = None
-    figures: tuple[int, int, int, float] | None = None
 
 
 class FactHead(msgspec.Struct, array_like=True, frozen=True):
@@ -89,6 +88,12 @@ class FactHead(msgspec.Struct, array_like=True, frozen=True):
     second: str
     started_ns: int
     count: int
+
+
+class FiguresFact(FactHead, array_like=True, frozen=True, omit_defaults=True):
+    """How a link is doing: what waits, how long, its latency, and the share that is lost."""
+
+    figures: tuple[int, int, int, float] | None = None
 
 
 class LaterTerms(AdvertisedTerms, frozen=True, forbid_unknown_fields=False):
@@ -114,6 +119,7 @@ class DecodedAdvertisements:
 
 _READ_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _READ_HEAD: Final = msgspec.json.Decoder(FactHead)
+_READ_FIGURES: Final = msgspec.json.Decoder(FiguresFact)
 _READ_VALUES: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _HEAD_LENGTH: Final = 6
 _READ_FACT: Final = msgspec.json.Decoder(Fact)
@@ -241,6 +247,8 @@ def _read_advertisement(raw: msgspec.Raw, unknown: list[str]) -> LinkStateAdvert
         return LinkStateAdvertisement(
             key, (head.started_ns, head.count), wire=bytes(raw) if has_content else b""
         )
+    if head.kind == FIGURES:
+        return _to_told(_READ_FIGURES.decode(raw))
     try:
         return _to_advertisement(_READ_FACT.decode(raw))
     except msgspec.ValidationError:
@@ -287,18 +295,20 @@ def decode_levels(payload: bytes) -> tuple[dict[str, int], list[str]]:
     return known, [f"level {level}" for home, level in levels.items() if home not in known]
 
 
-def _to_fact(advertisement: LinkStateAdvertisement) -> Fact:
+def _to_fact(advertisement: LinkStateAdvertisement) -> Fact | FiguresFact:
     kind, owner, first, second = advertisement.key
     started_ns, count = advertisement.stamp
+    if kind == FIGURES:
+        told = advertisement.figures
+        values = None
+        if told is not None:
+            values = (told.waiting, told.queue_delay_ns, told.latency_ns, told.lost_share)
+        return FiguresFact(kind, owner, first, second, started_ns, count, values)
     delay = advertisement.delay
     subscription = advertisement.subscription
     link = None
     terms = None
-    figures = None
-    if advertisement.figures is not None:
-        told = advertisement.figures
-        figures = (told.waiting, told.queue_delay_ns, told.latency_ns, told.lost_share)
-    elif delay is not None:
+    if delay is not None:
         link = (delay.mean_s_per_kb, delay.variance, delay.jitter_s)
     elif subscription is not None:
         wanted = subscription.terms
@@ -310,18 +320,15 @@ def _to_fact(advertisement: LinkStateAdvertisement) -> Fact:
             penalty=wanted.penalty,
             last_mile_ns=subscription.last_mile_ns,
         )
-    return Fact(kind, owner, first, second, started_ns, count, link, terms, figures)
+    return Fact(kind, owner, first, second, started_ns, count, link, terms)
 
 
 def _to_advertisement(fact: Fact) -> LinkStateAdvertisement:
     key = (fact.kind, fact.owner, fact.first, fact.second)
     stamp = (fact.started_ns, fact.count)
-    if fact.kind != SUBSCRIPTION and fact.owner == fact.first:
-        raise ValueError(f"link from {fact.owner!r} leads to itself")
-    if fact.kind == FIGURES:
-        figures = LinkFigures(*fact.figures) if fact.figures is not None else None
-        return LinkStateAdvertisement(key, stamp, figures=figures)
     if fact.kind == LINK:
+        if fact.owner == fact.first:
+            raise ValueError(f"link from {fact.owner!r} leads to itself")
         delay = LinkDelay(*fact.link) if fact.link is not None else None
         return LinkStateAdvertisement(key, stamp, delay)
     terms = fact.terms
@@ -339,6 +346,12 @@ def _to_advertisement(fact: Fact) -> LinkStateAdvertisement:
         subscriber=terms.subscriber,
     )
     return LinkStateAdvertisement(key, stamp, subscription=subscription)
+
+
+def _to_told(fact: FiguresFact) -> LinkStateAdvertisement:
+    figures = LinkFigures(*fact.figures) if fact.figures is not None else None
+    key = (fact.kind, fact.owner, fact.first, fact.second)
+    return LinkStateAdvertisement(key, (fact.started_ns, fact.count), figures=figures)
 
 
 def _wrong(text: str) -> ProtocolError:

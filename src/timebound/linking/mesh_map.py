@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
-import msgspec
-
 from timebound.core.mesh.member import Member
+from timebound.core.mesh.options import LATE
 from timebound.units import MILLISECOND, SECOND
 
 MAP_TOPIC: Final = "$SYS/broker/mesh/map"
@@ -17,14 +17,14 @@ def map_document(member: Member, now_ns: int) -> dict[str, Any]:
     """Return the brokers and links that a member knows; times in milliseconds."""
     return {
         "broker": member.name,
-        "routing": member.forwarder.options.routing_name(),
+        "routing": "late" if member.forwarder.options.routing == LATE else "single-path",
         "brokers": _brokers(member, now_ns),
         "links": _links(member),
     }
 
 
 def encode_map(member: Member, now_ns: int) -> bytes:
-    return msgspec.json.encode(map_document(member, now_ns))
+    return json.dumps(map_document(member, now_ns)).encode()
 
 
 def _brokers(member: Member, now_ns: int) -> list[dict[str, Any]]:
