@@ -134,6 +134,17 @@ class Deployment:
         """Report a share of the run as done at a time; to be called before it."""
         self.kernel.schedule(time_ns, Call(lambda: progress(share)))
 
+    def is_at_rest(self) -> bool:
+        """Whether nothing is impaired, and nothing waits at any broker or between them."""
+        if self._refusing or any(route.is_impaired() for route in self._routes.values()):
+            return False
+        return all(
+            node.is_up
+            and not node.broker.account.outstanding()
+            and (node.mesh is None or not node.mesh.member.forwarder.waiting_messages())
+            for node in self.nodes.values()
+        )
+
     def fail(self, checker: str, text: str) -> None:
         """Take note of a broken promise."""
         if len(self.failures) < FAILURES_MAX:

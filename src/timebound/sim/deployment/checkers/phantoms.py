@@ -42,11 +42,8 @@ class Phantoms(Watching):
             return ""
         # A copy that was queued is delivered although its subscription has ended since. A part of a
         # correlation may come by one of the parts' filters, which lie within that of the subscription.
-        asked = [
-            one
-            for one in deployment.history.subscriptions
-            if (one.client, one.run) == (arrival.client, arrival.run) and one.asked_ns <= arrival.time_ns
-        ]
+        session = deployment.history.subscriptions_of(arrival.client, arrival.run)
+        asked = [one for one in session if one.asked_ns <= arrival.time_ns]
         if not any(covers(one.topic_filter, arrival.topic) for one in asked):
             return "no subscription of its session has such a filter"
         if not any(selects(one, sent) for one in asked):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from timebound.records import Outcome, Reason
 from timebound.sim.deployment.checkers.base import Watching
-from timebound.sim.deployment.checkers.losses import is_allowed, is_owed, is_promised
+from timebound.sim.deployment.checkers.losses import is_allowed, is_owed, is_promised, may_be_checked
 from timebound.sim.deployment.checkers.oracle import selects, share_of
 from timebound.sim.deployment.deployment import Deployment
 from timebound.sim.deployment.history import AskedSubscription, History, SentMessage, TracedOutcome
@@ -32,6 +32,8 @@ class Shared(Watching):
     name = "shared"
 
     def finished(self, deployment: Deployment) -> None:
+        if not may_be_checked(deployment):
+            return
         history = deployment.history
         groups: dict[Group, list[AskedSubscription]] = {}
         for one in history.subscriptions:
