@@ -10,6 +10,7 @@ import pytest
 from timebound.config.listeners import ListenerConfig
 from timebound.config.values import Config
 from timebound.errors import ConfigError
+from timebound.node.config import parse_config
 from timebound.sim.mesh.experiment import run
 from timebound.sim.mesh.setting import LoginSetting, MeshSetting
 from timebound.sim.scenario.scenario import Scenario, load_scenario
@@ -248,6 +249,17 @@ def test_the_old_name_of_the_mix_is_read_with_a_notice(tmp_path: Path) -> None:
 
     assert scenario.setting.mix == 0.25
     assert scenario.notices == (f"{path}:2: weight: is now called 'mix'; the old name is still read",)
+
+
+def test_old_names_in_live_configurations_are_noticed(tmp_path: Path) -> None:
+    old = parse_config('node_name = "near"\n[input]\nstop_allowance = "5ms"\n', tmp_path / "near.toml")
+
+    scenario = load_scenario(write(tmp_path, LIVE.replace('listener = "desk"', "")), (old,))
+
+    assert scenario.notices == (
+        f"{tmp_path}/near.toml:3: input.stop_allowance: is now called 'stall_allowance'; "
+        "the old name is still read",
+    )
 
 
 def test_both_names_of_the_mix_are_a_mistake(tmp_path: Path) -> None:

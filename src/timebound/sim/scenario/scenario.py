@@ -100,7 +100,8 @@ def load_scenario(path: Path, configs: tuple[Config, ...] = ()) -> Scenario:
     document.finish()
     shape = table.checked("kind", lambda: make_topology(topology, Streams(seeds[0])))
     _check_places(document, setting, shape)
-    notices = [*document.notices, *_check_logins(document, setting, configs, shape)]
+    notices = [str(notice) for config in configs for notice in config.notices]
+    notices += [*document.notices, *_check_logins(document, setting, configs, shape)]
     _check_faults(fault_tables, faults, shape)
     _check_reach(document, setting, seeds[0])
     return Scenario(name, setting, seeds, fidelity, tuple(notices))
