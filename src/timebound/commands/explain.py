@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from timebound.commands._options import Json
-from timebound.commands._screen import cell, printer
+from timebound.commands._screen import cell, print_whole
 
 EXAMPLES: Final = (
     "Examples:  timebound explain plant-1:1763480000000000000.42 --trace trace  ·  "
@@ -61,7 +61,7 @@ def explain(
             row["reason"],
             *[_milliseconds(row[key]) for key in ("age_ns", "queued_ns", "allowed_ns")],
         )
-    printer().print(table)
+    print_whole(table)
 
 
 def _milliseconds(duration_ns: int) -> str:
