@@ -19,9 +19,8 @@ from timebound.core.values.access import PUBLISH, SUBSCRIBE, AccessRule
 from timebound.errors import ConfigError, TimeboundError
 from timebound.linking import codec as mesh_codec
 from timebound.linking import mesh as linking_mesh
-from timebound.sim.deployment.checkers.base import Watching
 from timebound.sim.deployment.checkers.registry import all_checkers
-from timebound.sim.deployment.deployment import Deployment
+from timebound.sim.deployment.deployment import Checker, Deployment
 from timebound.sim.deployment.links import Route
 from timebound.sim.kernel.streams import Streams
 from timebound.sim.mesh import experiment
@@ -308,7 +307,7 @@ def test_a_flow_that_is_not_admitted_is_told_and_has_no_bound(tmp_path: Path) ->
     assert {row[18] for row in result.rows} == {0}
 
 
-class NothingArrives(Watching):
+class NothingArrives(Checker):
     """Fails when any client gets a message."""
 
     name = "nothing arrives"

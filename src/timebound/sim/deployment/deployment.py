@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from timebound.core.account.trace_log import TraceRecord
 from timebound.core.mesh.message import Copy
@@ -43,10 +43,10 @@ class Failure:
         return f"{self.checker} at {self.time_ns / SECOND:.3f} s: {self.text}"
 
 
-class Checker(Protocol):
-    """One kind of promise. Whatever is wrong is told to `Deployment.fail`."""
+class Checker:
+    """One kind of promise; it overrides what it looks at, and tells `Deployment.fail` whatever is wrong."""
 
-    name: str
+    name = ""
 
     def taken(self, deployment: Deployment, node: SimNode, message: Message) -> None:
         """Look at a message that its client's broker has published."""

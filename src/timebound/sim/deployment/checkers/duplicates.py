@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from timebound.sim.deployment.checkers.base import Watching
 from timebound.sim.deployment.checkers.oracle import covers, share_of
-from timebound.sim.deployment.deployment import Deployment
+from timebound.sim.deployment.deployment import Checker, Deployment
 from timebound.sim.deployment.history import History, Received, SentMessage
 
 
-class Duplicates(Watching):
+class Duplicates(Checker):
     """Counts arrivals of each message in each session."""
 
     name = "duplicates"

@@ -21,10 +21,9 @@ Shared subscriptions are checked as groups, in `shared.py`.
 from __future__ import annotations
 
 from timebound.records import Outcome, Reason
-from timebound.sim.deployment.checkers.base import Watching
 from timebound.sim.deployment.checkers.oracle import is_plain, selects
 from timebound.sim.deployment.checkers.rights import was_forbidden
-from timebound.sim.deployment.deployment import Deployment
+from timebound.sim.deployment.deployment import Checker, Deployment
 from timebound.sim.deployment.history import ERROR_MIN, AskedSubscription, SentMessage
 from timebound.units import SECOND
 
@@ -35,7 +34,7 @@ IN_ORDER = frozenset({"fifo", "fixed", "remaining-lifetime"})
 CALM_NS = 10 * SECOND
 
 
-class Losses(Watching):
+class Losses(Checker):
     """Looks for each promised message at each subscription that selects it."""
 
     name = "losses"

@@ -13,13 +13,12 @@ promised, and not checked:
 
 from __future__ import annotations
 
-from timebound.sim.deployment.checkers.base import Watching
 from timebound.sim.deployment.checkers.oracle import is_plain, selects
-from timebound.sim.deployment.deployment import Deployment
+from timebound.sim.deployment.deployment import Checker, Deployment
 from timebound.sim.deployment.history import History, Received, SentMessage
 
 
-class Order(Watching):
+class Order(Checker):
     """Compares the numbers of arrivals within each flow and session."""
 
     name = "order"

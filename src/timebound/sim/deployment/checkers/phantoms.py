@@ -6,15 +6,14 @@ that had asked for; then only the message itself is checked.
 
 from __future__ import annotations
 
-from timebound.sim.deployment.checkers.base import Watching
 from timebound.sim.deployment.checkers.oracle import covers, selects
-from timebound.sim.deployment.deployment import PROBE, Deployment
+from timebound.sim.deployment.deployment import PROBE, Checker, Deployment
 from timebound.sim.deployment.history import Received
 
 OWN = ("$timebound/", "$SYS/")
 
 
-class Phantoms(Watching):
+class Phantoms(Checker):
     """Of every arrival: its message, its topic, and a subscription that selects it."""
 
     name = "phantoms"

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from timebound.core.mesh.message import Copy
 from timebound.core.values.message import Message
-from timebound.sim.deployment.checkers.base import Watching
-from timebound.sim.deployment.deployment import PROBE, Deployment
+from timebound.sim.deployment.deployment import PROBE, Checker, Deployment
 from timebound.sim.deployment.history import SentMessage, number_in
 from timebound.sim.deployment.node import SimNode
 
@@ -19,7 +18,7 @@ UNSURE = -1  # at the end: there was a crash since
 WILLS = "will/"  # topics of wills, which brokers publish themselves
 
 
-class Retained(Watching):
+class Retained(Checker):
     """Follows what could be retained at each broker, and asks with a client of its own at the end."""
 
     name = "retained"
