@@ -152,10 +152,12 @@ class Match:
         "plain",
         "predicates",
         "remote",
+        "topic",
         "trace_hint",
     )
 
-    def __init__(self, leaves: list[TrieLeaf]) -> None:
+    def __init__(self, topic: str, leaves: list[TrieLeaf]) -> None:
+        self.topic = topic
         self.plain: list[Subscription] = []
         self.remote = _NO_SUBSCRIPTIONS
         self.contents: list[ContentIndex] = []
@@ -239,11 +241,12 @@ class SubscriptionIndex:
     Its length counts those of its clients.
     """
 
-    __slots__ = ("_count", "_matches", "_remote_count", "_root", "_selection")
+    __slots__ = ("_count", "_last", "_matches", "_remote_count", "_root", "_selection")
 
     def __init__(self) -> None:
         self._root = TrieNode()
         self._matches: dict[str, Match] = {}
+        self._last: Match | None = None  # of these, the last that was asked for
         self._count = 0
         self._remote_count = 0
         self._selection: Selected | None = None  # of the message that is being distributed
@@ -337,12 +340,16 @@ class SubscriptionIndex:
 
     def match(self, topic: str) -> Match:
         """Return the match of a topic, from the cache or computed now."""
+        last = self._last
+        if last is not None and last.topic is topic:
+            return last
         match = self._matches.get(topic)
         if match is None:
             if len(self._matches) >= MATCHES_MAX:
                 self._matches.clear()
-            match = Match(self._find_leaves(topic))
+            match = Match(topic, self._find_leaves(topic))
             self._matches[topic] = match
+        self._last = match
         return match
 
     def select(self, message: Message) -> Selected:
@@ -371,9 +378,11 @@ class SubscriptionIndex:
 
     def clear_matches(self) -> None:
         """Empty the cache of matches."""
+        self._last = None
         self._matches.clear()
 
     def _forget_matches(self, topic_filter: str) -> None:
+        self._last = None
         if has_wildcard(topic_filter):
             self._matches.clear()
         else:
