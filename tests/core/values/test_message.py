@@ -143,10 +143,13 @@ def test_no_message_and_no_copy_leads_back_to_itself() -> None:
 
 
 def test_what_leads_back_is_found() -> None:
-    message = message_of()
-    message.user_properties = ((message,),)  # type: ignore[assignment]
+    inner: list[object] = []
+    outer = [inner]
+    assert not leads_back(outer)
 
-    assert leads_back(message)
+    inner.append({"key": outer})
+
+    assert leads_back(outer)
 
 
 @pytest.mark.skipif(not is_compiled(), reason="plain Python knows of every object")
