@@ -79,9 +79,6 @@ class SharedGroup:
         if subscription.terms.name:
             self.named -= 1
 
-    def has_predicate(self) -> bool:
-        return any(subscription.predicate is not None for subscription in self.members.values())
-
     def predicates(self) -> list[Predicate]:
         """Return the content filters of all members."""
         return [one.predicate for one in self.members.values() if one.predicate is not None]
@@ -222,10 +219,7 @@ class Selected:
     def add(self, found: list[object]) -> None:
         """Add subscriptions whose content filters hold."""
         for subscription in cast(list[Subscription], found):
-            if subscription.home:
-                self.remote.append(subscription)
-            else:
-                self.local.append(subscription)
+            (self.remote if subscription.home else self.local).append(subscription)
 
     def evaluate_alone(self, content: ContentIndex, attributes: Attributes, error: Exception) -> None:
         """Ask each filter alone, since `error` was raised: to find out by which."""
@@ -340,9 +334,8 @@ class SubscriptionIndex:
 
     def match(self, topic: str) -> Match:
         """Return the match of a topic, from the cache or computed now."""
-        last = self._last
-        if last is not None and last.topic is topic:
-            return last
+        if self._last is not None and self._last.topic is topic:
+            return self._last
         match = self._matches.get(topic)
         if match is None:
             if len(self._matches) >= MATCHES_MAX:
@@ -391,10 +384,9 @@ class SubscriptionIndex:
     def _find_leaves(self, topic: str) -> list[TrieLeaf]:
         leaves: list[TrieLeaf] = []
         nodes = [self._root]
-        levels = topic.split("/")
         # MQTT 5, 4.7.2: a leading wildcard never selects a topic that starts with $.
         wild = not topic.startswith("$")
-        for level in levels:
+        for level in topic.split("/"):
             following: list[TrieNode] = []
             for node in nodes:
                 if wild and node.rest is not None:

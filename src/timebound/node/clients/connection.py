@@ -498,7 +498,7 @@ class Connection(ConnectionOutput):
 
     def _message_of(self, session: Session, packet: Publish, topic: str) -> Message | None:
         """Make the message of a packet, with the time it was read; None if it was refused."""
-        if packet.passed_on or packet.message_expiry_interval >= 0:
+        if len(packet.passed_on) > 0 or packet.message_expiry_interval >= 0:
             if len(packet.user_properties) > self.driver.limits.user_properties_max:
                 text = "too many user properties"
                 self._refuse_publish(packet, reasons.ReasonCode.QUOTA_EXCEEDED, text, Reason.QUOTA)
@@ -520,7 +520,7 @@ class Connection(ConnectionOutput):
         if packet.dup:
             message.is_repeated = True
         frame = packet.frame
-        if frame and len(frame) <= FRAME_KEPT_MAX:
+        if len(frame) <= FRAME_KEPT_MAX:
             if self.version == 5:
                 message.frame_v5 = frame
             else:
