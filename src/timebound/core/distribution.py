@@ -463,7 +463,7 @@ class Distribution:
         group = self._index.shared_group(taker.topic_filter)
         if group is None or not group.named or taker.dependency is not None:
             return NO_OTHERS
-        attributes = attributes_of(message) if group.has_predicate() else None
+        attributes = attributes_of(message) if group.predicates() else None
         found = group.subscriptions_of(taker, attributes)
         return tuple([one for one in found if one is not taker and one.dependency is None])
 
@@ -483,7 +483,7 @@ class Distribution:
         group = self._index.shared_group(delivery.subscription.topic_filter)
         if group is None:
             return []
-        return self._candidates(group, attributes_of(delivery.message) if group.has_predicate() else None)
+        return self._candidates(group, attributes_of(delivery.message) if group.predicates() else None)
 
     def _choose_member(self, candidates: list[Subscription], message: Message) -> Subscription:
         """Return the first member that is connected and has room; otherwise the first that can store it.
