@@ -81,6 +81,7 @@ class Mesh:
         self._levels: dict[str, int] = {}  # as last sent to neighbours
         self._packet_size_max = mesh_codec.link_packet_size_max(packet_size_max)
         self._refused = 0  # advertisements that could not be sent or read
+        self._unlearnt: list[tuple[str, LinkStateAdvertisement]] = []  # after an internal error, with senders
         self._unknown: dict[str, set[str]] = {}  # by neighbour: what was logged; never iterated
         self._reported_ns = clock.now_ns()
         for neighbour in neighbours:
@@ -194,15 +195,38 @@ class Mesh:
             # Drop the copy, not the link: the neighbour would send it again for ever.
             self._clock.fault(f"a copy from broker {link.name!r}", error)
 
+    def on_fault(self, link: NeighbourLink, error: Exception) -> None:
+        self._clock.fault(f"a copy from broker {link.name!r}", error)
+
     def on_advertisements(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
         found = mesh_codec.decode_advertisements(payload)
         for advertisement in found.advertisements:
-            self.member.receive_advertisement(link.name, advertisement)
+            if not self._learn(link.name, advertisement):
+                self._unlearnt.append((link.name, advertisement))
         self._refused += len(found.mistakes)
         for mistake in found.mistakes:
             self.on_unknown(link, f"advertisement: {mistake[:MISTAKE_LENGTH_MAX]}")
         for what in found.unknown:
             self.on_unknown(link, what)
+
+    def _learn(self, sender: str, advertisement: LinkStateAdvertisement) -> bool:
+        """Store an advertisement; return False after an internal error, which concerns no other."""
+        try:
+            self.member.receive_advertisement(sender, advertisement)
+        except Exception as error:
+            # The link stays: the neighbour would send it again for ever.
+            self._clock.fault(f"an advertisement from broker {sender!r}", error)
+            return False
+        return True
+
+    def _mend(self) -> None:
+        """Do once more what internal errors have left undone."""
+        unlearnt, self._unlearnt = self._unlearnt, []
+        for sender, advertisement in unlearnt:
+            self._learn(sender, advertisement)
+        if self.member.is_behind:
+            self.member.catch_up()
+            self._clock.schedule()
 
     def on_unknown(self, link: NeighbourLink, what: str) -> None:
         """Log, once for each neighbour, something it sends that this broker does not know."""
@@ -265,6 +289,7 @@ class Mesh:
 
     def patrol(self, now_ns: int) -> None:
         """Run the periodic work, about once a second."""
+        self._mend()
         self.member.wake(now_ns)
         for link in list(self.links.values()):
             try:
@@ -318,8 +343,16 @@ class Mesh:
                     self._failed(link, error)
 
     def _put(self, link: NeighbourLink, send: Send, now_ns: int) -> None:
-        if not link.put(send.copy, send.packet_id, now_ns):
-            self.member.forwarder.abandon(send, Reason.TOO_LARGE, now_ns)
+        reason = Reason.TOO_LARGE
+        try:
+            is_put = link.put(send.copy, send.packet_id, now_ns)
+        except Exception as error:
+            # Drop the copy, not the link: it would be sent again for ever.
+            self._clock.fault(f"a copy for broker {link.name!r}", error)
+            reason = Reason.FAULT
+            is_put = False
+        if not is_put:
+            self.member.forwarder.abandon(send, reason, now_ns)
         if link.has_room(now_ns):
             self.member.link_free(link.name, now_ns)
         else:
@@ -362,7 +395,7 @@ class Mesh:
             link = self.links.get(name)
             if link is None:
                 continue
-            payloads, too_large = mesh_codec.encode_advertisements(advertisements, link.packet_size_max)
+            payloads, too_large = self._encode(link, advertisements)
             for payload in payloads:
                 self._send_control(link, mesh_codec.ADVERTISEMENTS_TOPIC, payload)
             for advertisement in too_large:
@@ -371,6 +404,24 @@ class Mesh:
                 what = f"subscription of {first[:100]!r} to {second[:100]!r} at {owner!r}"
                 text = f"{what} cannot be advertised to {name!r}: too large for a packet"
                 self._clock.note(text, is_warning=True)
+
+    def _encode(
+        self, link: NeighbourLink, advertisements: list[LinkStateAdvertisement]
+    ) -> tuple[list[bytes], list[LinkStateAdvertisement]]:
+        """Encode advertisements; after an internal error each alone, without those it concerns."""
+        try:
+            return mesh_codec.encode_advertisements(advertisements, link.packet_size_max)
+        except Exception as error:
+            if len(advertisements) == 1:
+                self._clock.fault(f"an advertisement for broker {link.name!r}", error)
+                return [], []
+        payloads: list[bytes] = []
+        too_large: list[LinkStateAdvertisement] = []
+        for advertisement in advertisements:
+            found, left = self._encode(link, [advertisement])
+            payloads += found
+            too_large += left
+        return payloads, too_large
 
     def _send_control(self, link: NeighbourLink, topic: str, payload: bytes) -> None:
         try:

@@ -107,9 +107,18 @@ class Replica:
         known = self._known.get(advertisement.key)
         if known is not None and known.stamp >= advertisement.stamp:
             return False
+        self._apply(advertisement)  # first, as it is not known if that fails
         self._known[advertisement.key] = advertisement
-        self._apply(advertisement)
         return True
+
+    def own_subscriptions(self) -> dict[tuple[str, str], MeshSubscription]:
+        """Return what this broker has advertised for its clients, by client and topic filter."""
+        found: dict[tuple[str, str], MeshSubscription] = {}
+        for advertisement in self._known.values():
+            subscription = advertisement.subscription
+            if subscription is not None and advertisement.key[1] == self.name:
+                found[(subscription.client_id, subscription.topic_filter)] = subscription
+        return found
 
     def started_ns(self) -> int:
         """Return when this broker started, as its stamps say."""
