@@ -51,6 +51,18 @@ class NeighbourConfig:
     strategy_mix_percent: int | None = mix_setting()
     untimed_share_percent: int = untimed_share_setting()
     shares: tuple[str, ...] = shares_setting()
+    export: tuple[str, ...] = setting(
+        "texts", (), "filters of the topics that may go to the neighbour; empty = all"
+    )
+    import_: tuple[str, ...] = setting(
+        "texts", (), "filters of the topics that may come from the neighbour; empty = all"
+    )
+    origins: tuple[str, ...] = setting(
+        "texts",
+        (),
+        "brokers whose messages, links and subscriptions the neighbour may pass on, beside its own; "
+        "empty = any",
+    )
     tls: NeighbourTlsConfig | None = None
 
     @property
@@ -108,4 +120,10 @@ class MeshConfig:
         30.0,
         "how long QoS 1 and 2 messages wait for a broker that cannot be reached; a failed link is "
         "opened again within 5 s",
+    )
+    forget_after_s: float = setting(
+        "duration",
+        3_600.0,
+        "how long the links and subscriptions of a broker that is gone are remembered; of one that is only "
+        "cut off, 24 times as long; 0 = for ever",
     )

@@ -78,6 +78,17 @@ class Fact(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True, for
     terms: AdvertisedTerms | None = None
 
 
+class FactHead(msgspec.Struct, array_like=True, frozen=True):
+    """How every advertisement begins, also those of kinds that are not known here."""
+
+    kind: int
+    owner: str
+    first: str
+    second: str
+    started_ns: int
+    count: int
+
+
 class LaterTerms(AdvertisedTerms, frozen=True, forbid_unknown_fields=False):
     """Terms with further fields, of a later version."""
 
@@ -100,6 +111,9 @@ class DecodedAdvertisements:
 
 
 _READ_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_READ_HEAD: Final = msgspec.json.Decoder(FactHead)
+_READ_VALUES: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_HEAD_LENGTH: Final = 6
 _READ_FACT: Final = msgspec.json.Decoder(Fact)
 _READ_LATER_FACT: Final = msgspec.json.Decoder(LaterFact)
 _READ_NUMBERS: Final = msgspec.json.Decoder(dict[str, int])
@@ -174,7 +188,7 @@ def encode_advertisements(
     too_large: list[LinkStateAdvertisement] = []
     size = 0
     for advertisement in advertisements:
-        fact = _WRITE.encode(_to_fact(advertisement))
+        fact = advertisement.wire or _WRITE.encode(_to_fact(advertisement))
         if len(fact) + 2 > bytes_max:  # with the brackets of a list
             too_large.append(advertisement)
             continue
@@ -209,19 +223,29 @@ def decode_advertisements(payload: bytes) -> DecodedAdvertisements:
         raise _wrong(f"advertisements cannot be read: {error}") from error
     for fact in facts:
         try:
-            found.advertisements.append(_to_advertisement(_read_fact(fact, found.unknown)))
+            found.advertisements.append(_read_advertisement(fact, found.unknown))
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, FilterError) as error:
             found.mistakes.append(str(error))
     return found
 
 
-def _read_fact(raw: msgspec.Raw, unknown: list[str]) -> Fact:
+def _read_advertisement(raw: msgspec.Raw, unknown: list[str]) -> LinkStateAdvertisement:
+    """Read one advertisement; what a later version wrote is kept as it is, to be passed on."""
+    head = _READ_HEAD.decode(raw)
+    if head.kind not in (LINK, SUBSCRIPTION):
+        unknown.append(f"advertisements of kind {head.kind}")
+        key = (head.kind, head.owner, head.first, head.second)
+        has_content = len(_READ_VALUES.decode(raw)) > _HEAD_LENGTH
+        return LinkStateAdvertisement(
+            key, (head.started_ns, head.count), wire=bytes(raw) if has_content else b""
+        )
     try:
-        return _READ_FACT.decode(raw)
+        return _to_advertisement(_READ_FACT.decode(raw))
     except msgspec.ValidationError:
-        fact = _READ_LATER_FACT.decode(raw)
-        unknown.append(f"further fields in an advertisement of kind {fact.kind}")
-        return fact
+        advertisement = _to_advertisement(_READ_LATER_FACT.decode(raw))
+        advertisement.wire = bytes(raw)
+        unknown.append(f"further fields in an advertisement of kind {head.kind}")
+        return advertisement
 
 
 def encode_delay_report(delays: dict[str, int]) -> bytes:
@@ -291,8 +315,6 @@ def _to_advertisement(fact: Fact) -> LinkStateAdvertisement:
             raise ValueError(f"link from {fact.owner!r} leads to itself")
         delay = LinkDelay(*fact.link) if fact.link is not None else None
         return LinkStateAdvertisement(key, stamp, delay)
-    if fact.kind != SUBSCRIPTION:
-        raise ValueError(f"kind {fact.kind} is unknown")
     terms = fact.terms
     if terms is None:
         return LinkStateAdvertisement(key, stamp)

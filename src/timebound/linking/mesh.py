@@ -18,6 +18,7 @@ from timebound.core.broker import Broker
 from timebound.core.link.outlet import START_DELAY
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
 from timebound.core.mesh.account import MeshAccount
+from timebound.core.mesh.border import Border
 from timebound.core.mesh.flooding import LinkStateAdvertisement
 from timebound.core.mesh.interest import WatchedIndex
 from timebound.core.mesh.member import Member
@@ -81,13 +82,19 @@ class Mesh:
         self._levels: dict[str, int] = {}  # as last sent to neighbours
         self._packet_size_max = mesh_codec.link_packet_size_max(packet_size_max)
         self._refused = 0  # advertisements that could not be sent or read
-        self._unlearnt: list[tuple[str, LinkStateAdvertisement]] = []  # after an internal error, with senders
+        self._unlearnt: list[tuple[NeighbourLink, LinkStateAdvertisement]] = []  # after internal errors
         self._unknown: dict[str, set[str]] = {}  # by neighbour: what was logged; never iterated
         self._reported_ns = clock.now_ns()
         for neighbour in neighbours:
             scheduling = scheduling_of(neighbour)
             self.strategies[neighbour.name] = scheduling.name, scheduling.mix
-            member.add_neighbour(neighbour.name, _start_delay(neighbour), scheduling)
+            border = Border(
+                neighbour.name,
+                exports=neighbour.export,
+                imports=neighbour.import_,
+                origins=neighbour.origins,
+            )
+            member.add_neighbour(neighbour.name, _start_delay(neighbour), scheduling, border)
         broker.join_mesh(member)
 
     def set_strategy(self, name: str, strategy: str, mix: float, now_ns: int) -> None:
@@ -201,29 +208,33 @@ class Mesh:
     def on_advertisements(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
         found = mesh_codec.decode_advertisements(payload)
         for advertisement in found.advertisements:
-            if not self._learn(link.name, advertisement):
-                self._unlearnt.append((link.name, advertisement))
+            if not self._learn(link, advertisement):
+                self._unlearnt.append((link, advertisement))
         self._refused += len(found.mistakes)
         for mistake in found.mistakes:
             self.on_unknown(link, f"advertisement: {mistake[:MISTAKE_LENGTH_MAX]}")
         for what in found.unknown:
             self.on_unknown(link, what)
 
-    def _learn(self, sender: str, advertisement: LinkStateAdvertisement) -> bool:
-        """Store an advertisement; return False after an internal error, which concerns no other."""
+    def _learn(self, link: NeighbourLink, advertisement: LinkStateAdvertisement) -> bool:
+        """Store an advertisement if its sender may have it; return False after an internal error."""
         try:
-            self.member.receive_advertisement(sender, advertisement)
+            is_allowed = self.member.receive_advertisement(link.name, advertisement)
         except Exception as error:
             # The link stays: the neighbour would send it again for ever.
-            self._clock.fault(f"an advertisement from broker {sender!r}", error)
+            self._clock.fault(f"an advertisement from broker {link.name!r}", error)
             return False
+        if not is_allowed:
+            self._refused += 1
+            owner = advertisement.key[1][:MISTAKE_LENGTH_MAX]
+            self.on_unknown(link, f"an advertisement of {owner!r}, which is not among its `origins`")
         return True
 
     def _mend(self) -> None:
         """Do once more what internal errors have left undone."""
         unlearnt, self._unlearnt = self._unlearnt, []
-        for sender, advertisement in unlearnt:
-            self._learn(sender, advertisement)
+        for link, advertisement in unlearnt:
+            self._learn(link, advertisement)
         if self.member.is_behind:
             self.member.catch_up()
             self._clock.schedule()
@@ -290,7 +301,9 @@ class Mesh:
     def patrol(self, now_ns: int) -> None:
         """Run the periodic work, about once a second."""
         self._mend()
-        self.member.wake(now_ns)
+        for broker in self.member.wake(now_ns):
+            text = f"broker {broker!r} is gone: its links and subscriptions are forgotten (mesh.forget_after)"
+            self._clock.note(text, is_warning=True)
         for link in list(self.links.values()):
             try:
                 link.patrol(now_ns)
@@ -459,6 +472,8 @@ class Mesh:
             "refused": self._refused,
             "full": len(self._levels),
             "parked": len(self.member.forwarder.parking),
+            "gone": len(self.member.absence.gone()),
+            "cut_off": len(self.member.absence.cut_off()),
         }
 
 
@@ -476,6 +491,7 @@ def join_mesh(config: Config, broker: Broker, index: WatchedIndex, clock: Clock)
         is_lossless=True,
         keeps_fresh=True,
         grace_ns=int(config.mesh.grace_s * SECOND),
+        forget_after_ns=int(config.mesh.forget_after_s * SECOND),
     )
     account = MeshAccount(pairs=broker.account)
     if not broker.account.trace.started_ns:

@@ -51,6 +51,13 @@ def wait_passing(mesh: Mesh, name: str, publisher: Peer, topic: str) -> None:
         assert time.monotonic() < end_s, f"nothing passes {name!r} in {TIMEOUT_S} s"
 
 
+def wait_figure(mesh: Mesh, name: str, figure: str, least: int) -> None:
+    """Wait until a figure of a broker is so large."""
+    end_s = time.monotonic() + TIMEOUT_S
+    while (value := mesh.figures(name, figure)[figure]) < least:
+        assert time.monotonic() < end_s, f"{figure} of {name!r} is {value} after {TIMEOUT_S} s"
+
+
 def numbers(subscriber: Peer, count: int) -> list[int]:
     return sorted(int(one.payload) for one in read(subscriber, count))
 
@@ -98,6 +105,32 @@ def test_in_a_line_every_message_arrives_once_and_the_account_adds_up(start_mesh
         other.expect_silence()
         sums = wait_account(mesh, "abc", 125)
         assert (sums["account/dropped"], sums["account/late"]) == (0, 0)
+
+
+def test_only_what_may_cross_a_link_does(start_mesh: StartMesh) -> None:
+    # On the first link `a` may send more than `b` takes; on the second, `c` believes `b` alone.
+    mesh = start_mesh(
+        {("a", "b"): 'export = ["in/#", "out/#"]\nimport = ["in/#"]\n', ("b", "c"): 'origins = ["b"]\n'}
+    )
+    with mesh.join("a") as publisher, mesh.join("b") as near, mesh.join("c") as far, mesh.join("b") as other:
+        for subscriber in (near, far):
+            subscriber.subscribe("#", qos=1)
+        wait_figure(mesh, "a", "mesh/subscriptions", 2)
+        wait_wanted(other, "in/t")
+
+        for number in range(30):
+            for topic in ("secret/t", "out/t", "in/t"):
+                publisher.publish(topic, b"%d" % number, qos=number % 3)
+
+        assert [(one.topic, one.payload) for one in read(near, 30)] == [
+            ("in/t", b"%d" % number) for number in range(30)
+        ]
+        other.publish("in/t", b"own")
+        assert [[one.payload for one in read(each, 1)] for each in (near, far)] == [[b"own"], [b"own"]]
+        near.expect_silence()
+        # What none lets out, what `b` may not take, and what `c` does not believe.
+        for name, count in (("a", 60), ("b", 30), ("c", 30)):
+            wait_figure(mesh, name, "dropped/not_authorized", count)
 
 
 def test_a_message_that_cannot_arrive_in_time_is_dropped_where_that_is_known(slow_line: Mesh) -> None:

@@ -16,6 +16,8 @@ from timebound.core.mesh.overlay import LinkState
 from timebound.core.mesh.table import MeshSubscription, SubscriptionTable
 from timebound.core.values.delay import LinkDelay
 
+# Facts of kinds that this version does not know are kept to be passed on: so many.
+OPAQUE_MAX: Final = 100_000
 # Withdrawals remembered, at most; an advertisement older than all of them is hardly still under way.
 WITHDRAWN_MAX: Final = 100_000
 
@@ -29,9 +31,12 @@ Key = tuple[int, str, str, str]  # kind, owner, then target or client id, then t
 
 
 class LinkStateAdvertisement:
-    """One fact; a withdrawal if neither `delay` nor `subscription` is set."""
+    """One fact; a withdrawal if it has no content.
 
-    __slots__ = ("delay", "key", "stamp", "subscription")
+    `wire` is the text of a fact of which this version does not know all: it is passed on as it came.
+    """
+
+    __slots__ = ("delay", "key", "stamp", "subscription", "wire")
 
     def __init__(
         self,
@@ -39,14 +44,20 @@ class LinkStateAdvertisement:
         stamp: Stamp,
         delay: LinkDelay | None = None,
         subscription: MeshSubscription | None = None,
+        wire: bytes = b"",
     ) -> None:
         self.key = key
         self.stamp = stamp
         self.delay = delay
         self.subscription = subscription
+        self.wire = wire
 
     def is_withdrawal(self) -> bool:
-        return self.delay is None and self.subscription is None
+        return self.delay is None and self.subscription is None and not self.wire
+
+    def is_opaque(self) -> bool:
+        """Whether its kind is unknown here."""
+        return self.key[0] not in (LINK, SUBSCRIPTION)
 
 
 class Replica:
@@ -55,7 +66,17 @@ class Replica:
     With `lists_own` false the table leaves out the broker's own clients, which it finds by another index.
     """
 
-    __slots__ = ("_count", "_known", "_starts", "_withdrawn", "link_state", "lists_own", "name", "table")
+    __slots__ = (
+        "_count",
+        "_known",
+        "_opaque",
+        "_starts",
+        "_withdrawn",
+        "link_state",
+        "lists_own",
+        "name",
+        "table",
+    )
 
     def __init__(
         self,
@@ -72,7 +93,8 @@ class Replica:
         self.table = table
         self._starts: dict[str, int] = {name: started_ns}  # by owner, the latest known
         self._count = 0
-        self._known: dict[Key, LinkStateAdvertisement] = {}
+        self._known: dict[str, dict[Key, LinkStateAdvertisement]] = {name: {}}  # by owner
+        self._opaque = 0  # of those known
         # In order of withdrawal. In a dict, the search for the oldest grows with all keys ever removed.
         self._withdrawn: OrderedDict[Key, None] = OrderedDict()
 
@@ -103,22 +125,26 @@ class Replica:
                 self._starts[owner] = started_ns + 1
                 return False
             self._starts[owner] = started_ns
-            self._forget(owner)
-        known = self._known.get(advertisement.key)
+            self.forget(owner)
+        facts = self._known.setdefault(owner, {})
+        known = facts.get(advertisement.key)
         if known is not None and known.stamp >= advertisement.stamp:
             return False
-        self._apply(advertisement)  # first, as it is not known if that fails
-        self._known[advertisement.key] = advertisement
+        if advertisement.is_opaque() and known is None:
+            if self._opaque >= OPAQUE_MAX:
+                return False
+            self._opaque += 1
+        self._apply(advertisement)  # first: if it fails, the advertisement is still news
+        facts[advertisement.key] = advertisement
         return True
 
-    def own_subscriptions(self) -> dict[tuple[str, str], MeshSubscription]:
-        """Return what this broker has advertised for its clients, by client and topic filter."""
-        found: dict[tuple[str, str], MeshSubscription] = {}
-        for advertisement in self._known.values():
-            subscription = advertisement.subscription
-            if subscription is not None and advertisement.key[1] == self.name:
-                found[(subscription.client_id, subscription.topic_filter)] = subscription
-        return found
+    def own(self) -> list[LinkStateAdvertisement]:
+        """Return what this broker has advertised, withdrawals too."""
+        return list(self._known[self.name].values())
+
+    def owners(self) -> list[str]:
+        """Return the brokers of which something is known."""
+        return list(self._known)
 
     def started_ns(self) -> int:
         """Return when this broker started, as its stamps say."""
@@ -126,12 +152,12 @@ class Replica:
 
     def readvertise(self) -> list[LinkStateAdvertisement]:
         """Advertise everything this broker owns with new stamps, after `started_ns` has changed."""
-        own = [one for one in self._known.values() if one.key[1] == self.name and not one.is_withdrawal()]
+        own = [one for one in self._known[self.name].values() if not one.is_withdrawal()]
         return [self._own(one.key, one.delay, one.subscription) for one in own]
 
     def snapshot(self) -> list[LinkStateAdvertisement]:
         """Return everything known, for a neighbour that has just connected."""
-        return list(self._known.values())
+        return [one for facts in self._known.values() for one in facts.values()]
 
     def _own(
         self, key: Key, delay: LinkDelay | None, subscription: MeshSubscription | None
@@ -143,12 +169,13 @@ class Replica:
         self.receive(advertisement)
         return advertisement
 
-    def _forget(self, owner: str) -> None:
-        """Remove all that an earlier run of a broker advertised."""
-        for key in [key for key in self._known if key[1] == owner]:
-            known = self._known.pop(key)
+    def forget(self, owner: str) -> None:
+        """Remove all that a broker advertised: it started again, or is gone."""
+        for key, known in self._known.pop(owner, {}).items():
             self._withdrawn.pop(key, None)
-            if not known.is_withdrawal():
+            if known.is_opaque():
+                self._opaque -= 1
+            elif not known.is_withdrawal():
                 self._remove(key)
 
     def _apply(self, advertisement: LinkStateAdvertisement) -> None:
@@ -168,7 +195,7 @@ class Replica:
         if kind == LINK:
             self.link_state.remove_link(owner, first)
         # A client that moved may be advertised by its new home before the old one withdraws it.
-        elif self.table.home_of(first, second) == owner:
+        elif kind == SUBSCRIPTION and self.table.home_of(first, second) == owner:
             self.table.remove(first, second)
 
     def _remember_withdrawal(self, key: Key) -> None:
@@ -176,4 +203,4 @@ class Replica:
         self._withdrawn[key] = None
         if len(self._withdrawn) > WITHDRAWN_MAX:
             oldest, _ = self._withdrawn.popitem(last=False)
-            del self._known[oldest]
+            self._opaque -= self._known[oldest[1]].pop(oldest).is_opaque()

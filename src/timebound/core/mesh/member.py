@@ -15,7 +15,9 @@ from typing import Final
 
 from timebound.core.link.scheduling import Scheduling
 from timebound.core.link.strategy.entry import NEVER_NS
+from timebound.core.mesh.absence import Absence
 from timebound.core.mesh.account import MeshAccount
+from timebound.core.mesh.border import OPEN_BORDER, Border
 from timebound.core.mesh.flooding import LinkStateAdvertisement, Replica
 from timebound.core.mesh.forwarding import Forwarder
 from timebound.core.mesh.interest import Interest, WatchedIndex
@@ -27,6 +29,7 @@ from timebound.core.mesh.table import MeshSubscription, SubscriptionTable
 from timebound.core.values.delay import LinkDelay
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
+from timebound.records import Reason
 from timebound.units import SECOND
 
 # Size of a copy on the wire beside its message: framing, origin and targets.
@@ -56,6 +59,7 @@ class Member:
         "_seen",
         "_size_max",
         "_started_ns",
+        "absence",
         "account",
         "forwarder",
         "is_behind",
@@ -77,6 +81,7 @@ class Member:
         link_state = LinkState()
         self.replica = Replica(name, link_state, self.table, started_ns, lists_own=False)
         self.forwarder = Forwarder(name, link_state, self.table, options, account)
+        self.absence = Absence(self.replica, options.forget_after_ns)
         self.resent = 0  # copies sent again after their link failed unconfirmed
         self.received = 0  # copies from neighbours
         self.is_behind = False  # an error may have left out an advertisement: `catch_up`
@@ -90,9 +95,15 @@ class Member:
 
     # --- links ------------------------------------------------------------------------
 
-    def add_neighbour(self, name: str, delay: LinkDelay, scheduling: Scheduling | None = None) -> None:
+    def add_neighbour(
+        self,
+        name: str,
+        delay: LinkDelay,
+        scheduling: Scheduling | None = None,
+        border: Border = OPEN_BORDER,
+    ) -> None:
         """Add a link that may come up; `delay` is its estimate until it is measured."""
-        self.forwarder.add_neighbour(name, delay, scheduling)
+        self.forwarder.add_neighbour(name, delay, scheduling, border)
         self.forwarder.links[name].is_up = False
 
     def link_up(self, name: str, now_ns: int, size_max: int = 0) -> None:
@@ -140,14 +151,20 @@ class Member:
 
     # --- advertisements -----------------------------------------------------------------
 
-    def receive_advertisement(self, sender: str, advertisement: LinkStateAdvertisement) -> None:
-        """Store an advertisement from a neighbour, and pass it on if it is newer."""
+    def receive_advertisement(self, sender: str, advertisement: LinkStateAdvertisement) -> bool:
+        """Store an advertisement from a neighbour, and pass it on if it is newer.
+
+        Return False, and ignore it, if the neighbour may not speak for its owner.
+        """
+        if not self.forwarder.links[sender].border.may_speak_for(advertisement.key[1]):
+            return False
         started_ns = self.replica.started_ns()
         if self.replica.receive(advertisement):
             self._flood(advertisement, sender)
         elif self.replica.started_ns() != started_ns:
             for own in self.replica.readvertise():
                 self._flood(own, "")
+        return True
 
     def _flood(self, advertisement: LinkStateAdvertisement, sender: str) -> None:
         for name, link in self.forwarder.links.items():
@@ -192,6 +209,15 @@ class Member:
             if is_large and not self.forwarder.router.carries(home, message.size()):
                 return f"no link to broker {home!r} takes {message.size()} bytes (its packet_size_max)"
         return ""
+
+    def lets_in(self, sender: str, copy: Copy) -> bool:
+        """Whether a copy may come from this neighbour."""
+        return self.forwarder.links[sender].border.lets_in(copy)
+
+    def refuse(self, sender: str, copy: Copy, now_ns: int) -> None:
+        """Drop a copy that may not come from its sender."""
+        self.received += 1
+        self.forwarder.lose(copy, sender, now_ns, Reason.NOT_AUTHORIZED)
 
     def receive(self, copy: Copy, now_ns: int) -> bool:
         """Take a copy from a neighbour; return whether to deliver it to clients of this broker."""
@@ -256,21 +282,26 @@ class Member:
         """Advertise again, after an error, what the clients of this broker want and no longer want."""
         self.is_behind = False
         wanted = self._interest.all()
-        known = self.replica.own_subscriptions()
+        known: dict[tuple[str, str], MeshSubscription] = {}
+        for advertisement in self.replica.own():
+            if advertisement.subscription is not None:
+                known[(advertisement.key[2], advertisement.key[3])] = advertisement.subscription
         for key in known:
             if key not in wanted:
                 self.replica.unsubscribe(*key)
         for key, subscription in wanted.items():
-            advertised = known.get(key)
-            if advertised is None or advertised.terms != subscription.terms:
+            if key not in known or known[key].terms != subscription.terms:
                 self.replica.subscribe(subscription)
-        for advertisement in self.replica.snapshot():
-            if advertisement.key[1] == self.name:
-                self._flood(advertisement, "")
+        for advertisement in self.replica.own():
+            self._flood(advertisement, "")
 
-    def wake(self, now_ns: int) -> None:
-        """Drop what can no longer arrive, and advertise measured delays; called about once a second."""
+    def wake(self, now_ns: int) -> list[str]:
+        """Drop what can no longer arrive, and advertise measured delays; called about once a second.
+
+        Return the brokers that were gone for so long that they are forgotten.
+        """
         self.forwarder.wake(now_ns)
         for name in list(self._measured):
             if now_ns - self._advertised_ns.get(name, 0) >= ADVERTISE_NS:
                 self._advertise_link(name, self._measured.pop(name), now_ns)
+        return self.absence.patrol(now_ns)

@@ -322,6 +322,8 @@ MESH: Final = (
     _mesh_total("refused", "Announcements that could not be sent to a neighbour or read."),
     _mesh("full", "Brokers to which every path is full now."),
     _mesh("parked", "Messages that wait for unreachable brokers."),
+    _mesh("gone", "Brokers that no broker has a link to."),
+    _mesh("cut_off", "Brokers that cannot be reached, but that others have links to."),
 )
 TRACE: Final = (
     _counter("", "trace_records_total", "Trace records written.", _of_trace("written")),
