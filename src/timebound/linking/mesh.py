@@ -356,15 +356,13 @@ class Mesh:
                     self._failed(link, error)
 
     def _put(self, link: NeighbourLink, send: Send, now_ns: int) -> None:
-        reason = Reason.TOO_LARGE
         try:
-            is_put = link.put(send.copy, send.packet_id, now_ns)
+            reason = None if link.put(send.copy, send.packet_id, now_ns) else Reason.TOO_LARGE
         except Exception as error:
             # Drop the copy, not the link: it would be sent again for ever.
             self._clock.fault(f"a copy for broker {link.name!r}", error)
             reason = Reason.FAULT
-            is_put = False
-        if not is_put:
+        if reason is not None:
             self.member.forwarder.abandon(send, reason, now_ns)
         if link.has_room(now_ns):
             self.member.link_free(link.name, now_ns)
@@ -428,13 +426,10 @@ class Mesh:
             if len(advertisements) == 1:
                 self._clock.fault(f"an advertisement for broker {link.name!r}", error)
                 return [], []
-        payloads: list[bytes] = []
-        too_large: list[LinkStateAdvertisement] = []
-        for advertisement in advertisements:
-            found, left = self._encode(link, [advertisement])
-            payloads += found
-            too_large += left
-        return payloads, too_large
+        alone = [self._encode(link, [one]) for one in advertisements]
+        return [payload for found, _ in alone for payload in found], [
+            one for _, left in alone for one in left
+        ]
 
     def _send_control(self, link: NeighbourLink, topic: str, payload: bytes) -> None:
         try:
