@@ -3,6 +3,8 @@
 A trie of topic levels finds the filters that match a topic; the result is cached per topic as a
 `Match` until a subscription changes. Content filters and the turn of a shared group are not cached: filters
 are evaluated once for each message, and its `Selected` has the result for all who ask.
+
+Long, since trie, match and selection call each other inside one compiled module: every message passes here.
 """
 
 from __future__ import annotations
@@ -116,6 +118,14 @@ class TrieLeaf:
         for group in self.groups.values():
             count += len(group.members)
         return count
+
+    def subscriptions(self) -> list[Subscription]:
+        """Return those of this broker's clients."""
+        found = list(self.plain.values())
+        found += [one for one in cast(list[Subscription], self.content.keys()) if not one.home]
+        for group in self.groups.values():
+            found += group.members.values()
+        return found
 
 
 class TrieNode:
@@ -463,6 +473,20 @@ class SubscriptionIndex:
                 path[depth - 1].any_level = None
             else:
                 del path[depth - 1].children[level]
+
+    def subscriptions(self) -> list[Subscription]:
+        """Return all subscriptions of this broker's clients, in no particular order."""
+        found: list[Subscription] = []
+        pending = [self._root]
+        while pending:
+            node = pending.pop()
+            for leaf in (node.leaf, node.rest):
+                if leaf is not None:
+                    found += leaf.subscriptions()
+            pending.extend(node.children.values())
+            if node.any_level is not None:
+                pending.append(node.any_level)
+        return found
 
     def _check(self) -> None:
         """Assert that the structure is consistent."""

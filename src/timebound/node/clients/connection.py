@@ -23,6 +23,7 @@ from timebound.core.sessions.session import Session
 from timebound.core.values.message import FRAME_KEPT_MAX, Message
 from timebound.errors import ProtocolError
 from timebound.node.clients import neighbour
+from timebound.node.clients.adapter import Adapter
 from timebound.node.clients.handshake import (
     Accepted,
     Door,
@@ -88,6 +89,7 @@ class Connection(ConnectionOutput):
         self._packets: list[Packet] = []  # those from `_next` on are not yet handled
         self._next = 0
         self._arrived_ns = 0
+        self._full_shift = 0
         self._long_messages = 0  # of all clients, at the last message of this one
         # In progress over several turns; later packets wait.
         self._request: requests.Request | Inquiry | None = None
@@ -116,6 +118,8 @@ class Connection(ConnectionOutput):
     def _enter(self, transport: Any) -> None:
         self._last_heard_ns = self.driver.now_ns()
         transport.set_write_buffer_limits(self.driver.limits.write_buffer_bytes)
+        # Of a full read, frames and records leave less: from half of it on, more may be waiting.
+        self._full_shift = 1 if isinstance(transport, Adapter) else 0
         address = transport.get_extra_info("peername")
         self.peer = f"{address[0]}:{address[1]}" if address else "?"
         if not self.door.enter(self.number, self.peer):
@@ -161,7 +165,7 @@ class Connection(ConnectionOutput):
         if not self.is_arrived and self.state != DECIDING:
             self._handle_first(now_ns)
         bytes_max = SHARED_READ_BYTES if self.input.is_contended else READ_BYTES_MAX
-        if len(data) >= bytes_max or self.driver.is_storage_behind():
+        if len(data) >= bytes_max >> self._full_shift or self.driver.is_storage_behind():
             self._stop_reading(STOP_TURN)
         if len(data) <= SMALL_READ_BYTES:
             self.driver.turn_now()
