@@ -202,11 +202,8 @@ def test_a_command_in_the_docs_exists_with_its_options(page: str, line: str) -> 
     command = typer.main.get_command(app)
     context = command.make_context("timebound", list(words), resilient_parsing=True)
 
-    while hasattr(command, "commands"):
-        name = words.pop(0)
-        if name not in command.commands:
-            break
-        command = command.commands[name]
+    while hasattr(command, "commands") and words and words[0] in command.commands:
+        command = command.commands[words.pop(0)]
     with command.make_context(line, words, parent=context):
         pass
 
