@@ -91,6 +91,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "link": {"values", "link/strategy"},
         "account": {"values"},
         "sessions": {"predicate", "correlation", "values", "matching", "link/strategy", "link", "account"},
+        "mesh/reservation": set(),
         "mesh": {"values", "matching", "link/strategy", "link", "account"},
         "input": {"values", "account", "sessions", "mesh"},
         "wakeups": {"link", "sessions", "mesh"},
