@@ -15,7 +15,8 @@ from typing import Final
 
 import msgspec
 
-from timebound.core.mesh.flooding import LINK, SUBSCRIPTION, LinkStateAdvertisement
+from timebound.core.mesh.figures import LinkFigures
+from timebound.core.mesh.flooding import FIGURES, LINK, SUBSCRIPTION, LinkStateAdvertisement
 from timebound.core.mesh.member import COPY_BYTES
 from timebound.core.mesh.message import Copy, MeshMessage
 from timebound.core.mesh.pressure import EXHAUSTED, FULL
@@ -89,6 +90,12 @@ class FactHead(msgspec.Struct, array_like=True, frozen=True):
     count: int
 
 
+class FiguresFact(FactHead, array_like=True, frozen=True, omit_defaults=True):
+    """How a link is doing: what waits, how long, its latency, and the share that is lost."""
+
+    figures: tuple[int, int, int, float] | None = None
+
+
 class LaterTerms(AdvertisedTerms, frozen=True, forbid_unknown_fields=False):
     """Terms with further fields, of a later version."""
 
@@ -112,6 +119,7 @@ class DecodedAdvertisements:
 
 _READ_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _READ_HEAD: Final = msgspec.json.Decoder(FactHead)
+_READ_FIGURES: Final = msgspec.json.Decoder(FiguresFact)
 _READ_VALUES: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _HEAD_LENGTH: Final = 6
 _READ_FACT: Final = msgspec.json.Decoder(Fact)
@@ -232,13 +240,15 @@ def decode_advertisements(payload: bytes) -> DecodedAdvertisements:
 def _read_advertisement(raw: msgspec.Raw, unknown: list[str]) -> LinkStateAdvertisement:
     """Read one advertisement; what a later version wrote is kept as it is, to be passed on."""
     head = _READ_HEAD.decode(raw)
-    if head.kind not in (LINK, SUBSCRIPTION):
+    if head.kind not in (LINK, SUBSCRIPTION, FIGURES):
         unknown.append(f"advertisements of kind {head.kind}")
         key = (head.kind, head.owner, head.first, head.second)
         has_content = len(_READ_VALUES.decode(raw)) > _HEAD_LENGTH
         return LinkStateAdvertisement(
             key, (head.started_ns, head.count), wire=bytes(raw) if has_content else b""
         )
+    if head.kind == FIGURES:
+        return _to_told(_READ_FIGURES.decode(raw))
     try:
         return _to_advertisement(_READ_FACT.decode(raw))
     except msgspec.ValidationError:
@@ -285,9 +295,15 @@ def decode_levels(payload: bytes) -> tuple[dict[str, int], list[str]]:
     return known, [f"level {level}" for home, level in levels.items() if home not in known]
 
 
-def _to_fact(advertisement: LinkStateAdvertisement) -> Fact:
+def _to_fact(advertisement: LinkStateAdvertisement) -> Fact | FiguresFact:
     kind, owner, first, second = advertisement.key
     started_ns, count = advertisement.stamp
+    if kind == FIGURES:
+        told = advertisement.figures
+        values = None
+        if told is not None:
+            values = (told.waiting, told.queue_delay_ns, told.latency_ns, told.lost_share)
+        return FiguresFact(kind, owner, first, second, started_ns, count, values)
     delay = advertisement.delay
     subscription = advertisement.subscription
     link = None
@@ -330,6 +346,12 @@ def _to_advertisement(fact: Fact) -> LinkStateAdvertisement:
         subscriber=terms.subscriber,
     )
     return LinkStateAdvertisement(key, stamp, subscription=subscription)
+
+
+def _to_told(fact: FiguresFact) -> LinkStateAdvertisement:
+    figures = LinkFigures(*fact.figures) if fact.figures is not None else None
+    key = (fact.kind, fact.owner, fact.first, fact.second)
+    return LinkStateAdvertisement(key, (fact.started_ns, fact.count), figures=figures)
 
 
 def _wrong(text: str) -> ProtocolError:

@@ -19,7 +19,7 @@ from timebound.core.link.outlet import START_DELAY
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
 from timebound.core.mesh.account import MeshAccount
 from timebound.core.mesh.border import Border
-from timebound.core.mesh.flooding import LinkStateAdvertisement
+from timebound.core.mesh.flooding import FIGURES, LinkStateAdvertisement
 from timebound.core.mesh.interest import WatchedIndex
 from timebound.core.mesh.member import Member
 from timebound.core.mesh.message import Copy
@@ -27,6 +27,7 @@ from timebound.core.mesh.options import LATE, TREE, MeshOptions, Send
 from timebound.core.values.delay import LinkDelay, link_of_rate
 from timebound.core.values.subscription import Subscription
 from timebound.linking import codec as mesh_codec
+from timebound.linking.greeting import FIGURES_VERSION
 from timebound.linking.link import ConnectionMeter, LinkCarrier, NeighbourLink
 from timebound.records import Reason
 from timebound.toml.setting import MEBIBYTE
@@ -85,6 +86,7 @@ class Mesh:
         self._unlearnt: list[tuple[NeighbourLink, LinkStateAdvertisement]] = []  # after internal errors
         self._unknown: dict[str, set[str]] = {}  # by neighbour: what was logged; never iterated
         self._reported_ns = clock.now_ns()
+        self._told_ns = -SECOND  # when figures of links were advertised last
         for neighbour in neighbours:
             scheduling = scheduling_of(neighbour)
             self.strategies[neighbour.name] = scheduling.name, scheduling.mix
@@ -191,6 +193,7 @@ class Mesh:
         away = f"{link.latency_ns / 1e6:.3f} ms away (mesh protocol {link.version})"
         self._clock.note(f"link to {link.name!r} is up, {away}", is_warning=False)
         self.member.link_up(link.name, now_ns, mesh_codec.message_size_max(link.packet_size_max))
+        self.member.report(link.name, link.latency_ns, now_ns)
         if self._levels:
             self._send_control(link, mesh_codec.LEVELS_TOPIC, mesh_codec.encode_levels(self._levels))
         self._clock.schedule()
@@ -312,6 +315,16 @@ class Mesh:
         if now_ns - self._reported_ns >= REPORT_NS:
             self._reported_ns = now_ns
             self.send_delay_reports()
+            self.report_links(now_ns)
+
+    def report_links(self, now_ns: int) -> None:
+        """Advertise how links are doing where that has changed, at most once a second."""
+        if now_ns - self._told_ns < SECOND:
+            return
+        self._told_ns = now_ns
+        for name, link in self.links.items():
+            if link.is_ready:
+                self.member.report(name, link.latency_ns, now_ns)
 
     def send_delay_reports(self) -> None:
         """Send every neighbour a delay report."""
@@ -401,6 +414,9 @@ class Mesh:
     def _send_advertisements(self) -> None:
         by_neighbour: dict[str, list[LinkStateAdvertisement]] = {}
         for send in self.member.take_advertisements():
+            link = self.links.get(send.neighbour)
+            if send.advertisement.key[0] == FIGURES and (link is None or link.version < FIGURES_VERSION):
+                continue
             by_neighbour.setdefault(send.neighbour, []).append(send.advertisement)
         for name, advertisements in by_neighbour.items():
             link = self.links.get(name)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
+from timebound.core.mesh.figures import LinkFigures
 from timebound.core.mesh.overlay import LinkState
 from timebound.core.mesh.table import MeshSubscription, SubscriptionTable
 from timebound.core.values.delay import LinkDelay
@@ -23,6 +24,7 @@ WITHDRAWN_MAX: Final = 100_000
 
 LINK: Final = 0
 SUBSCRIPTION: Final = 1
+FIGURES: Final = 2  # of a link
 
 # When the owner started, in ns, and its count of advertisements since: after a restart stamps are larger
 # without the last one having been stored.
@@ -36,7 +38,7 @@ class LinkStateAdvertisement:
     `wire` is the text of a fact of which this version does not know all: it is passed on as it came.
     """
 
-    __slots__ = ("delay", "key", "stamp", "subscription", "wire")
+    __slots__ = ("delay", "figures", "key", "stamp", "subscription", "wire")
 
     def __init__(
         self,
@@ -44,20 +46,23 @@ class LinkStateAdvertisement:
         stamp: Stamp,
         delay: LinkDelay | None = None,
         subscription: MeshSubscription | None = None,
+        figures: LinkFigures | None = None,
         wire: bytes = b"",
     ) -> None:
         self.key = key
         self.stamp = stamp
         self.delay = delay
         self.subscription = subscription
+        self.figures = figures
         self.wire = wire
 
     def is_withdrawal(self) -> bool:
-        return self.delay is None and self.subscription is None and not self.wire
+        has_content = self.delay is not None or self.subscription is not None or self.figures is not None
+        return not has_content and not self.wire
 
     def is_opaque(self) -> bool:
         """Whether its kind is unknown here."""
-        return self.key[0] not in (LINK, SUBSCRIPTION)
+        return self.key[0] not in (LINK, SUBSCRIPTION, FIGURES)
 
 
 class Replica:
@@ -72,6 +77,7 @@ class Replica:
         "_opaque",
         "_starts",
         "_withdrawn",
+        "figures",
         "link_state",
         "lists_own",
         "name",
@@ -95,12 +101,17 @@ class Replica:
         self._count = 0
         self._known: dict[str, dict[Key, LinkStateAdvertisement]] = {name: {}}  # by owner
         self._opaque = 0  # of those known
+        self.figures: dict[tuple[str, str], LinkFigures] = {}  # of links, by both ends
         # In order of withdrawal. In a dict, the search for the oldest grows with all keys ever removed.
         self._withdrawn: OrderedDict[Key, None] = OrderedDict()
 
     def set_link(self, target: str, delay: LinkDelay | None) -> LinkStateAdvertisement:
         """Advertise the delay of one of this broker's own links; None withdraws the link."""
         return self._own((LINK, self.name, target, ""), delay, None)
+
+    def set_figures(self, target: str, figures: LinkFigures | None) -> LinkStateAdvertisement:
+        """Advertise how one of this broker's own links is doing; None withdraws it."""
+        return self._own((FIGURES, self.name, target, ""), None, None, figures)
 
     def subscribe(self, subscription: MeshSubscription) -> LinkStateAdvertisement:
         """Advertise a subscription of one of this broker's own clients."""
@@ -153,19 +164,22 @@ class Replica:
     def readvertise(self) -> list[LinkStateAdvertisement]:
         """Advertise everything this broker owns with new stamps, after `started_ns` has changed."""
         own = [one for one in self._known[self.name].values() if not one.is_withdrawal()]
-        return [self._own(one.key, one.delay, one.subscription) for one in own]
+        return [self._own(one.key, one.delay, one.subscription, one.figures) for one in own]
 
     def snapshot(self) -> list[LinkStateAdvertisement]:
         """Return everything known, for a neighbour that has just connected."""
         return [one for facts in self._known.values() for one in facts.values()]
 
     def _own(
-        self, key: Key, delay: LinkDelay | None, subscription: MeshSubscription | None
+        self,
+        key: Key,
+        delay: LinkDelay | None,
+        subscription: MeshSubscription | None,
+        figures: LinkFigures | None = None,
     ) -> LinkStateAdvertisement:
         self._count += 1
-        advertisement = LinkStateAdvertisement(
-            key, (self._starts[self.name], self._count), delay, subscription
-        )
+        stamp = (self._starts[self.name], self._count)
+        advertisement = LinkStateAdvertisement(key, stamp, delay, subscription, figures)
         self.receive(advertisement)
         return advertisement
 
@@ -187,6 +201,8 @@ class Replica:
         self._withdrawn.pop(key, None)
         if advertisement.delay is not None:
             self.link_state.set_link(key[1], key[2], advertisement.delay)
+        elif advertisement.figures is not None:
+            self.figures[key[1], key[2]] = advertisement.figures
         elif advertisement.subscription is not None and (self.lists_own or key[1] != self.name):
             self.table.insert(advertisement.subscription.copy())
 
@@ -194,6 +210,8 @@ class Replica:
         kind, owner, first, second = key
         if kind == LINK:
             self.link_state.remove_link(owner, first)
+        elif kind == FIGURES:
+            self.figures.pop((owner, first), None)
         # A client that moved may be advertised by its new home before the old one withdraws it.
         elif kind == SUBSCRIPTION and self.table.home_of(first, second) == owner:
             self.table.remove(first, second)

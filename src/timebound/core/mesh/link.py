@@ -16,6 +16,7 @@ from timebound.core.link.scheduling import DEFAULT_SCHEDULING, Scheduling
 from timebound.core.link.strategy.audience import SCALE_FLOOR_NS, Audience, Term
 from timebound.core.link.transit import Transit
 from timebound.core.mesh.border import OPEN_BORDER, Border
+from timebound.core.mesh.figures import LossMeter
 from timebound.core.mesh.message import Copy
 from timebound.core.mesh.pressure import ROOM, Gauge
 from timebound.core.mesh.table import HomeGroup
@@ -111,6 +112,7 @@ class MeshLink(Outlet[Copy | None]):
         "is_confirmed",
         "is_fresh",
         "is_up",
+        "loss",
         "name",
         "queue_delay_ns",
         "reaches",
@@ -143,6 +145,7 @@ class MeshLink(Outlet[Copy | None]):
         self.is_fresh = False  # what is in transit is limited, and the queue sends fresh copies
         self.transit: Transit | None = None  # of the open connection, if it is limited
         self.is_up = True
+        self.loss = LossMeter()
         self.size_max = 0  # of a message, in bytes; 0 = no limit
         self.queue_delay_ns = 0.0  # mean of the messages sent
         self.timed_ns = -TIMED_NS  # when a copy with a time limit was queued last
@@ -238,6 +241,7 @@ class MeshLink(Outlet[Copy | None]):
     def sending(self, size_bytes: int, waited_ns: int, now_ns: int) -> None:
         """Note that a message is being sent after waiting for `waited_ns`."""
         self.is_busy = True
+        self.loss.sent += 1
         self.scheduled_ns = now_ns + int(float(size_bytes) * self.queue.link.mean_ns_per_byte)
         self.queue_delay_ns += _QUEUE_DELAY_STEP * (float(waited_ns) - self.queue_delay_ns)
 

@@ -18,6 +18,7 @@ from timebound.core.link.strategy.entry import NEVER_NS
 from timebound.core.mesh.absence import Absence
 from timebound.core.mesh.account import MeshAccount
 from timebound.core.mesh.border import OPEN_BORDER, Border
+from timebound.core.mesh.figures import LinkFigures
 from timebound.core.mesh.flooding import LinkStateAdvertisement, Replica
 from timebound.core.mesh.forwarding import Forwarder
 from timebound.core.mesh.interest import Interest, WatchedIndex
@@ -123,6 +124,8 @@ class Member:
         self._measured.pop(name, None)
         self._advertisements = [send for send in self._advertisements if send.neighbour != name]
         self._flood(self.replica.set_link(name, None), "")
+        if (self.name, name) in self.replica.figures:
+            self._flood(self.replica.set_figures(name, None), "")
         resent = self.forwarder.link_down(name, now_ns)
         self.resent += resent
         self._measure_sizes()
@@ -148,6 +151,16 @@ class Member:
     def _advertise_link(self, name: str, delay: LinkDelay, now_ns: int) -> None:
         self._advertised_ns[name] = now_ns
         self._flood(self.replica.set_link(name, delay), "")
+
+    def report(self, name: str, latency_ns: int, now_ns: int) -> None:
+        """Advertise how a link is doing, if that has changed; called from time to time."""
+        link = self.forwarder.links[name]
+        share = link.loss.take_share()
+        delay_ns = int(link.expected_queue_delay_ns(now_ns))
+        figures = LinkFigures(len(link.queue), delay_ns, max(latency_ns, 0), share)
+        earlier = self.replica.figures.get((self.name, name))
+        if earlier is None or figures.has_moved(earlier):
+            self._flood(self.replica.set_figures(name, figures), "")
 
     # --- advertisements -----------------------------------------------------------------
 

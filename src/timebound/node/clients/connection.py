@@ -94,6 +94,7 @@ class Connection(ConnectionOutput):
         # In progress over several turns; later packets wait.
         self._request: requests.Request | Inquiry | None = None
         self._aliases: dict[int, str] = {}
+        self._usual_topic: str | None = None  # of the last message: within limits, and no request
         # A shorter topic is always within the limits: a character takes up to four bytes, and there is
         # at most one level more than characters.
         self._topic_unchecked_max = min(
@@ -403,12 +404,15 @@ class Connection(ConnectionOutput):
 
     def _on_publish(self, session: Session, packet: Publish, now_ns: int) -> None:
         """Publish a message at once."""
-        topic = self._topic_of(packet)
-        if not topic:
-            return
-        if topic[0] == "$" and topic.startswith(control.PREFIX):
-            self._on_request(session, packet, topic, now_ns)
-            return
+        topic = packet.topic
+        if topic is not self._usual_topic or packet.topic_alias:
+            topic = self._topic_of(packet)
+            if not topic:
+                return
+            if topic[0] == "$" and topic.startswith(control.PREFIX):
+                self._on_request(session, packet, topic, now_ns)
+                return
+            self._usual_topic = topic
         if self.policers and self._police(session, packet, topic) == TURNED_DOWN:
             return
         message = self._message_of(session, packet, topic)
@@ -419,14 +423,17 @@ class Connection(ConnectionOutput):
         """Queue a message; return False if it has to wait until the queues are empty."""
         if not self.entrance.may_queue(self):
             return False
-        topic = self._topic_of(packet)
-        if not topic:
-            return True
-        if topic[0] == "$" and topic.startswith(control.PREFIX):
-            if self.client_input.waiting > 0:
-                return False
-            self._on_request(session, packet, topic, now_ns)
-            return True
+        topic = packet.topic
+        if topic is not self._usual_topic or packet.topic_alias:
+            topic = self._topic_of(packet)
+            if not topic:
+                return True
+            if topic[0] == "$" and topic.startswith(control.PREFIX):
+                if self.client_input.waiting > 0:
+                    return False
+                self._on_request(session, packet, topic, now_ns)
+                return True
+            self._usual_topic = topic
         is_excess = False
         if self.policers:
             verdict = self._police(session, packet, topic)
@@ -495,7 +502,7 @@ class Connection(ConnectionOutput):
 
     def _message_of(self, session: Session, packet: Publish, topic: str) -> Message | None:
         """Make the message of a packet, with the time it was read; None if it was refused."""
-        if packet.passed_on or packet.message_expiry_interval >= 0:
+        if len(packet.passed_on) > 0 or packet.message_expiry_interval >= 0:
             if len(packet.user_properties) > self.driver.limits.user_properties_max:
                 text = "too many user properties"
                 self._refuse_publish(packet, reasons.ReasonCode.QUOTA_EXCEEDED, text, Reason.QUOTA)
@@ -516,11 +523,12 @@ class Connection(ConnectionOutput):
             message.promised_ns = self.promised_ns
         if packet.dup:
             message.is_repeated = True
-        if packet.frame and len(packet.frame) <= FRAME_KEPT_MAX:
+        frame = packet.frame
+        if len(frame) <= FRAME_KEPT_MAX:
             if self.version == 5:
-                message.frame_v5 = packet.frame
+                message.frame_v5 = frame
             else:
-                message.frame_v4 = packet.frame
+                message.frame_v4 = frame
         return message
 
     def _look_at_names(self, session: Session, packet: Publish, topic: str) -> None:

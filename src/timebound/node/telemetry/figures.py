@@ -212,7 +212,10 @@ MESSAGES: Final = (
         lambda one: one.now.queued_messages,
     ),
     _gauge(
-        "store/messages/bytes", "queued_bytes", "Bytes waiting to be sent.", lambda one: one.now.queued_bytes
+        "store/messages/bytes",
+        "queued_bytes",
+        "Memory of copies that wait or are not acknowledged.",
+        lambda one: one.now.queued_bytes,
     ),
     _counter("bytes/received", "bytes_received_total", "Bytes received.", lambda one: one.now.bytes_received),
     _counter("bytes/sent", "bytes_sent_total", "Bytes sent.", lambda one: one.now.bytes_sent),
