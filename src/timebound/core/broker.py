@@ -262,7 +262,7 @@ class Broker:
     def begin_subscribe(
         self, session: Session, subscription: Subscription, now_ns: int
     ) -> tuple[int, RetainedReplay | None]:
-        """Like `subscribe`, but retained messages are sent in steps by `continue_replay`."""
+        """Do what `subscribe` does, except that `continue_replay` sends retained messages in steps."""
         topic_filter = subscription.topic_filter
         group, _ = split_share(topic_filter)
         if not session.access.may_subscribe(topic_filter):

@@ -153,7 +153,10 @@ class Distribution:
                 self._faults.note(MESH, 0, error)
             self.end_selection()
         if len(self._account.missed) > MISSED_MAX:  # after the mesh: a notice is matched in its own right
+            pressed = [] if self.mesh is None else self.mesh.pressed
             self.publish_notices(now_ns)
+            if self.mesh is not None:
+                self.mesh.pressed = pressed  # by the message, not by notices
         return count
 
     def _hold(self, match: Match, message: Message, now_ns: int) -> bool:

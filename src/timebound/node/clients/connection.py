@@ -400,7 +400,7 @@ class Connection(ConnectionOutput):
         elif isinstance(packet, Pingreq):
             self.broker.answer(session, PINGRESP_FRAME)
         else:
-            requests.handle(self, session, packet, now_ns)
+            requests.handle(self, session, packet)
 
     def _on_publish(self, session: Session, packet: Publish, now_ns: int) -> None:
         """Publish a message at once."""
