@@ -199,6 +199,13 @@ def test_timers_of_many_absent_clients_fill_neither_memory_nor_disk(start_broker
     check_timers(start_broker('sys_interval = "100ms"\n'), 200, 2_000)
 
 
+@pytest.fixture
+def few_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a broker; the process of the tests has many."""
+    monkeypatch.setattr(memory, "COLLECT_BLOCKS_MAX", 1 << 40)
+
+
+@pytest.mark.usefixtures("few_objects")
 def test_all_is_collected_now_and_then_and_less_often_while_much_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -252,7 +259,7 @@ def test_only_young_collections_run_by_themselves() -> None:
     assert gc.get_threshold() == (COLLECT_AFTER, NEVER, NEVER)
 
 
-@pytest.mark.usefixtures("collecting")
+@pytest.mark.usefixtures("collecting", "few_objects")
 def test_what_is_set_aside_is_found_by_the_next_full_collection() -> None:
     keeper = MemoryKeeper()
     ring = Ring()
