@@ -299,6 +299,7 @@ CALLED_BY = {
         {"streamReader", "streamWriter", "initialOffset", "latestOffset"}
         | {"getDefaultReadLimit", "prepareForTriggerAvailableNow"}
     ),
+    "websockets": frozenset({"select_subprotocol"}),
 }
 
 
