@@ -151,6 +151,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "papers/brokers": set(),
         "mesh": {"kernel", "papers/brokers"},
         "input": set(),
+        "papers/paper004": set(),
         "papers": {"kernel", "mesh", "input"},
         "deployment": {"kernel"},
         "deployment/checkers": {"deployment"},

@@ -62,7 +62,7 @@ def test_a_full_link_is_gone_round_and_named_if_there_is_no_way() -> None:
     net.ask("d", "3", demand("h"))
     net.settle()
 
-    assert net.answers["2"] == Resolution("2", True, 4 * MS, (), 2)
+    assert net.answers["2"] == Resolution("2", True, 4 * MS, (), 1), "d knows that its own link is full"
     assert not net.answers["3"].is_granted
     full = {one.link: one for one in net.answers["3"].obstacles}
     assert full[("b", "d")] == Obstacle(("b", "d"), FULL, 0)

@@ -98,6 +98,7 @@ class Reserver:
         "_flows",
         "_map",
         "_pending",
+        "_room_back",
         "_searches",
         "answers",
         "links",
@@ -110,6 +111,8 @@ class Reserver:
         self.name = name
         self._map = network
         self.links: dict[str, LinkResources] = {}  # to neighbours
+        # What the links back have left, as what comes over them shows: no neighbour need be asked for more.
+        self._room_back: dict[str, int] = {}
         self._flows: dict[str, FlowState] = {}
         self._pending: dict[str, Pending] = {}  # by attempt
         self._searches: dict[str, Search] = {}  # by request
@@ -120,9 +123,10 @@ class Reserver:
 
     # --- what the driver reports -------------------------------------------------------
 
-    def set_link(self, neighbour: str, capacity: int) -> None:
-        """Add a link to a neighbour, with what may be reserved on it."""
+    def set_link(self, neighbour: str, capacity: int, capacity_back: int = 0) -> None:
+        """Add a link to a neighbour, with what may be reserved on it, and on the one back; 0 = the same."""
         self.links[neighbour] = LinkResources(capacity)
+        self._room_back[neighbour] = capacity_back or capacity
 
     def request(self, request: str, demand: Demand, now_ns: int = 0) -> None:
         """Look for a path; the answer comes in `answers`, perhaps at once."""
@@ -155,7 +159,8 @@ class Reserver:
 
     def link_down(self, neighbour: str, now_ns: int = 0) -> None:
         """Release everything that concerned the link to a neighbour; the map must know of it already."""
-        resources = self.links.pop(neighbour, None)
+        self.links.pop(neighbour, None)
+        self._room_back.pop(neighbour, None)
         for attempt, pending in list(self._pending.items()):
             if pending.child == neighbour:
                 del self._pending[attempt]
@@ -171,7 +176,6 @@ class Reserver:
             if search.upstream == neighbour:
                 search.obstacles[(neighbour, self.name)] = Obstacle((neighbour, self.name), DOWN)
                 self._try(search, now_ns)
-        assert resources is None or neighbour not in self.links
 
     def expire(self, now_ns: int) -> None:
         """Release what was held for too long: its Commit was lost, or comes too late."""
@@ -181,18 +185,9 @@ class Reserver:
 
     # --- what is so ----------------------------------------------------------------------
 
-    def has_flow(self, flow: str) -> bool:
-        """Whether a flow comes here."""
-        state = self._flows.get(flow)
-        return state is not None and state.is_here
-
     def parent(self, flow: str) -> str:
         state = self._flows.get(flow)
         return "" if state is None else state.parent
-
-    def latency_ns(self, flow: str) -> int:
-        """Return the latency of a flow that comes here, from its publisher's broker."""
-        return self._flows[flow].latency_ns
 
     def branches(self, flow: str) -> list[str]:
         """Return the neighbours to which a flow is passed on."""
@@ -227,6 +222,8 @@ class Reserver:
         if self._is_at_hand(demand):
             self._grant(search)
             return
+        for obstacle in self._full_back(demand):
+            search.obstacles[obstacle.link] = obstacle
         while search.tries < TRIES_MAX and not self._comes_late(demand):
             path = self._map.path(demand.root, self.name, frozenset(search.obstacles))
             if path and self._suits(path, demand):
@@ -334,11 +331,35 @@ class Reserver:
 
     def _full_links(self, demand: Demand) -> list[Obstacle]:
         """Return this broker's links without room for a demand: the next path need not try them."""
-        return [
+        there = [
             Obstacle((self.name, neighbour), FULL, resources.free)
             for neighbour, resources in self.links.items()
             if not resources.has_room(demand.flow, demand.amount)
         ]
+        return there + self._full_back(demand)
+
+    def _full_back(self, demand: Demand) -> list[Obstacle]:
+        """Return the neighbours' links to this broker that have no room for a demand."""
+        state = self._flows.get(demand.flow)
+        if state is not None and state.is_here:
+            return []
+        return [
+            Obstacle((neighbour, self.name), FULL, room)
+            for neighbour, room in self._room_back.items()
+            if room < demand.amount
+        ]
+
+    def _receive_from(self, state: FlowState, parent: str, amount: int) -> None:
+        """Note that a flow comes from a neighbour, with this amount."""
+        if parent in self._room_back:
+            self._room_back[parent] -= amount - state.amount
+        state.parent = parent
+        state.amount = amount
+
+    def _receive_no_more(self, state: FlowState) -> None:
+        if state.parent in self._room_back:
+            self._room_back[state.parent] += state.amount
+        state.amount = 0
 
     def _pass_commit(self, child: str, hold: Hold, state: FlowState) -> None:
         """Give a neighbour the flow that comes here."""
@@ -364,13 +385,14 @@ class Reserver:
         is_second_way = state.is_here and state.parent != sender
         if not is_second_way and (is_wanted or state.is_here):
             state.is_here = True
-            state.parent = sender
             state.latency_ns = commit.latency_ns
             state.commit = commit.request
+            amounts = [state.amount]
             if pending is not None:
-                state.amount = max(state.amount, pending.hold.demand.amount)
+                amounts.append(pending.hold.demand.amount)
             if search is not None:
-                state.amount = max(state.amount, search.demand.amount)
+                amounts.append(search.demand.amount)
+            self._receive_from(state, sender, max(amounts))
         else:
             self.sends.append((sender, Prune(flow, commit.request)))
         if pending is not None:
@@ -430,6 +452,7 @@ class Reserver:
             self.links[child].release(flow)
             self.sends.append((child, Lost(flow)))
         self.lost += sorted(state.locals)
+        self._receive_no_more(state)
         del self._flows[flow]
 
     def _release_unwanted(self, flow: str, state: FlowState) -> None:
@@ -438,4 +461,5 @@ class Reserver:
             return
         if state.is_here and state.parent:
             self.sends.append((state.parent, Prune(flow, state.commit)))
+            self._receive_no_more(state)
         self._flows.pop(flow, None)
