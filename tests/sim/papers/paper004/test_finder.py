@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from timebound.sim.papers.paper004.finder import PathTree, links_of
+from timebound.sim.papers.paper004.finder import FlowTree, links_of
 from timebound.sim.papers.paper004.network import Network
 
 
@@ -14,7 +14,7 @@ def line() -> Network:
 
 
 def test_a_tree_grows_and_shrinks_by_its_users() -> None:
-    network, tree = line(), PathTree("a")
+    network, tree = line(), FlowTree("a")
     tree.add(["a", "b", "c", "d"], network)
     tree.add(["b", "e"], network)
     tree.add(["c"], network)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from timebound.sim.papers.paper004.finder import Outcome, PathRequest
+from timebound.sim.papers.paper004.finder import Attempt, PathRequest
 from timebound.sim.papers.paper004.flooded import FloodedRequests, FullState
 from timebound.sim.papers.paper004.network import SLOTS, STUB, Network
 from timebound.sim.papers.paper004.readings import Assumptions, assumptions
@@ -28,18 +28,18 @@ def test_the_best_path_is_taken_until_it_is_full_and_then_the_next() -> None:
 
     outcomes = [finder.ask(request(number)) for number in range(2 * SLOTS + 1)]
 
-    assert outcomes == [Outcome(True, 2)] * SLOTS + [Outcome(True, 4)] * SLOTS + [Outcome(False)]
+    assert outcomes == [Attempt(True, 2)] * SLOTS + [Attempt(True, 4)] * SLOTS + [Attempt(False)]
     assert finder.utilisation() == 0.5, "all links away from the publisher, none back"
     finder.end(request(0))
-    assert finder.ask(request(99)) == Outcome(True, 2)
+    assert finder.ask(request(99)) == Attempt(True, 2)
 
 
 def test_a_flow_takes_a_link_once() -> None:
     finder = FullState(diamond(), Assumptions())
 
     assert finder.ask(request(1, "b", "t")).is_accepted
-    assert finder.ask(request(2, "d", "t")) == Outcome(True, 2)
-    assert finder.ask(request(3, "d", "t")) == Outcome(True, 2)
+    assert finder.ask(request(2, "d", "t")) == Attempt(True, 2)
+    assert finder.ask(request(3, "d", "t")) == Attempt(True, 2)
     assert finder.load.used(("a", "b")) == finder.load.used(("b", "d")) == 1
 
 
@@ -66,7 +66,7 @@ def test_changes_are_flooded_as_it_is_read(reading: str, messages: int) -> None:
 def test_every_request_is_flooded_also_a_refused_one(reading: str, cost: int) -> None:
     finder = FloodedRequests(diamond(), assumptions(reading))
 
-    assert finder.ask(request(1)) == Outcome(True, 2)
+    assert finder.ask(request(1)) == Attempt(True, 2)
     assert finder.messages == cost + 4, "the answer and the reservation pass two links each"
     for number in range(2, 2 * SLOTS + 1):
         finder.ask(request(number))

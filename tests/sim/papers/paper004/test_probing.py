@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from timebound.sim.papers.paper004.finder import Outcome, PathRequest
+from timebound.sim.papers.paper004.finder import Attempt, PathRequest
 from timebound.sim.papers.paper004.flooded import FullState
 from timebound.sim.papers.paper004.network import make_network
 from timebound.sim.papers.paper004.probing import Crankback
@@ -18,7 +18,7 @@ def test_it_takes_the_best_path_gives_it_back_and_counts_every_message() -> None
 
     outcome = finder.ask(request)
 
-    assert outcome == Outcome(True, network.map.distance_ns(names[3], names[200]))
+    assert outcome == Attempt(True, network.map.distance_ns(names[3], names[200]))
     assert finder.utilisation() * len(network.kinds) * 8 == hops
     looked_up = finder.messages - 2 * hops
     assert looked_up % 2 == 0

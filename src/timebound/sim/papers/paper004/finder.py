@@ -25,7 +25,7 @@ class PathRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Attempt:
     """What became of a request."""
 
     is_accepted: bool
@@ -44,7 +44,7 @@ class Finder(ABC):
         self.messages = 0
 
     @abstractmethod
-    def ask(self, request: PathRequest) -> Outcome:
+    def ask(self, request: PathRequest) -> Attempt:
         """Find a path and reserve it."""
 
     @abstractmethod
@@ -55,7 +55,7 @@ class Finder(ABC):
         return self.load.utilisation()
 
 
-class PathTree:
+class FlowTree:
     """The tree of one flow over links: from its publisher's broker to those of subscribers."""
 
     __slots__ = ("_count", "latency_ns", "parents", "root")

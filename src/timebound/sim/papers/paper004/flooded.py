@@ -6,7 +6,7 @@ import heapq
 from typing import ClassVar
 
 from timebound.core.mesh.reservation.network_map import Link
-from timebound.sim.papers.paper004.finder import Finder, Outcome, PathRequest, PathTree, links_of
+from timebound.sim.papers.paper004.finder import Attempt, Finder, FlowTree, PathRequest, links_of
 from timebound.sim.papers.paper004.network import SLOTS, Network
 from timebound.sim.papers.paper004.readings import Assumptions
 
@@ -16,21 +16,21 @@ class _BestPath(Finder):
 
     def __init__(self, network: Network, assumed: Assumptions) -> None:
         super().__init__(network, assumed)
-        self.trees: dict[str, PathTree] = {}
+        self.trees: dict[str, FlowTree] = {}
 
-    def ask(self, request: PathRequest) -> Outcome:
-        tree = self.trees.get(request.flow) or PathTree(request.publisher)
+    def ask(self, request: PathRequest) -> Attempt:
+        tree = self.trees.get(request.flow) or FlowTree(request.publisher)
         path = self._best_path(tree, request.subscriber)
         self.count_search(tree, request, path)
         if not path:
-            return Outcome(False)
+            return Attempt(False)
         self.trees[request.flow] = tree
         links = links_of(path)
         self.load.take(links)
         tree.add(path, self.network)
         self.messages += len(links)  # back along the path, to reserve it
         self.count_changes(links, 1)
-        return Outcome(True, tree.latency_ns[request.subscriber])
+        return Attempt(True, tree.latency_ns[request.subscriber])
 
     def end(self, request: PathRequest) -> None:
         links = self.trees[request.flow].remove(request.subscriber)
@@ -38,7 +38,7 @@ class _BestPath(Finder):
         self.messages += len(links)
         self.count_changes(links, -1)
 
-    def _best_path(self, tree: PathTree, subscriber: str) -> list[str]:
+    def _best_path(self, tree: FlowTree, subscriber: str) -> list[str]:
         """Return the way of least latency from the publisher, from where it leaves the tree; empty: none."""
         before: dict[str, str] = {}
         heap = [(latency_ns, broker, "") for broker, latency_ns in tree.latency_ns.items()]
@@ -62,7 +62,7 @@ class _BestPath(Finder):
             path.append(before[path[-1]])
         return path[::-1]
 
-    def count_search(self, tree: PathTree, request: PathRequest, path: list[str]) -> None:
+    def count_search(self, tree: FlowTree, request: PathRequest, path: list[str]) -> None:
         """Count the messages of looking for a path."""
 
     def count_changes(self, links: list[Link], change: int) -> None:
@@ -98,7 +98,7 @@ class FloodedRequests(_BestPath):
 
     name: ClassVar[str] = "fr"
 
-    def count_search(self, tree: PathTree, request: PathRequest, path: list[str]) -> None:
+    def count_search(self, tree: FlowTree, request: PathRequest, path: list[str]) -> None:
         both_ways = len(self.network.kinds)
         if self.assumed.requests == "twice":
             self.messages += both_ways

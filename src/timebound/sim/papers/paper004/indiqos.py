@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from timebound.core.mesh.reservation.network_map import Link
-from timebound.sim.papers.paper004.finder import Finder, Outcome, PathRequest, links_of
+from timebound.sim.papers.paper004.finder import Attempt, Finder, PathRequest, links_of
 from timebound.sim.papers.paper004.network import Network
 from timebound.sim.papers.paper004.overlay import id_of, make_overlay
 from timebound.sim.papers.paper004.readings import Assumptions
@@ -61,15 +61,15 @@ class IndiQos(Finder):
         self._routes: dict[tuple[str, str, int], list[str]] = {}
         self._hops: dict[Link, list[str]] = {}
 
-    def ask(self, request: PathRequest) -> Outcome:
+    def ask(self, request: PathRequest) -> Attempt:
         self._register(request)
         offers = [self._offer(request, replica) for replica in range(self._replicas)]
         fitting = [offer for offer in offers if offer is not None]
         if not fitting:
-            return Outcome(False)
+            return Attempt(False)
         best = min(fitting, key=lambda offer: (offer.latency_ns, offer.replica))
         self._reserve(request, best)
-        return Outcome(True, best.latency_ns)
+        return Attempt(True, best.latency_ns)
 
     def end(self, request: PathRequest) -> None:
         tree = self._trees[self._chosen.pop(request.number)]

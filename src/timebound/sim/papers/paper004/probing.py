@@ -8,7 +8,7 @@ from typing import ClassVar
 from timebound.core.mesh.reservation.crankback import Reserver
 from timebound.core.mesh.reservation.messages import Demand, ReservationMessage
 from timebound.core.mesh.reservation.network_map import Link
-from timebound.sim.papers.paper004.finder import Finder, Outcome, PathRequest
+from timebound.sim.papers.paper004.finder import Attempt, Finder, PathRequest
 from timebound.sim.papers.paper004.network import Network
 from timebound.sim.papers.paper004.overlay import DirectOverlay, id_of
 from timebound.sim.papers.paper004.readings import Assumptions
@@ -28,14 +28,14 @@ class Crankback(Finder):
         self._directory = DirectOverlay(network)  # which broker knows the publisher of a type
         self._known: set[tuple[str, str]] = set()  # who has asked for a type: he knows its publisher now
 
-    def ask(self, request: PathRequest) -> Outcome:
+    def ask(self, request: PathRequest) -> Attempt:
         self._look_up(request)
         broker = self._brokers[request.subscriber]
         broker.request(str(request.number), Demand(request.flow, request.publisher, 1))
         self._settle(request.subscriber)
         [found] = broker.answers
         broker.answers.clear()
-        return Outcome(found.is_granted, found.latency_ns)
+        return Attempt(found.is_granted, found.latency_ns)
 
     def end(self, request: PathRequest) -> None:
         self._brokers[request.subscriber].cancel(str(request.number), request.flow)
