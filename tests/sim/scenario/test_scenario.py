@@ -103,6 +103,7 @@ def test_a_scenario_says_what_it_says(tmp_path: Path) -> None:
         ("size_bytes = 2048", "size_bytes = 2048\nlayer = 3", 11, "publishers[0].layer", "too deep"),
         ('brokers = ["b3"]', 'where = "a <"', 12, "subscriptions[0].where", "expected a value"),
         ('brokers = ["b3"]', 'topic_filter = "a/#/b"', 12, "subscriptions[0].topic_filter", "#"),
+        ('brokers = ["b3"]', 'topic_filter = "$share/g/a"', 12, "subscriptions[0].topic_filter", "shared"),
         ("price = 2", "price = 'two'", 13, "subscriptions[0].terms[0].price", "not a number"),
         ("price = 2", "price = -2", 13, "subscriptions[0].terms[0].price", "out of range"),
         ("price = 2", "prise = 2", 13, "subscriptions[0].terms[0].prise", "did you mean 'price'"),

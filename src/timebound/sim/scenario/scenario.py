@@ -37,7 +37,7 @@ from timebound.sim.scenario.live import links_of, listener_number, login_note
 from timebound.sim.scenario.reader import ScenarioTable, read_document
 from timebound.terms import DEFAULT_TERMS, TERM_PROPERTIES, Terms
 from timebound.toml.renames import Renamed
-from timebound.topics import check_filter
+from timebound.topics import check_filter, split_share
 from timebound.wire.terms import parse_subscribe_terms
 
 _KINDS: Final = ("layered", "tree", "ring", "transit-stub", "file")
@@ -314,6 +314,8 @@ def _subscription(table: ScenarioTable, *, is_whole: bool) -> SubscriptionSettin
         check_filter(setting.topic_filter)
     except FilterError as error:
         table.fail("topic_filter", str(error))
+    if split_share(setting.topic_filter)[0] and not is_whole:
+        table.fail("topic_filter", "shared subscriptions need clients; write fidelity = 'broker'")
     try:
         if where:
             parse(where)
