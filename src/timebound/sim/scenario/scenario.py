@@ -48,7 +48,7 @@ ONLY_MADE: Final = ("topology", "strategy", "mix", "epsilon", "preference", "wai
 ONLY_MESH_LINKS: Final = ("deviation_ms_per_kb", "loss", "sampling", "truncation")
 ONLY_MESH_PUBLISHERS: Final = ("connection", "link_costs", "link_queues")
 # Those that need clients with connections of their own, and those that need live configurations.
-ONLY_CLIENTS: Final = ("qos", "retain", "advertise")
+ONLY_CLIENTS: Final = ("qos", "retain", "advertise", "session_expiry")
 ONLY_LIVE: Final = ("user", "listener")
 QOS_MAX: Final = 2
 # Terms that a mesh without clients knows, too; the others are read as on the wire.
@@ -274,7 +274,11 @@ def _publisher(table: ScenarioTable) -> PublisherSetting:
 
 
 def _login(table: ScenarioTable) -> LoginSetting:
-    return LoginSetting(user=table.text("user", ""), listener=table.text("listener", ""))
+    return LoginSetting(
+        user=table.text("user", ""),
+        listener=table.text("listener", ""),
+        session_expiry_ns=table.duration("session_expiry", "0"),
+    )
 
 
 def _advertise(table: ScenarioTable) -> tuple[tuple[str, str], ...]:
