@@ -227,7 +227,7 @@ THIRD_PARTY: dict[str, frozenset[str]] = {
             "pipeline/sweep/results.py",
         }
     ),
-    "mypy_extensions": frozenset({"channel/", "core/", "node/clients/", "sim/kernel/"}),
+    "mypy_extensions": frozenset({"channel/", "core/", "node/clients/", "sim/kernel/", "wire/"}),
     "numpy": frozenset(
         {
             "node/journal/rows.py",
@@ -298,6 +298,7 @@ CALLED_BY = {
         {"streamReader", "streamWriter", "initialOffset", "latestOffset"}
         | {"getDefaultReadLimit", "prepareForTriggerAvailableNow"}
     ),
+    "websockets": frozenset({"select_subprotocol"}),
 }
 
 

@@ -13,13 +13,14 @@ from typing import Final
 
 from timebound.core.account.account import Account
 from timebound.core.account.counters import Counters, Statistics
-from timebound.core.distribution import Distribution, RetainedReplay
+from timebound.core.distribution import MESH, Distribution, RetainedReplay
 from timebound.core.input.entrance import TURNED_DOWN, Entrance
 from timebound.core.input.options import EntranceOptions
 from timebound.core.input.publisher import Publisher
 from timebound.core.input.requests import BOUNDS_TOPIC, InputRequest
 from timebound.core.link.due import DueList
 from timebound.core.link.scheduling import Scheduling
+from timebound.core.matching.gradual import HeldMessage
 from timebound.core.matching.index import SubscriptionIndex
 from timebound.core.matching.retained import WALK_STEPS_MAX, RetainedStore
 from timebound.core.matching.tap import Tap
@@ -34,7 +35,6 @@ from timebound.core.sessions.outbound import Outbound
 from timebound.core.sessions.pressure import Pressure
 from timebound.core.sessions.session import (
     ENCODED,
-    PUBACK,
     PUBCOMP,
     PUBREL,
     ReadyList,
@@ -441,6 +441,10 @@ class Broker:
         self._distribution.mesh = member
         self._wakeups.forwarder = member.forwarder
         member.forwarder.share_due(self._due)
+        member.forwarder.on_error = self._note_mesh_error
+
+    def _note_mesh_error(self, error: Exception) -> None:
+        self._faults.note(MESH, 0, error)
 
     def open_link(self, name: str, connection: int) -> Session:
         """Return a session that holds the confirmations for a neighbour broker, and nothing else."""
@@ -463,19 +467,22 @@ class Broker:
         assert mesh is not None, "only a member of a mesh has neighbours"
         message = copy.what.message
         mark = self._durability.mark()
+        held: HeldMessage | None = None
         try:
             self._distribution.number(message)
             if not mesh.lets_in(link.client_id, copy):
                 mesh.refuse(link.client_id, copy, now_ns)
                 self.counters.refuse(Reason.NOT_AUTHORIZED)
             elif mesh.receive(copy, now_ns):
-                self._distribution.distribute(message, now_ns)
+                held = self._distribution.distribute_copy(message, now_ns)
             elif mesh.is_home_of(copy):
-                mark = ALL_SO_FAR  # a second copy; the first may not be on disk yet
+                # A second copy; the first may be under way, or not on disk yet.
+                held = self._distribution.last_held(message.publisher)
+                mark = ALL_SO_FAR
         finally:
             self._distribution.end_selection()
             if packet_id:
-                self._durability.reply(link, Reply(PUBACK, packet_id), mark)
+                self.publishing.confirm_copy(link, packet_id, held, mark)
 
     def _publish_due_wills(self, now_ns: int) -> None:
         while self._lifecycle.due_wills:

@@ -153,7 +153,10 @@ class Distribution:
                 self._faults.note(MESH, 0, error)
             self.end_selection()
         if len(self._account.missed) > MISSED_MAX:  # after the mesh: a notice is matched in its own right
+            pressed = [] if self.mesh is None else self.mesh.pressed
             self.publish_notices(now_ns)
+            if self.mesh is not None:
+                self.mesh.pressed = pressed  # by the message, not by notices
         return count
 
     def _hold(self, match: Match, message: Message, now_ns: int) -> bool:
@@ -189,23 +192,42 @@ class Distribution:
             if not len(self._gradual):
                 self._is_holding = False
                 self.held = None
-        if held is not None:
-            message = held.selection.message
-            match = self._index.match(message.topic)
-            message.trace_hint = match.trace_hint
-            self._index.put_selection(held.selection.selected())
-            self._route_selectively(match, message, now_ns)
-            self._finish(message, now_ns)
+        if held is not None and held.error is None:
+            try:
+                self._distribute_held(held, now_ns)
+            except Exception as error:  # concerns one message
+                held.error = error
         return held
+
+    def _distribute_held(self, held: HeldMessage, now_ns: int) -> None:
+        message = held.selection.message
+        match = self._index.match(message.topic)
+        message.trace_hint = match.trace_hint
+        self._index.put_selection(held.selection.selected())
+        self._route_selectively(match, message, now_ns)
+        if held.is_copy:
+            self.end_selection()
+        else:
+            self._finish(message, now_ns)
 
     def number(self, message: Message) -> None:
         """Number a message that has arrived at this broker."""
         self.sequence += 1
         message.sequence = self.sequence
 
-    def distribute(self, message: Message, now_ns: int) -> int:
-        """Distribute a message to the clients of this broker; return the number of sessions matched."""
-        return self._distribute(self._index.match(message.topic), message, now_ns)
+    def distribute_copy(self, message: Message, now_ns: int) -> HeldMessage | None:
+        """Distribute a message from another broker to the clients of this one.
+
+        Return it if it is matched in steps: `continue_matching` does the rest.
+        """
+        match = self._index.match(message.topic)
+        if (match.cost > TESTS_PER_STEP or self._is_holding) and self._hold(match, message, now_ns):
+            held = self.held
+            assert held is not None
+            held.is_copy = True
+            return held
+        self._distribute(match, message, now_ns)
+        return None
 
     def _prepare(self, message: Message, now_ns: int) -> None:
         """Keep a message if it is retained, for the subscriptions to come."""
@@ -463,7 +485,7 @@ class Distribution:
         group = self._index.shared_group(taker.topic_filter)
         if group is None or not group.named or taker.dependency is not None:
             return NO_OTHERS
-        attributes = attributes_of(message) if group.has_predicate() else None
+        attributes = attributes_of(message) if group.predicates() else None
         found = group.subscriptions_of(taker, attributes)
         return tuple([one for one in found if one is not taker and one.dependency is None])
 
@@ -483,7 +505,7 @@ class Distribution:
         group = self._index.shared_group(delivery.subscription.topic_filter)
         if group is None:
             return []
-        return self._candidates(group, attributes_of(delivery.message) if group.has_predicate() else None)
+        return self._candidates(group, attributes_of(delivery.message) if group.predicates() else None)
 
     def _choose_member(self, candidates: list[Subscription], message: Message) -> Subscription:
         """Return the first member that is connected and has room; otherwise the first that can store it.

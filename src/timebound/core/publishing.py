@@ -33,6 +33,7 @@ class Publishing:
     """Takes messages of clients, and decides when they are acknowledged."""
 
     __slots__ = (
+        "_copies",
         "_counters",
         "_distribution",
         "_durability",
@@ -59,6 +60,15 @@ class Publishing:
         self._pressure = pressure
         self._counters = counters
         self._faults = faults
+        # Links and packet ids of copies from other brokers, by the name of the message that they wait for.
+        self._copies: dict[str, list[tuple[Session, int]]] = {}
+
+    def confirm_copy(self, link: Session, packet_id: int, held: HeldMessage | None, mark: int) -> None:
+        """Confirm a copy from another broker once `held` has been matched, and stored where it must be."""
+        if held is None:
+            self._durability.reply(link, Reply(PUBACK, packet_id), mark)
+        else:
+            self._copies.setdefault(held.name, []).append((link, packet_id))
 
     def publish(self, session: Session, message: Message, packet_id: int, now_ns: int) -> int:
         """Publish a message of a client; with QoS 1 or 2, queue the reply.
@@ -146,12 +156,17 @@ class Publishing:
 
     def continue_matching(self, now_ns: int) -> None:
         """Do one step for messages that are held; release the publisher of one that has been matched."""
-        try:
-            held = self._distribution.continue_matching(now_ns)
-            if held is not None:
-                self._matched(held)
-        except Exception as error:  # concerns one message
-            self._faults.note(MATCHING, 0, error)
+        held = self._distribution.continue_matching(now_ns)
+        if held is not None:
+            for link, packet_id in self._copies.pop(held.name, ()):
+                self._durability.reply(link, Reply(PUBACK, packet_id), ALL_SO_FAR)
+            if held.error is None and not held.is_copy:
+                try:
+                    self._matched(held)
+                except Exception as error:  # concerns one message
+                    held.error = error
+            if held.error is not None:
+                self._faults.note(MATCHING, 0, held.error)
         self._pressure.relieve(self._full())
 
     def _matched(self, held: HeldMessage) -> None:

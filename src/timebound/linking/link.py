@@ -75,6 +75,9 @@ class Receiver(Protocol):
     def on_copy(self, link: NeighbourLink, copy: Copy, packet_id: int, now_ns: int) -> None:
         """Take a copy, and confirm it in the link's session; packet id 0: no answer is wanted."""
 
+    def on_fault(self, link: NeighbourLink, error: Exception) -> None:
+        """Take note of an internal error with a copy that was received."""
+
     def on_advertisements(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None: ...
 
     def on_delay_report(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None: ...
@@ -380,12 +383,7 @@ class NeighbourLink:
 
     def _on_publish(self, packet: Publish, now_ns: int) -> None:
         if not packet.topic.startswith(mesh_codec.PREFIX):
-            packet_id = packet.packet_id if packet.qos else 0  # decoding sets the QoS of the message
-            copy = mesh_codec.decode_copy(packet, now_ns)
-            if self.inlet is not None:
-                self.inlet.take_copy(copy, packet_id)
-            else:
-                self._receiver.on_copy(self, copy, packet_id, now_ns)
+            self._on_copy(packet, now_ns)
             return
         if packet.topic == mesh_codec.ADVERTISEMENTS_TOPIC:
             self._receiver.on_advertisements(self, packet.payload, now_ns)
@@ -400,6 +398,22 @@ class NeighbourLink:
             self._receiver.on_unknown(self, f"property {name!r} on topic {packet.topic!r}")
         if packet.qos:
             self._answers.append(encode_ack(PUBACK, packet.packet_id, 0, 5))
+
+    def _on_copy(self, packet: Publish, now_ns: int) -> None:
+        packet_id = packet.packet_id if packet.qos else 0  # decoding sets the QoS of the message
+        try:
+            copy = mesh_codec.decode_copy(packet, now_ns)
+            if self.inlet is not None:
+                self.inlet.take_copy(copy, packet_id)
+            else:
+                self._receiver.on_copy(self, copy, packet_id, now_ns)
+        except ProtocolError:
+            raise
+        except Exception as error:
+            # Confirmed nevertheless: the neighbour would send it again for ever.
+            self._receiver.on_fault(self, error)
+            if packet_id:
+                self._answers.append(encode_ack(PUBACK, packet_id, 0, 5))
 
     def _on_unknown_topic(self, packet: Publish) -> None:
         """Refuse a control packet of a later version; QoS 0 has no answer."""
