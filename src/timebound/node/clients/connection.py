@@ -434,6 +434,11 @@ class Connection(ConnectionOutput):
                 self._on_request(session, packet, topic, now_ns)
                 return True
             self._usual_topic = topic
+        if packet.qos == 2 and packet.packet_id in session.inbound:
+            # Sent again. It must not wait where the PUBREL that answers its first PUBREC would overtake it.
+            known = Message(topic, b"", 2, False, now_ns, session.client_id)
+            self._publish(session, known, packet.packet_id, now_ns)
+            return True
         is_excess = False
         if self.policers:
             verdict = self._police(session, packet, topic)
