@@ -483,6 +483,7 @@ class SimClient:
                 self._write(Ack(PUBREL, entry.packet.packet_id))
             else:
                 entry.packet.dup = True
+                entry.sent.is_resent = True
                 self._history.count("publisher resends")
                 self._write(entry.packet)
         if self.setting.keep_alive_s:
