@@ -24,7 +24,7 @@ from timebound.core.matching.index import SubscriptionIndex
 from timebound.core.matching.retained import WALK_STEPS_MAX, RetainedStore
 from timebound.core.matching.tap import Tap
 from timebound.core.mesh.member import Member
-from timebound.core.mesh.message import Copy
+from timebound.core.mesh.message import Copy, Receipt
 from timebound.core.publishing import Publishing
 from timebound.core.sessions.correlations import TIMERS_MAX, Correlations
 from timebound.core.sessions.durability import ALL_SO_FAR, Batch, Durability
@@ -457,7 +457,8 @@ class Broker:
         """Forward a message from a neighbour broker, and deliver it to this broker's clients.
 
         Its confirmation goes to `link`, of `open_link`, once what must survive a crash is on disk. It does so
-        after an error too, or the neighbour would send the copy again for ever. Packet id 0: none is wanted.
+        after an error too, or the neighbour would send the copy again for ever. Packet id 0: none is wanted,
+        or that of a pack, with its last copy.
         """
         mesh = self._distribution.mesh
         assert mesh is not None, "only a member of a mesh has neighbours"
@@ -471,8 +472,21 @@ class Broker:
                 mark = ALL_SO_FAR  # a second copy; the first may not be on disk yet
         finally:
             self._distribution.end_selection()
-            if packet_id:
+            if copy.receipt is not None:
+                self._note_receipt(link, copy.receipt, mark)
+            elif packet_id:
                 self._durability.reply(link, Reply(PUBACK, packet_id), mark)
+
+    def _note_receipt(self, link: Session, receipt: Receipt, mark: int) -> None:
+        """Confirm a pack with its last copy; `mark` is that of this one."""
+        receipt.left -= 1
+        is_stored = mark == ALL_SO_FAR or mark != self._durability.mark()
+        if is_stored:
+            receipt.is_stored = True
+        if not receipt.left:
+            # Orders of earlier copies may be in earlier batches.
+            mark = ALL_SO_FAR if receipt.is_stored else self._durability.mark()
+            self._durability.reply(link, Reply(PUBACK, receipt.packet_id), mark)
 
     def _publish_due_wills(self, now_ns: int) -> None:
         while self._lifecycle.due_wills:

@@ -15,7 +15,8 @@ from timebound.units import parse_count
 from timebound.wire.reasons import ReasonCode
 
 # Since version 1: unknown control topics are answered with a reason, unknown levels are passed over.
-MESH_VERSION: Final = 1
+# Since version 2: packs (`packs.py`).
+MESH_VERSION: Final = 2
 VERSION_PROPERTY: Final = "timebound-mesh"
 _VERSION_MAX: Final = 65_535
 _OURS: Final = "timebound-"  # how properties of a greeting begin

@@ -14,11 +14,12 @@ from typing import Final, Protocol
 
 from timebound.core.link.transit import MARGIN_MOVE, MARGIN_MOVE_NS, Transit
 from timebound.core.mesh.link import MeshLink
-from timebound.core.mesh.message import Copy
+from timebound.core.mesh.message import Copy, Pack
 from timebound.core.sessions.session import Session
 from timebound.core.values.delay import LinkDelay
 from timebound.errors import ProtocolError
 from timebound.linking import codec as mesh_codec
+from timebound.linking.packs import PACK_TOPIC, decode_pack, encode_pack
 from timebound.units import MILLISECOND, MINUTE, SECOND
 from timebound.wire.codec import encode_ack, encode_publish
 from timebound.wire.packets import Ack, Disconnect, Packet, Pingreq, Pingresp, Publish
@@ -41,6 +42,13 @@ FULL_BYTES: Final = 1 << 20
 ERROR_MIN: Final = 0x80  # reason codes from here on refuse
 UNKNOWN_CODE: Final = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
 REASON_LENGTH_MAX: Final = 200  # of what is quoted from a neighbour
+# Packs are part of the protocol from this version on. One holds at most what the link sends in this time, and
+# so many bytes: the receiver cannot use the first copy before it has the last.
+PACK_VERSION: Final = 2
+PACK_NS: Final = 10 * MILLISECOND
+PACK_BYTES_MAX: Final = 32 * 1_024
+# Text counts by characters, of up to four bytes: this part of the neighbour's limit always suffices.
+PACK_PART: Final = 4
 _KILOBYTE: Final = 1_024.0
 
 
@@ -101,6 +109,9 @@ class CopyInlet(Protocol):
     def take_copy(self, copy: Copy, packet_id: int) -> None:
         """Keep a copy, and hand it to `Receiver.on_copy` when its turn comes."""
 
+    def take_copies(self, copies: list[Copy]) -> None:
+        """Keep the copies of a pack, which are confirmed by their receipt."""
+
 
 class NeighbourLink:
     """A link from the end of the handshake to the end of its connection.
@@ -141,6 +152,9 @@ class NeighbourLink:
         self._receiver = receiver
         self._receive_maximum = receive_maximum
         self.packet_size_max = packet_size_max  # accepted by the neighbour; 0 = no limit
+        self._pack_bytes_max = PACK_BYTES_MAX
+        if packet_size_max:
+            self._pack_bytes_max = min(PACK_BYTES_MAX, max(packet_size_max // PACK_PART, 1))
         self._is_paused = False
         self._answers: list[bytes] = []  # to what does not wait for storage
         self._greeted_ns = 0  # when the last hello was sent
@@ -163,7 +177,9 @@ class NeighbourLink:
 
     def open(self, now_ns: int) -> None:
         """Begin with a hello, after the handshake; the link is ready when the neighbour has confirmed it."""
-        self._outlet.open(self._receive_maximum)
+        # With a configured rate one copy at a time is chosen, as late as possible.
+        packs = self.version >= PACK_VERSION and not self.is_paced
+        self._outlet.open(self._receive_maximum, self._pack_bytes_max if packs else 0)
         self.send_hello(now_ns)
 
     def end(self) -> None:
@@ -214,6 +230,52 @@ class NeighbourLink:
         if self._meter is not None and self._frame_bytes >= self._allowed:
             self.flush(now_ns)
         return True
+
+    def send_packs(self, now_ns: int) -> list[Copy]:
+        """Write the packs that the core has ordered; return copies larger than the neighbour accepts."""
+        refused: list[Copy] = []
+        outlet = self._outlet
+        ahead_ns = self.latency_ns
+        if self._meter is not None:
+            ahead_ns += self._meter.ahead_ns()
+        if outlet.transit is not None:
+            ahead_ns += outlet.transit.queued_ns()
+        for pack in outlet.take_packs():
+            # No copy can be used before the whole pack has arrived.
+            ahead_ns += int(float(pack.size_bytes) * self.delay.mean_s_per_kb * SECOND / _KILOBYTE)
+            frame = self._pack_frame(pack, ahead_ns, now_ns)
+            if self._takes(frame):
+                self._frames.append(frame)
+                self._frame_bytes += len(frame)
+                self.sent += len(pack.copies)
+            else:
+                outlet.confirm(pack.packet_id)
+                refused += pack.copies
+        self._ahead_ns = ahead_ns
+        self.flush(now_ns)
+        return refused
+
+    def _pack_frame(self, pack: Pack, ahead_ns: int, now_ns: int) -> bytes:
+        """Encode a pack; what is too large for one is a copy alone, in a packet of its own kind."""
+        if pack.size_bytes > self._pack_bytes_max:
+            age_ns = now_ns - pack.copies[0].what.message.published_ns + ahead_ns
+            return mesh_codec.encode_copy(pack.copies[0], age_ns, pack.packet_id)
+        payload = encode_pack(pack.copies, now_ns, ahead_ns)
+        return encode_publish(PACK_TOPIC, payload, 1, False, False, pack.packet_id, b"", 5)
+
+    def grant(self) -> None:
+        """Let the core order as much as may be written now, but no more than the link sends in PACK_NS.
+
+        The caller has checked `has_room`.
+        """
+        outlet = self._outlet
+        if not outlet.pack_bytes_max:
+            return
+        window = self._pack_bytes_max
+        if self.delay.mean_s_per_kb > 0.0:
+            window = max(int(PACK_NS / SECOND * _KILOBYTE / self.delay.mean_s_per_kb), 1)
+        outlet.pack_bytes_max = min(window, self._pack_bytes_max)
+        outlet.credit = window if self._meter is None else max(min(window, self._allowed), 1)
 
     def has_room(self, now_ns: int) -> bool:
         """Whether the link can send another copy now."""
@@ -333,6 +395,9 @@ class NeighbourLink:
     def paused(self) -> None:
         """Stop sending: the transport is full."""
         self._is_paused = True
+        self._outlet.credit = 0
+        if self._outlet.pack_bytes_max:
+            self._outlet.is_busy = True
 
     def resumed(self, now_ns: int) -> None:
         """Go on sending: the transport has room again."""
@@ -387,6 +452,9 @@ class NeighbourLink:
             else:
                 self._receiver.on_copy(self, copy, packet_id, now_ns)
             return
+        if packet.topic == PACK_TOPIC:
+            self._on_pack(packet, now_ns)
+            return
         if packet.topic == mesh_codec.ADVERTISEMENTS_TOPIC:
             self._receiver.on_advertisements(self, packet.payload, now_ns)
         elif packet.topic == mesh_codec.DELAY_REPORT_TOPIC:
@@ -400,6 +468,14 @@ class NeighbourLink:
             self._receiver.on_unknown(self, f"property {name!r} on topic {packet.topic!r}")
         if packet.qos:
             self._answers.append(encode_ack(PUBACK, packet.packet_id, 0, 5))
+
+    def _on_pack(self, packet: Publish, now_ns: int) -> None:
+        copies = decode_pack(packet.payload, packet.packet_id, now_ns)
+        if self.inlet is not None:
+            self.inlet.take_copies(copies)
+        else:
+            for copy in copies:
+                self._receiver.on_copy(self, copy, 0, now_ns)
 
     def _on_unknown_topic(self, packet: Publish) -> None:
         """Refuse a control packet of a later version; QoS 0 has no answer."""

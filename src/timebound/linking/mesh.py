@@ -223,8 +223,13 @@ class Mesh:
             self.on_unknown(link, what)
 
     def on_room(self, link: NeighbourLink, now_ns: int) -> None:
-        self.member.link_free(link.name, now_ns)
+        self._free(link, now_ns)
         self._clock.schedule()
+
+    def _free(self, link: NeighbourLink, now_ns: int) -> None:
+        """Have the core order what a link has room for now."""
+        link.grant()
+        self.member.link_free(link.name, now_ns)
 
     def on_later(self, link: NeighbourLink) -> None:
         self._await_room(link)
@@ -304,7 +309,8 @@ class Mesh:
         used: dict[str, None] = {}
         while True:
             sends = member.take_sends()
-            if not sends:
+            packing = member.forwarder.take_packing()
+            if not sends and not packing:
                 return used
             for send in sends:
                 name = send.neighbour
@@ -316,12 +322,30 @@ class Mesh:
                     self._put(link, send, now_ns)
                 except Exception as error:
                     self._failed(link, error)
+            for outlet in packing:
+                link = self.links.get(outlet.name)
+                if link is None:
+                    continue
+                used[outlet.name] = None
+                try:
+                    self._send_packs(link, now_ns)
+                except Exception as error:
+                    self._failed(link, error)
 
     def _put(self, link: NeighbourLink, send: Send, now_ns: int) -> None:
         if not link.put(send.copy, send.packet_id, now_ns):
             self.member.forwarder.abandon(send, Reason.TOO_LARGE, now_ns)
+        self._go_on(link, now_ns)
+
+    def _send_packs(self, link: NeighbourLink, now_ns: int) -> None:
+        for copy in link.send_packs(now_ns):
+            self.member.forwarder.lose(copy, link.name, now_ns, Reason.TOO_LARGE)
+        self._go_on(link, now_ns)
+
+    def _go_on(self, link: NeighbourLink, now_ns: int) -> None:
+        """Order what the link has room for, now or when it has."""
         if link.has_room(now_ns):
-            self.member.link_free(link.name, now_ns)
+            self._free(link, now_ns)
         else:
             self._await_room(link)
 
@@ -345,7 +369,7 @@ class Mesh:
         if now_ns < link.next_room_ns():
             self._await_room(link)  # event loops round to milliseconds and may call early
         elif link.has_room(now_ns):
-            self.member.link_free(link.name, now_ns)
+            self._free(link, now_ns)
             self.turn()
             if self._broker.has_ready():
                 self._clock.schedule()

@@ -7,7 +7,7 @@ are evaluated once for each message, and its `Selected` has the result for all w
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from timebound.core.predicate.index.index import ContentIndex
 from timebound.core.predicate.predicate import Attributes, Predicate
@@ -144,6 +144,7 @@ class Match:
     """
 
     __slots__ = (
+        "by_home",
         "contents",
         "cost",
         "groups",
@@ -158,6 +159,7 @@ class Match:
     def __init__(self, leaves: list[TrieLeaf]) -> None:
         self.plain: list[Subscription] = []
         self.remote = _NO_SUBSCRIPTIONS
+        self.by_home: list[Any] | None = None  # `remote` as the mesh groups it, when that is known
         self.contents: list[ContentIndex] = []
         self.groups: list[SharedGroup] = []
         self.trace_hint = TraceHint()

@@ -197,13 +197,14 @@ class Member:
         targets = copy.targets
         assert targets is not None, "a copy between members names the homes it is for"
         is_for_here = self.name in targets
-        if is_for_here and not self._seen.add(copy.what.key()):
+        what = copy.what
+        if is_for_here and not self._seen.add(what.origin, what.started_ns, what.number):
             self.account.duplicates += 1
             is_for_here = False
         if is_for_here and len(targets) == 1:
             self.account.received += 1
         elif targets != {self.name}:
-            self.forwarder.receive(Copy(copy.what, copy.via, copy.hops, targets - {self.name}), now_ns)
+            self.forwarder.receive(Copy(what, copy.via, copy.hops, targets - {self.name}), now_ns)
         return is_for_here
 
     def is_home_of(self, copy: Copy) -> bool:

@@ -34,6 +34,8 @@ logger = logging.getLogger("timebound.node")
 
 # A read of half the buffer means that more is waiting; others get their turn first.
 FULL_READ_BYTES: Final = 32 * 1024
+# After a smaller read the turn follows at once, as for clients.
+SMALL_READ_BYTES: Final = 4 * 1024
 # A neighbour that does not read its DISCONNECT is cut off after this time.
 CLOSE_TIMEOUT_NS: Final = 5 * SECOND
 
@@ -64,6 +66,8 @@ class LinkDriver(Protocol):
     def now_ns(self) -> int: ...
 
     def schedule(self) -> None: ...
+
+    def turn_now(self) -> None: ...
 
     def is_storage_behind(self) -> bool: ...
 
@@ -148,6 +152,7 @@ class LinkConnection(BufferedReads):
         try:
             self._open(handshake)
             self._take(packets, self._opened_ns)
+            self._driver.schedule()
         except Exception as error:
             self.failed(error)
 
@@ -196,6 +201,10 @@ class LinkConnection(BufferedReads):
             if not self._is_full:
                 self._transport.pause_reading()
             self._driver.throttled.append(self)
+        if len(data) <= SMALL_READ_BYTES:
+            self._driver.turn_now()
+        else:
+            self._driver.schedule()
 
     def _take(self, packets: list[Packet], now_ns: int) -> None:
         try:
@@ -207,7 +216,7 @@ class LinkConnection(BufferedReads):
         except ProtocolError as error:
             self.failure = str(error)
             self.close(error.reason_code, str(error))
-        self._driver.schedule()
+            self._driver.schedule()
 
     def _announce(self, now_ns: int) -> None:
         """Announce the copies that were read to the input."""
