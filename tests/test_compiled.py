@@ -26,24 +26,25 @@ COMPILED = {
         "admission allowance bounds cells contract entrance flows jobs meter plan policer publisher queues "
         "requests scheduler steps"
     ),
-    "core.link": "due lane outlet queue scheduling",
+    "core.link": "budget due lane outlet queue scheduling transit",
     "core.link.strategy": (
         "audience base eb ebpc entry fifo fixed heap mtep outlook pc ranking registry "
         "remaining_lifetime windows worth"
     ),
     "core.matching": "gradual index retained tap",
     "core.mesh": (
-        "account flooding forwarding interest link member message options overlay pressure routes table"
+        "account border flooding forwarding interest link member message options overlay pressure routes "
+        "table"
     ),
     "core.predicate": "attributes cost lexer like parser predicate search terms values",
     "core.predicate.index": "attribute gradual index lookup tables",
     "core.sessions": (
-        "correlations durability entries faults lifecycle orphan outbound owed pressure rights session "
-        "transit"
+        "correlations durability entries faults lifecycle orphan outbound owed pressure ranked rights session"
     ),
     "core.values": (
         "access delay filter_costs limits message reason_codes store_orders subscription trace_columns"
     ),
+    "linking": "link mesh packs",
     "node": "driver",
     "node.clients": "adapter connection output tls",
     "node.input": "buffer input reader",

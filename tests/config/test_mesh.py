@@ -31,6 +31,9 @@ def test_every_key_is_read() -> None:
         strategy_mix_percent = 15
         untimed_share_percent = 7
         shares = ["log/#=2"]
+        export = ["plant/#"]
+        import = ["cmd/#", "office"]
+        origins = ["c"]
         [neighbours.tls]
         ca = "ca.pem"
         certificate = "a.pem"
@@ -56,6 +59,9 @@ def test_every_key_is_read() -> None:
             15,
             7,
             ("log/#=2",),
+            ("plant/#",),
+            ("cmd/#", "office"),
+            ("c",),
             tls,
         ),
         NeighbourConfig("c"),
@@ -79,6 +85,10 @@ def test_every_key_is_read() -> None:
             "[[neighbours]]\nname = 'b'\nuntimed_share_percent = 60\nshares = ['log/#=50']",
             "neighbours[0].shares: shares (0.6, 0.5) add up to more than 1",
         ),
+        ("[[neighbours]]\nname = 'b'\nexport = ['a/#/b']", "neighbours[0].export: "),
+        ("[[neighbours]]\nname = 'b'\nimport = ['']", "neighbours[0].import: "),
+        ("[[neighbours]]\nname = 'b'\nimport = ['$share/g/t']", "'$share/g/t' is a shared subscription"),
+        ("[[neighbours]]\nname = 'b'\norigins = ['c d']", "neighbours[0].origins: 'c d' is not a node_name"),
         ("[[neighbours]]\nname = 'b c'", "neighbours[0].name: must be 1 to 64 of"),
         (
             "[[neighbours]]\nname = 'b'\nuser = 'u'",

@@ -47,7 +47,6 @@ from timebound.core.sessions.session import PUBACK, ReadyList, Reply, Session
 from timebound.core.values.access import ALL, ANYONE, AccessList, AccessRule
 from timebound.core.values.message import Delivery, Message
 from timebound.core.values.subscription import Subscription
-from timebound.node.clients import requests
 from timebound.node.clients.adapter import Adapter
 from timebound.node.clients.output import ConnectionOutput
 from timebound.node.clients.tls import TlsAdapter
@@ -56,7 +55,7 @@ from timebound.node.control import link_models
 from timebound.node.control import requests as control
 from timebound.node.driver import FAULTS_LOGGED_MAX
 from timebound.node.links.meter import LinkMeter
-from timebound.serving import inquiry
+from timebound.serving import inquiry, requests
 from timebound.version import is_compiled
 from timebound.wire.packets import (
     Ack,

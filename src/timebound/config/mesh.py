@@ -51,6 +51,18 @@ class NeighbourConfig:
     strategy_mix_percent: int | None = mix_setting()
     untimed_share_percent: int = untimed_share_setting()
     shares: tuple[str, ...] = shares_setting()
+    export: tuple[str, ...] = setting(
+        "texts", (), "filters of the topics that may go to the neighbour; empty = all"
+    )
+    import_: tuple[str, ...] = setting(
+        "texts", (), "filters of the topics that may come from the neighbour; empty = all"
+    )
+    origins: tuple[str, ...] = setting(
+        "texts",
+        (),
+        "brokers whose messages, links and subscriptions the neighbour may pass on, beside its own; "
+        "empty = any",
+    )
     tls: NeighbourTlsConfig | None = None
 
     @property

@@ -273,6 +273,7 @@ class ConfigReader:
         names = [self.config.node_name]
         for index, neighbour in enumerate(self.config.neighbours):
             self._check_shares(neighbour, ("neighbours", index))
+            self._check_border(neighbour, ("neighbours", index))
             at = ("neighbours", index, "name")
             if self.is_noted(*at):
                 continue
@@ -282,6 +283,19 @@ class ConfigReader:
                 whose = "this broker itself" if neighbour.name == names[0] else "a neighbour above"
                 self.note(at, f"{neighbour.name!r} is {whose}; every broker needs its own node_name")
             names.append(neighbour.name)
+
+    def _check_border(self, neighbour: NeighbourConfig, at: KeyPath) -> None:
+        for key, filters in (("export", neighbour.export), ("import", neighbour.import_)):
+            for topic_filter in filters:
+                try:
+                    check_filter(topic_filter)
+                except FilterError as exc:
+                    self.note((*at, key), str(exc))
+                if topic_filter.startswith("$share/"):
+                    self.note((*at, key), f"{topic_filter!r} is a shared subscription; give topic filters")
+        for origin in neighbour.origins:
+            if not _NODE_NAME.fullmatch(origin):
+                self.note((*at, "origins"), f"{shown(origin)} is not a node_name (A-Z a-z 0-9 . _ -)")
 
     def _table(self, table: type, raw: object, at: KeyPath) -> dict[str, Any]:
         """Read the keys of one table; invalid ones are noted and left out."""

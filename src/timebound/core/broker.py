@@ -466,7 +466,10 @@ class Broker:
         mark = self._durability.mark()
         try:
             self._distribution.number(message)
-            if mesh.receive(copy, now_ns):
+            if not mesh.lets_in(link.client_id, copy):
+                mesh.refuse(link.client_id, copy, now_ns)
+                self.counters.refuse(Reason.NOT_AUTHORIZED)
+            elif mesh.receive(copy, now_ns):
                 self._distribution.distribute(message, now_ns)
             elif mesh.is_home_of(copy):
                 mark = ALL_SO_FAR  # a second copy; the first may not be on disk yet

@@ -168,10 +168,12 @@ def _wait_listening(
     contender: Contender, process: subprocess.Popen[bytes], port: int, log: Path, link: SlowLink
 ) -> None:
     end_s = time.monotonic() + START_S_MAX
+    ports = [port, port + 1] if contender.is_ours else [port]  # metrics are served last
     while True:
         try:
             with link.beside_broker():
-                socket.create_connection((LOOPBACK, port), 1.0).close()
+                for one in ports:
+                    socket.create_connection((LOOPBACK, one), 1.0).close()
             return
         except OSError as error:
             if process.poll() is not None or time.monotonic() > end_s:

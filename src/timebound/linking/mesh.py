@@ -18,6 +18,7 @@ from timebound.core.broker import Broker
 from timebound.core.link.outlet import START_DELAY
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
 from timebound.core.mesh.account import MeshAccount
+from timebound.core.mesh.border import Border
 from timebound.core.mesh.flooding import LinkStateAdvertisement
 from timebound.core.mesh.interest import WatchedIndex
 from timebound.core.mesh.member import Member
@@ -86,7 +87,13 @@ class Mesh:
         for neighbour in neighbours:
             scheduling = scheduling_of(neighbour)
             self.strategies[neighbour.name] = scheduling.name, scheduling.mix
-            member.add_neighbour(neighbour.name, _start_delay(neighbour), scheduling)
+            border = Border(
+                neighbour.name,
+                exports=neighbour.export,
+                imports=neighbour.import_,
+                origins=neighbour.origins,
+            )
+            member.add_neighbour(neighbour.name, _start_delay(neighbour), scheduling, border)
         broker.join_mesh(member)
 
     def set_strategy(self, name: str, strategy: str, mix: float, now_ns: int) -> None:
@@ -197,7 +204,10 @@ class Mesh:
     def on_advertisements(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
         found = mesh_codec.decode_advertisements(payload)
         for advertisement in found.advertisements:
-            self.member.receive_advertisement(link.name, advertisement)
+            if not self.member.receive_advertisement(link.name, advertisement):
+                self._refused += 1
+                owner = advertisement.key[1][:MISTAKE_LENGTH_MAX]
+                self.on_unknown(link, f"an advertisement of {owner!r}, which is not among its `origins`")
         self._refused += len(found.mistakes)
         for mistake in found.mistakes:
             self.on_unknown(link, f"advertisement: {mistake[:MISTAKE_LENGTH_MAX]}")

@@ -54,7 +54,7 @@ def settings_of(table: type) -> dict[str, tuple[Field[Any], KeySpec]]:
 def toml_key(field_name: str, described: KeySpec) -> str:
     if described.kind in ("duration", "seconds"):
         return field_name.removesuffix("_s")
-    return field_name
+    return field_name.removesuffix("_")  # of a word that Python keeps for itself
 
 
 def format_size(size: int) -> str:

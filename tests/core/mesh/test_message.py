@@ -19,7 +19,7 @@ def test_the_last_messages_are_known_and_those_long_before_are_not() -> None:
     seen = Seen()
     add(seen, 0, 3 * SEEN_MAX)
 
-    assert not any(seen.add("a", 1, number)) for number in range(2 * SEEN_MAX, 3 * SEEN_MAX)
+    assert not any(seen.add("a", 1, number) for number in range(2 * SEEN_MAX, 3 * SEEN_MAX))
     assert seen.add("a", 2, 3 * SEEN_MAX - 1)  # the same number of another start, or another broker
     assert seen.add("b", 1, 3 * SEEN_MAX - 1)
     assert seen.add("a", 1, 0)

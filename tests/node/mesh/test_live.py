@@ -100,6 +100,34 @@ def test_in_a_line_every_message_arrives_once_and_the_account_adds_up(start_mesh
         assert (sums["account/dropped"], sums["account/late"]) == (0, 0)
 
 
+def test_only_what_may_cross_a_link_does(start_mesh: StartMesh) -> None:
+    # On the first link `a` may send more than `b` takes; on the second, `c` believes `b` alone.
+    mesh = start_mesh(
+        {("a", "b"): 'export = ["in/#", "out/#"]\nimport = ["in/#"]\n', ("b", "c"): 'origins = ["b"]\n'}
+    )
+    with mesh.join("a") as publisher, mesh.join("b") as near, mesh.join("c") as far, mesh.join("b") as other:
+        for subscriber in (near, far):
+            subscriber.subscribe("#", qos=1)
+        wait_wanted(publisher, "in/t")
+        wait_wanted(other, "in/t")
+        dropped = mesh.figures("a", "dropped/not_authorized")["dropped/not_authorized"]
+
+        for number in range(30):
+            for topic in ("secret/t", "out/t", "in/t"):
+                publisher.publish(topic, b"%d" % number, qos=number % 3)
+
+        assert [(one.topic, one.payload) for one in read(near, 30)] == [
+            ("in/t", b"%d" % number) for number in range(30)
+        ]
+        other.publish("in/t", b"own")
+        assert [[one.payload for one in read(each, 1)] for each in (near, far)] == [[b"own"], [b"own"]]
+        near.expect_silence()
+        assert mesh.figures("a", "dropped/not_authorized")["dropped/not_authorized"] - dropped >= 30
+        # Both kinds of copies, once each: what `b` may not take, and what `c` does not believe.
+        assert mesh.figures("b", "dropped/not_authorized")["dropped/not_authorized"] >= 30
+        assert mesh.figures("c", "dropped/not_authorized")["dropped/not_authorized"] >= 30
+
+
 def test_a_message_that_cannot_arrive_in_time_is_dropped_where_that_is_known(slow_line: Mesh) -> None:
     with (
         slow_line.join("a", "press-1") as publisher,

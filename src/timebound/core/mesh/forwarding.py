@@ -19,6 +19,7 @@ from timebound.core.link.scheduling import DEFAULT_SCHEDULING, Scheduling
 from timebound.core.link.strategy.base import Strategy, expected_gain
 from timebound.core.link.strategy.entry import NEVER_NS, QUEUED, Entry, link_flow_key
 from timebound.core.mesh.account import MeshAccount
+from timebound.core.mesh.border import OPEN_BORDER, Border
 from timebound.core.mesh.link import MeshLink
 from timebound.core.mesh.message import Copy, InTransit, MeshMessage, Placement
 from timebound.core.mesh.options import LATE, THRIFT_MOST, LocalDelivery, MeshOptions, Send
@@ -78,7 +79,13 @@ class Forwarder:
         self._is_stale = False  # levels have changed since
         self._version = link_state.version  # for which homes were looked up last
 
-    def add_neighbour(self, name: str, delay: LinkDelay, scheduling: Scheduling | None = None) -> None:
+    def add_neighbour(
+        self,
+        name: str,
+        delay: LinkDelay,
+        scheduling: Scheduling | None = None,
+        border: Border = OPEN_BORDER,
+    ) -> None:
         """Open a queue for the link to a neighbour; `scheduling` replaces the strategy of the options."""
         options = self.options
         strategy = options.strategy if scheduling is None else scheduling.strategy()
@@ -95,7 +102,7 @@ class Forwarder:
             gives_up_young=False,  # two messages of a flow may be for different brokers
         )
         topics = scheduling if scheduling is not None else DEFAULT_SCHEDULING
-        link = MeshLink(name, queue, delay, options.waiting_share, topics)
+        link = MeshLink(name, queue, delay, options.waiting_share, topics, border)
         link.is_fresh = options.keeps_fresh
         self.links[name] = link
 
@@ -152,7 +159,7 @@ class Forwarder:
             return False
         message = what.message
         is_timed = not group.is_patient or message.timeout_ns or message.expires_ns
-        if is_timed or not link.is_up or self.options.is_thrifty:
+        if is_timed or not link.is_up or not link.border.is_open or self.options.is_thrifty:
             return False
         if via and (link.name in via or hops >= HOPS_MAX):
             return False
@@ -345,6 +352,11 @@ class Forwarder:
         """Deliver to this broker's own subscribers; park or drop what no link leads to."""
         if group.home == self.name:
             self._deliveries.append(LocalDelivery(copy, group))
+        elif self.router.is_barred(group.home, copy):
+            what = copy.what
+            self.account.drop(
+                what.message, group, what.size_bytes, copy.hops, "", 0, Reason.NOT_AUTHORIZED, now_ns
+            )
         elif (
             self.options.grace_ns
             and copy.what.message.qos

@@ -15,6 +15,7 @@ from timebound.core.link.queue import LinkQueue
 from timebound.core.link.scheduling import DEFAULT_SCHEDULING, Scheduling
 from timebound.core.link.strategy.audience import SCALE_FLOOR_NS, Audience, Term
 from timebound.core.link.transit import Transit
+from timebound.core.mesh.border import OPEN_BORDER, Border
 from timebound.core.mesh.message import Copy, Pack
 from timebound.core.mesh.pressure import ROOM, Gauge
 from timebound.core.mesh.table import HomeGroup
@@ -109,6 +110,7 @@ class MeshLink(Outlet[Copy | Pack | None]):
         "_packs",
         "_queue_delays_beyond",
         "allowed_ns",
+        "border",
         "credit",
         "gauge",
         "is_busy",
@@ -135,9 +137,11 @@ class MeshLink(Outlet[Copy | Pack | None]):
         delay: LinkDelay,
         waiting_share: float,
         scheduling: Scheduling = DEFAULT_SCHEDULING,
+        border: Border = OPEN_BORDER,
     ) -> None:
         super().__init__()
         self.name = name
+        self.border = border
         self.scheduling = scheduling  # its topic classes are the lanes of the queue
         self.delay = delay
         self.scheduled = queue

@@ -16,6 +16,7 @@ from typing import Final
 from timebound.core.link.scheduling import Scheduling
 from timebound.core.link.strategy.entry import NEVER_NS
 from timebound.core.mesh.account import MeshAccount
+from timebound.core.mesh.border import OPEN_BORDER, Border
 from timebound.core.mesh.flooding import LinkStateAdvertisement, Replica
 from timebound.core.mesh.forwarding import Forwarder
 from timebound.core.mesh.interest import Interest, WatchedIndex
@@ -27,6 +28,7 @@ from timebound.core.mesh.table import MeshSubscription, SubscriptionTable
 from timebound.core.values.delay import LinkDelay
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
+from timebound.records import Reason
 from timebound.units import SECOND
 
 # Size of a copy on the wire beside its message: framing, origin and targets.
@@ -88,9 +90,15 @@ class Member:
 
     # --- links ------------------------------------------------------------------------
 
-    def add_neighbour(self, name: str, delay: LinkDelay, scheduling: Scheduling | None = None) -> None:
+    def add_neighbour(
+        self,
+        name: str,
+        delay: LinkDelay,
+        scheduling: Scheduling | None = None,
+        border: Border = OPEN_BORDER,
+    ) -> None:
         """Add a link that may come up; `delay` is its estimate until it is measured."""
-        self.forwarder.add_neighbour(name, delay, scheduling)
+        self.forwarder.add_neighbour(name, delay, scheduling, border)
         self.forwarder.links[name].is_up = False
 
     def link_up(self, name: str, now_ns: int, size_max: int = 0) -> None:
@@ -138,14 +146,20 @@ class Member:
 
     # --- advertisements -----------------------------------------------------------------
 
-    def receive_advertisement(self, sender: str, advertisement: LinkStateAdvertisement) -> None:
-        """Store an advertisement from a neighbour, and pass it on if it is newer."""
+    def receive_advertisement(self, sender: str, advertisement: LinkStateAdvertisement) -> bool:
+        """Store an advertisement from a neighbour, and pass it on if it is newer.
+
+        Return False, and ignore it, if the neighbour may not speak for its owner.
+        """
+        if not self.forwarder.links[sender].border.may_speak_for(advertisement.key[1]):
+            return False
         started_ns = self.replica.started_ns()
         if self.replica.receive(advertisement):
             self._flood(advertisement, sender)
         elif self.replica.started_ns() != started_ns:
             for own in self.replica.readvertise():
                 self._flood(own, "")
+        return True
 
     def _flood(self, advertisement: LinkStateAdvertisement, sender: str) -> None:
         for name, link in self.forwarder.links.items():
@@ -190,6 +204,15 @@ class Member:
             if is_large and not self.forwarder.router.carries(home, message.size()):
                 return f"no link to broker {home!r} takes {message.size()} bytes (its packet_size_max)"
         return ""
+
+    def lets_in(self, sender: str, copy: Copy) -> bool:
+        """Whether a copy may come from this neighbour."""
+        return self.forwarder.links[sender].border.lets_in(copy)
+
+    def refuse(self, sender: str, copy: Copy, now_ns: int) -> None:
+        """Drop a copy that may not come from its sender."""
+        self.received += 1
+        self.forwarder.lose(copy, sender, now_ns, Reason.NOT_AUTHORIZED)
 
     def receive(self, copy: Copy, now_ns: int) -> bool:
         """Take a copy from a neighbour; return whether to deliver it to clients of this broker."""

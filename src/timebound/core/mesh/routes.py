@@ -109,7 +109,18 @@ class Router:
         return link
 
     def _is_open(self, name: str, copy: Copy) -> bool:
-        return self.links[name].is_up and name not in copy.via
+        link = self.links[name]
+        if not link.is_up or name in copy.via:
+            return False
+        return link.border.is_open or link.border.lets_out(copy.what.message.topic)
+
+    def is_barred(self, home: str, copy: Copy) -> bool:
+        """Whether links lead to a home, and none of them lets the message out."""
+        next_hops = self.link_state.downhill(self.name).get(home, [])
+        names = [name for name in self._names_of(home, next_hops) if name not in copy.via]
+        links = [self.links[name] for name in names if self.links[name].is_up]
+        topic = copy.what.message.topic
+        return len(links) > 0 and not any([link.border.lets_out(topic) for link in links])
 
     # What a message is worth behind a link.
 

@@ -163,6 +163,7 @@ def _options(setting: MeshSetting, broker: ReadBroker) -> MeshOptions:
         send_cost=setting.send_cost,
         thrift=setting.thrift,
         keeps_order=setting.keeps_order,
+        keeps_fresh=setting.keeps_fresh,
         processing_ns=setting.processing_ns,
         message_bytes=setting.message_bytes,
     )

@@ -125,4 +125,5 @@ class MeshSetting:
     send_cost: float = 0.0
     thrift: float = 0.0
     keeps_order: bool = True  # of messages of one publisher and topic; the papers know no order
+    keeps_fresh: bool = True  # gives up early what exceeds a link; the papers' brokers do not
     is_tracing: bool = False

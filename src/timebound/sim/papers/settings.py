@@ -60,6 +60,7 @@ def paper_002(scenario: str, rate: float, strategy: str, mix: float = -1.0) -> M
         processing_ns=2 * MILLISECOND,
         message_bytes=SIZE_BYTES,
         keeps_order=False,
+        keeps_fresh=False,
     )
 
 
@@ -105,6 +106,7 @@ def paper_001(rate: float, strategy: str, mix: float = -1.0) -> MeshSetting:
         processing_ns=2 * MILLISECOND,
         message_bytes=SIZE_BYTES,
         keeps_order=False,
+        keeps_fresh=False,
     )
 
 

@@ -140,6 +140,7 @@ def _setting(
         send_cost=document.number("send_cost", 0.0, most=1e12),
         thrift=document.number("thrift", THRIFT, most=1e3),
         keeps_order=not table.has("names"),  # named readings are those of the papers, which know no order
+        keeps_fresh=not table.has("names"),
     )
     for name in table.text_list("names"):
         setting = table.checked("names", partial(read_as, setting, name))
