@@ -306,7 +306,7 @@ class NeighbourLink:
         self._allowed = meter.allow(FULL_BYTES, now_ns)
         self.busy_until_ns = 0 if self._allowed else meter.wake_ns
         transit = self._outlet.transit
-        if transit is not None and self._allowed:
+        if transit is not None and self._allowed and self._outlet.is_timed(now_ns):
             self._allowed = transit.room_bytes(self._allowed) or self._allowed
         delay = meter.changed_delay()
         if delay is not None:

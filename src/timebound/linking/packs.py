@@ -103,8 +103,8 @@ class _Writer:
             and message.published_ns == last.published_ns
             and len(message.payload) == self._size
             and message.topic == last.topic
-            and copy.targets is self._last_targets
-            and copy.via is self._last_via
+            and (copy.targets is self._last_targets or copy.targets == self._last_targets)
+            and (copy.via is self._last_via or copy.via == self._last_via)
             and copy.hops == self._hops
             and message.publisher == last.publisher
             and message.properties == last.properties

@@ -165,8 +165,7 @@ class Forwarder:
             return False
         link.queue.pass_by(float(what.size_bytes), now_ns)
         link.sending(what.size_bytes, 0, now_ns)
-        passed = (*via, self.name) if via else self._passed
-        self._dispatch(link, Copy(what, passed, hops + 1, group.targets), 0)
+        self._dispatch(link, Copy(what, self._via(via), hops + 1, group.targets), 0)
         return True
 
     def link_down(self, name: str, now_ns: int) -> int:
@@ -451,7 +450,8 @@ class Forwarder:
             return
 
     def _send(self, link: MeshLink, transit: InTransit, groups: list[HomeGroup], now_ns: int) -> None:
-        targets = {group.home for group in groups}
+        # Shared where it can be: a pack then sees at once that two copies go the same way.
+        targets = groups[0].targets if len(groups) == 1 else {group.home for group in groups}
         if transit.placements and self.options.routing == LATE:
             self._withdraw(transit, targets, now_ns)
         waited_ns = now_ns - transit.arrived_ns
@@ -468,7 +468,11 @@ class Forwarder:
         self._sends.append(Send(link.name, copy, waited_ns, packet_id))
 
     def _make_copy(self, transit: InTransit, targets: set[str]) -> Copy:
-        return Copy(transit.what, (*transit.via, self.name), transit.hops + 1, targets)
+        return Copy(transit.what, self._via(transit.via), transit.hops + 1, targets)
+
+    def _via(self, before: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the brokers that a copy has passed when it leaves here."""
+        return (*before, self.name) if before else self._passed
 
     def _pays(self, link: MeshLink, transit: InTransit, groups: list[HomeGroup], now_ns: int) -> bool:
         """Whether these groups are worth the links that the message passes to reach them.
