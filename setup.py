@@ -49,6 +49,7 @@ COMPILED_FILES = (
     "node/links/meter.py",
     "node/links/pacing.py",
     "node/links/tcp_info.py",
+    "node/mesh/connection.py",
     "node/mesh/reader.py",
     "node/trace/pack.py",
     "sim/kernel/draws.py",

@@ -50,7 +50,7 @@ COMPILED = {
     "node.input": "buffer input reader",
     "node.journal": "columns",
     "node.links": "meter pacing tcp_info",
-    "node.mesh": "reader",
+    "node.mesh": "connection reader",
     "node.trace": "pack",
     "sim.kernel": "draws kernel",
     "sim.mesh": "cluster faults network workload",

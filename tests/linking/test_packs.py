@@ -86,7 +86,14 @@ def run_of(numbers: list[int], payload: bytes = b"12345678") -> list[Copy]:
     return found
 
 
-# Not known to the microsecond: a copy that is dated ahead arrives as one that is new.
+def attempt(payload: bytes) -> list[Copy] | ProtocolError:
+    """The copies of a pack, or why it is none."""
+    try:
+        return decode_pack(payload, 1, NOW_NS)
+    except ProtocolError as error:
+        return error
+
+
 @given(st.lists(copies_of(), min_size=1, max_size=12), st.sampled_from([0, 1, 3 * SECOND]))
 def test_what_is_packed_comes_out_as_it_was_and_in_its_order(copies: list[Copy], ahead_ns: int) -> None:
     found = decode_pack(encode_pack(copies, NOW_NS, ahead_ns), 7, NOW_NS)
@@ -142,22 +149,19 @@ def test_a_copy_that_is_dated_ahead_arrives_as_new() -> None:
 @example(b"")
 @example(b"\x80\x00")
 def test_bytes_are_a_pack_or_an_error_that_the_protocol_knows(payload: bytes) -> None:
-    try:
-        found = decode_pack(payload, 1, NOW_NS)
-    except ProtocolError as error:
-        assert error.reason_code in (0x81, 0x82, 0x83)
-    else:
-        assert found
+    found = attempt(payload)
+
+    assert found.reason_code in (0x81, 0x82, 0x83) if isinstance(found, ProtocolError) else found
 
 
 @given(st.lists(copies_of(), min_size=1, max_size=4), st.data())
 def test_a_pack_that_is_cut_is_no_pack_or_a_shorter_one(copies: list[Copy], data: st.DataObject) -> None:
     payload = encode_pack(copies, NOW_NS, 0)
     cut = data.draw(st.integers(0, len(payload) - 1))
-    try:
-        found = decode_pack(payload[:cut], 1, NOW_NS)
-    except MalformedPacket as error:
-        assert "pack" in str(error)
+    found = attempt(payload[:cut])
+
+    if isinstance(found, ProtocolError):
+        assert isinstance(found, MalformedPacket)
     else:
         assert [seen(copy) for copy in found] == [seen(copy) for copy in copies[: len(found)]]
 
@@ -186,7 +190,10 @@ HEAD = b"\x27" + b"\0" + b"\x01\x00\x01\x01b" + b"\0" + b"\x01a\x05\x01p" + b"\0
         (b"\x20", "pack: number is cut short"),
         (HEAD + b"\x00", "pack: a run has 0 payloads of 0 bytes"),
         (HEAD + encode_number(COUNT_EMPTY_MAX + 1), "empty payloads"),
-        (HEAD.replace(b"\x27", b"\xa7", 1) + b"\x05\x03" + b"x" * 14, "pack: a run has 3 payloads of 5 bytes"),
+        (
+            HEAD.replace(b"\x27", b"\xa7", 1) + b"\x05\x03" + b"x" * 14,
+            "pack: a run has 3 payloads of 5 bytes",
+        ),
     ],
 )
 def test_a_malformed_pack_is_refused_with_what_is_wrong(payload: bytes, reason: str) -> None:

@@ -481,12 +481,12 @@ class Broker:
                 self._durability.reply(link, Reply(PUBACK, packet_id), mark)
 
     def _note_receipt(self, link: Session, receipt: Receipt, mark: int) -> None:
-        """Confirm a pack with its last copy; `mark` is that of this one."""
+        """Confirm a pack with its last copy, unless its link does; `mark` is that of this copy."""
         receipt.left -= 1
         is_stored = mark == ALL_SO_FAR or mark != self._durability.mark()
         if is_stored:
             receipt.is_stored = True
-        if not receipt.left:
+        if not receipt.left and (receipt.is_stored or not receipt.may_wait):
             # Orders of earlier copies may be in earlier batches.
             mark = ALL_SO_FAR if receipt.is_stored else self._durability.mark()
             self._durability.reply(link, Reply(PUBACK, receipt.packet_id), mark)

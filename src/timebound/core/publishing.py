@@ -171,7 +171,7 @@ class Publishing:
     def _full(self) -> dict[str, int]:
         """Return what publishers wait for: full brokers, and messages that are being matched."""
         mesh = self._distribution.mesh
-        levels = NO_LEVELS if mesh is None else mesh.forwarder.levels()
+        levels = NO_LEVELS if mesh is None else mesh.full()
         holding = self._distribution.holding()
         return {**levels, **holding} if holding else levels
 

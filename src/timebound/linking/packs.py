@@ -346,6 +346,8 @@ class _Reader:
         origin = source.origin
         started_ns = source.started_ns
         receipt = self._receipt
+        if receipt is not None and qos:
+            receipt.may_wait = False
         copies = self.copies
         for _ in range(count):
             message = Message(
@@ -447,7 +449,7 @@ def decode_pack(payload: bytes, packet_id: int, now_ns: int) -> list[Copy]:
     Raises:
         ProtocolError: the pack cannot be read.
     """
-    receipt = Receipt(packet_id, 0) if packet_id else None
+    receipt = Receipt(packet_id) if packet_id else None
     reader = _Reader(payload, receipt, now_ns)
     reader.read()
     if receipt is not None:

@@ -24,7 +24,7 @@ from timebound.core.mesh.link import MeshLink
 from timebound.core.mesh.message import Copy, InTransit, MeshMessage, Placement
 from timebound.core.mesh.options import LATE, THRIFT_MOST, LocalDelivery, MeshOptions, Send
 from timebound.core.mesh.overlay import LinkState
-from timebound.core.mesh.pressure import EXHAUSTED, ROOM, Parking
+from timebound.core.mesh.pressure import BRAKE, EXHAUSTED, FULL, ROOM, Parking
 from timebound.core.mesh.routes import HOPS_MAX, Router
 from timebound.core.mesh.table import HomeGroup, SubscriptionTable
 from timebound.core.values.delay import LinkDelay
@@ -37,6 +37,8 @@ class Forwarder:
 
     __slots__ = (
         "_deliveries",
+        "_is_local",
+        "_is_released",
         "_is_stale",
         "_levels",
         "_packing",
@@ -44,6 +46,7 @@ class Forwarder:
         "_sends",
         "_version",
         "account",
+        "braked",
         "due",
         "link_state",
         "links",
@@ -51,6 +54,7 @@ class Forwarder:
         "options",
         "parking",
         "router",
+        "stalled",
         "table",
     )
 
@@ -71,6 +75,11 @@ class Forwarder:
         self.router = Router(name, link_state, table, options.routing)
         self.links = self.router.links
         self._sends: list[Send] = []
+        # Fast links that the last message has to wait for; and those that QoS 0 publishers wait for.
+        self.stalled: list[str] = []
+        self.braked: dict[str, int] = {}
+        self._is_local = False  # the message under way was published here
+        self._is_released = False  # one of them has room again
         self._passed = (name,)  # by a copy that was published here
         self._packing: list[MeshLink] = []  # links with packs to send
         self._deliveries: list[LocalDelivery] = []
@@ -120,6 +129,9 @@ class Forwarder:
     def publish(self, what: MeshMessage, now_ns: int) -> None:
         """Take a local publisher's message: count what it matches, and forward it."""
         self.account.published += 1
+        if self.stalled:
+            self.stalled = []
+        self._is_local = True
         groups = what.groups(self.table)
         for group in groups:
             self.account.open(group)
@@ -127,6 +139,7 @@ class Forwarder:
             self.account.received += 1
         else:
             self.receive(Copy(what, (), 0, None), now_ns)
+        self._is_local = False
 
     def refuse(self, what: MeshMessage, now_ns: int) -> None:
         """Count a message that was published while this broker is down, and all its pairs as dropped."""
@@ -176,6 +189,7 @@ class Forwarder:
         link = self.links[name]
         link.is_up = False
         link.is_busy = False
+        self._release(name)
         self.note_levels(name, {})
         homeless: list[Placement] = []
         for entry in link.queue.entries():
@@ -255,8 +269,29 @@ class Forwarder:
             return
         while link.is_idle() and len(link.queue):
             self._take(link, now_ns)
+        if self.braked and link.is_idle():
+            self._release(name)
         if link.is_timed(now_ns):
             link.credit = 0  # what comes later competes until the driver has looked at the link again
+
+    def brake(self) -> list[str]:
+        """Have the publisher of the last message wait for the links it found busy; return what it waits for.
+
+        It sends QoS 0 faster than a fast link takes it. In its socket messages wait at no cost and in order.
+        """
+        for name in self.stalled:
+            self.braked[name] = FULL
+        return self.stalled
+
+    def _release(self, name: str) -> None:
+        if self.braked.pop(BRAKE + name, ROOM):
+            self._is_released = True
+
+    def take_released(self) -> bool:
+        """Whether publishers that were braked may go on, since the last call."""
+        is_released = self._is_released
+        self._is_released = False
+        return is_released
 
     def delay_report(self) -> dict[str, int]:
         """Return the queueing delays from here to each home, for the neighbours."""
@@ -385,6 +420,8 @@ class Forwarder:
             entry.is_kept = True
         placement.entry = entry
         link.queue.push(entry, now_ns, place)
+        if self._is_local and entry.is_kept and link.is_fast and not link.is_idle():
+            self.stalled.append(BRAKE + link.name)
         if entry.drop_ns < NEVER_NS:
             link.timed_ns = now_ns
         self._drain(link, now_ns)

@@ -115,6 +115,7 @@ class MeshLink(Outlet[Copy | Pack | None]):
         "gauge",
         "is_busy",
         "is_confirmed",
+        "is_fast",
         "is_fresh",
         "is_listed",
         "is_up",
@@ -154,6 +155,7 @@ class MeshLink(Outlet[Copy | Pack | None]):
         self.size_max = 0  # of a message, in bytes; 0 = no limit
         self.pack_bytes_max = 0  # 0: the neighbour takes no packs, and each copy leaves alone
         self.credit = 0  # bytes that may be ordered before the driver reports room again
+        self.is_fast = False  # waiting costs less in a publisher's socket than in the queue
         self.is_listed = False  # among the links with packs to send
         self._pack: Pack | None = None  # takes further copies
         self._packs: list[Pack] = []  # ordered and not yet taken, the open one last
@@ -209,6 +211,7 @@ class MeshLink(Outlet[Copy | Pack | None]):
         self.take_packs()
         self.pack_bytes_max = 0
         self.credit = 0
+        self.is_fast = False
         self.is_confirmed = False
         self.transit = None
         self.open_window(PACKET_ID_MAX)

@@ -185,7 +185,15 @@ class Member:
             for group in what.groups(self.table):
                 if not group.deadline_ns and group.home in levels:
                     self.pressed.append(group.home)
+        if not message.qos and self.forwarder.stalled:
+            self.pressed += self.forwarder.brake()
         return count
+
+    def full(self) -> dict[str, int]:
+        """Return what publishers wait for: brokers without room, and links that QoS 0 finds busy."""
+        levels = self.forwarder.levels()
+        braked = self.forwarder.braked
+        return {**levels, **braked} if braked else levels
 
     def refusal(self, message: Message) -> str:
         """Return why a message that is acknowledged cannot be accepted; empty if it can.

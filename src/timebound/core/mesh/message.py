@@ -100,13 +100,17 @@ class MeshMessage:
 
 
 class Receipt:
-    """What a neighbour waits for: that all copies of one pack of its are taken, and stored if need be."""
+    """What a neighbour waits for: that all copies of one pack of its are taken, and stored if need be.
 
-    __slots__ = ("is_stored", "left", "packet_id")
+    Nobody waits for QoS 0: a pack of it alone `may_wait`, and the link confirms several such packs together.
+    """
 
-    def __init__(self, packet_id: int, left: int) -> None:
+    __slots__ = ("is_stored", "left", "may_wait", "packet_id")
+
+    def __init__(self, packet_id: int) -> None:
         self.packet_id = packet_id
-        self.left = left  # copies not yet taken
+        self.left = 0  # copies not yet taken
+        self.may_wait = True
         self.is_stored = False  # some of them wait for the disk
 
 

@@ -7,12 +7,13 @@ of a packet, and the packets that were read already. It passes what it reads to 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol
+
+from mypy_extensions import mypyc_attr
 
 from timebound.config.limits import Limits
 from timebound.core.broker import Broker
@@ -76,11 +77,12 @@ class LinkDriver(Protocol):
     def failed(self, client: Any, error: Exception) -> None: ...
 
 
-class BufferedReads(asyncio.BufferedProtocol):
+@mypyc_attr(allow_interpreted_subclasses=True)  # `Dialled` is not compiled
+class BufferedReads:
     """A buffered protocol that all its connections read through one buffer.
 
-    Protocols change on an open transport only between those that read alike: an event loop may have
-    chosen the way of reading before.
+    It is an asyncio protocol by its methods. Protocols change on an open transport only between those that
+    read alike: an event loop may have chosen the way of reading before.
     """
 
     def get_buffer(self, size_hint: int) -> memoryview:
@@ -92,6 +94,15 @@ class BufferedReads(asyncio.BufferedProtocol):
 
     @abstractmethod
     def data_received(self, data: bytes) -> None: ...
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        """Note that the transport is full."""
+
+    def resume_writing(self) -> None:
+        """Note that the transport has room again."""
 
 
 class Handshake:
@@ -324,7 +335,7 @@ class LinkConnection(BufferedReads):
         self._heard_ns = self._driver.now_ns()  # from here on it has time to read DISCONNECT
         try:
             if self._link is not None:
-                self._link.write_answers()
+                self._link.write_last()
             self.write(disconnect_frame(reason_code, reason, is_client=self._is_dialled))
             self._leave()
         finally:
