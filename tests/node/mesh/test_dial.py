@@ -16,7 +16,7 @@ from tests.node.mesh.wires import StillDriver, Wire
 from timebound.config.values import NeighbourConfig, NeighbourTlsConfig
 from timebound.errors import ConfigError
 from timebound.linking.codec import BROKER_PROPERTY, HELLO_TOPIC, link_packet_size_max
-from timebound.linking.greeting import VERSION_PROPERTY
+from timebound.linking.greeting import MESH_VERSION, VERSION_PROPERTY
 from timebound.node.mesh.connection import LinkConnection
 from timebound.node.mesh.dial import RETRY_S_MAX, RETRY_S_MIN, Dialled, Dialler, client_context, read_password
 from timebound.wire.codec import encode
@@ -56,7 +56,7 @@ def test_a_broker_introduces_itself_as_one_and_with_its_limits() -> None:
     assert isinstance(connect, Connect)
     assert (connect.client_id, connect.keep_alive) == ("broker-a", 3)
     assert (connect.username, connect.password) == ("a-user", b"secret")
-    assert connect.properties.user_properties == [(BROKER_PROPERTY, "a"), (VERSION_PROPERTY, "1")]
+    assert connect.properties.user_properties == [(BROKER_PROPERTY, "a"), (VERSION_PROPERTY, str(MESH_VERSION))]
     assert connect.properties.maximum_packet_size == link_packet_size_max(10_000)
     assert call.driver.connections == {7: call.dialled}
 
