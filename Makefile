@@ -17,7 +17,7 @@ BENCH_PACKAGES := nats-server
 unexport PYTHONDONTWRITEBYTECODE
 
 # The first target, so plain `make` prints it. A line `target: ... ## text` becomes one line of the list.
-.PHONY: help run test check demo bench install test-compiled test-plain test-slow format packages bench-packages clean
+.PHONY: help run test check demo bench install test-compiled test-plain test-slow format packages bench-packages dist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'

@@ -33,8 +33,8 @@ COMPILED = {
     ),
     "core.matching": "gradual index retained tap",
     "core.mesh": (
-        "account border flooding forwarding interest link member message options overlay pressure routes "
-        "table"
+        "absence account border figures flooding forwarding interest link member message options overlay "
+        "pressure routes table"
     ),
     "core.predicate": "attributes cost lexer like parser predicate search terms values",
     "core.predicate.index": "attribute gradual index lookup tables",

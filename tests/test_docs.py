@@ -165,6 +165,17 @@ def test_every_product_of_the_comparison_in_the_readme_has_a_version_and_a_sourc
         assert re.search(r"\d", row[3]), row
 
 
+def test_make_lists_its_targets_and_runs_them_whatever_files_there_are() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+
+    listed = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    targets = re.findall(r"^make ([a-z-]+) +\S", listed, re.MULTILINE)
+    assert targets == re.findall(r"^([a-z-]+):.*##", makefile, re.MULTILINE)
+    assert {"help", "run", "test", "test-slow", "dist"} <= set(targets) <= set(phony.split())
+
+
 def test_every_page_is_in_the_index() -> None:
     index = (DOCS / "README.md").read_text()
 
@@ -191,11 +202,8 @@ def test_a_command_in_the_docs_exists_with_its_options(page: str, line: str) -> 
     command = typer.main.get_command(app)
     context = command.make_context("timebound", list(words), resilient_parsing=True)
 
-    while hasattr(command, "commands"):
-        name = words.pop(0)
-        if name not in command.commands:
-            break
-        command = command.commands[name]
+    while hasattr(command, "commands") and words and words[0] in command.commands:
+        command = command.commands[words.pop(0)]
     with command.make_context(line, words, parent=context):
         pass
 

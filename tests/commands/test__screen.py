@@ -6,9 +6,19 @@ import json
 
 import pytest
 from rich.console import Console
+from rich.table import Table
 
 from timebound.commands import _screen
-from timebound.commands._screen import cell, fail, print_json, printer, progress_bar, show_error, show_notices
+from timebound.commands._screen import (
+    cell,
+    fail,
+    print_json,
+    print_whole,
+    printer,
+    progress_bar,
+    show_error,
+    show_notices,
+)
 
 
 def test_cell_of_a_table_shows_markup_and_escapes_as_text() -> None:
@@ -50,6 +60,15 @@ def test_programs_get_one_json_document(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_tables_are_wide_enough_where_there_is_no_terminal() -> None:
     assert printer().width == _screen.FILE_WIDTH
+
+
+def test_nothing_of_a_table_is_cut_off_in_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table("name", "size")
+    table.add_row("x" * 300, "1")
+
+    print_whole(table)
+
+    assert "x" * 300 in capsys.readouterr().out
 
 
 def test_a_bar_counts_and_vanishes(capsys: pytest.CaptureFixture[str]) -> None:

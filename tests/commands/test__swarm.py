@@ -9,14 +9,13 @@ from typer.testing import CliRunner
 
 from timebound.commands import _swarm
 from timebound.commands.sim import app
-from timebound.sim.deployment.checkers.base import Watching
-from timebound.sim.deployment.deployment import Deployment
+from timebound.sim.deployment.deployment import Checker, Deployment
 from timebound.sim.deployment.swarm import run as swarm
 from timebound.sim.deployment.swarm.draw import draw_plan
 from timebound.sim.deployment.swarm.paths import PATHS
 
 
-class NoArrivals(Watching):
+class NoArrivals(Checker):
     """Fails when any client gets anything that a client sent."""
 
     name = "no arrivals"

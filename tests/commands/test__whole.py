@@ -45,6 +45,28 @@ def test_table_names_no_strategy_as_each_configuration_has_its_own() -> None:
     assert "strategy" not in result.stdout
 
 
+def test_what_brokers_refuse_and_a_network_would_is_told(tmp_path: Path) -> None:
+    broker, scenario = tmp_path / "near.toml", tmp_path / "scenario.toml"
+    broker.write_text(
+        'node_name = "near"\n[security]\npassword_file = "users"\n[limits]\ntopic_length_max = 2\n'
+        '[[listeners]]\nhost = "0.0.0.0"\n'
+    )
+    scenario.write_text(
+        'duration = "10s"\n[links]\nms_per_kb = 1\n'
+        '[[publishers]]\nbrokers = ["near"]\nrate_per_minute = 60\nsize_bytes = 100\nqos = 1\n'
+        '[[subscriptions]]\nbrokers = ["near"]\n'
+    )
+
+    result = CliRunner().invoke(app, ["run", "--config", str(broker), str(scenario)])
+    as_json = CliRunner().invoke(app, ["run", "--config", str(broker), str(scenario), "--json"])
+
+    assert result.exit_code == 0, result.output
+    [run] = json.loads(as_json.stdout)["runs"]
+    assert run["refused"]["publish"] > 3
+    assert result.stdout.endswith(f"seed 1: refused by brokers: publish {run['refused']['publish']}\n")
+    assert "note: listener 'tcp 0.0.0.0:1883' of 'near' requires a user name" in result.stderr
+
+
 def test_missing_configuration_of_a_neighbour_is_named() -> None:
     result = CliRunner().invoke(app, ["run", *FILES[:4], str(PLANTS / "scenario.toml")])
 

@@ -57,6 +57,15 @@ def test_people_get_a_table(run: Run, tmp_path: Path) -> None:
     assert "3.000 ms" in lines[3]
 
 
+def test_names_are_printed_whole_where_the_output_is_a_file(run: Run, tmp_path: Path) -> None:
+    subscriber = "auto-40ff9ab11c77d3723fcd" + 9 * "-at-the-desk"
+    write_file(tmp_path / "one", [dropped(7, reason="session_expired", subscriber=subscriber)])
+
+    done = run("explain", NAME, "--trace", tmp_path / "one")
+
+    assert subscriber in done.stdout.decode()
+
+
 def test_a_wrong_name_is_a_wrong_call_and_shows_the_right_form(run: Run, tmp_path: Path) -> None:
     two_brokers(tmp_path)
 

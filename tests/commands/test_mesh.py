@@ -1,12 +1,15 @@
-"""`timebound mesh`: the check of configurations, for people and for programs."""
+"""`timebound mesh`: the check of configurations, the map of running brokers, and the ways through it."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.commands.shell import Run
+from tests.conftest import BrokerProcess
+from tests.node.mesh.live_mesh import Mesh
 
 from timebound.commands.mesh import _counted
 
@@ -74,3 +77,76 @@ def test_nouns_are_counted() -> None:
         "2 links",
         "0 brokers",
     )
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
+    """Three brokers in a line; from b to c a link of 20 KB/s."""
+    slow = "link_bytes_per_second = 20480\n"
+    mesh = Mesh(tmp_path_factory.mktemp("line"), {("a", "b"): "", ("b", "c"): slow})
+    yield mesh
+    mesh.end()
+
+
+def test_the_map_of_a_running_mesh_is_a_table_a_document_and_a_picture(
+    run: Run, line: Mesh, tmp_path: Path
+) -> None:
+    svg = tmp_path / "mesh.svg"
+    done = run("mesh", "--port", line.ports["a"], "--json", "--svg", svg)
+    document = json.loads(done.stdout)
+
+    assert (done.returncode, document["broker"], document["routing"]) == (0, "a", "late")
+    assert [one["name"] for one in document["brokers"]] == ["a", "b", "c"]
+    speeds = {(one["from"], one["to"]): one["ms_per_kb"] for one in document["links"]}
+    assert set(speeds) == {("a", "b"), ("b", "a"), ("b", "c"), ("c", "b")}
+    assert speeds["b", "c"] == pytest.approx(50.0)
+    assert "<svg" in svg.read_text()
+    assert b"picture" in done.stderr
+
+    table = run("mesh", "--port", line.ports["c"])
+    assert table.returncode == 0
+    assert b"mesh as c sees it" in table.stdout
+    assert b"20 KB/s" in table.stdout
+
+
+def test_ways_through_a_running_mesh_and_their_chances(run: Run, line: Mesh) -> None:
+    where = ("--port", line.ports["b"])
+    done = run("mesh", "path", "a", "c", "--deadline", "60ms", "--size", "1KB", *where, "--json")
+
+    [way] = json.loads(done.stdout)
+    assert way["brokers"] == ["a", "b", "c"]
+    assert way["time_ms"] > 50
+    assert 0 < way["chance"] < 1
+
+    assert b"a > b > c" in run("mesh", "path", "a", "c", *where).stdout
+    unknown = run("mesh", "path", "a", "z", *where)
+    assert (unknown.returncode, unknown.stdout) == (2, b"")
+    assert b"no broker 'z'; it has a, b, c" in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--size", "2x"), "'2x' is not a size"),
+        (("--deadline", "soon"), "soon"),
+    ],
+)
+def test_a_wrong_size_or_deadline_is_named(run: Run, arguments: tuple[str, str], said: str) -> None:
+    done = run("mesh", "path", "a", "b", *arguments)
+
+    assert done.returncode == 2
+    assert said in done.stderr.decode()
+
+
+def test_options_before_a_command_are_refused(run: Run) -> None:
+    done = run("mesh", "--json", "path", "a", "b")
+
+    assert done.returncode == 2
+    assert b"write it after the command" in done.stderr
+
+
+def test_a_broker_outside_any_mesh_says_so(run: Run, broker: BrokerProcess) -> None:
+    done = run("mesh", "--port", broker.port)
+
+    assert done.returncode == 1
+    assert b"no [[neighbours]]" in done.stderr

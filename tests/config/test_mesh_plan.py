@@ -43,6 +43,14 @@ def notices_of(*texts: str) -> list[str]:
     return [str(notice) for notice in plan.notices]
 
 
+def test_old_names_of_keys_are_noticed_as_in_a_check_of_one_file() -> None:
+    old = broker("a", "b>1884").replace("[[neighbours]]", "[[neighbour]]")
+
+    assert notices_of(old, broker("b", "a")) == [
+        "0.toml:7: neighbour: is now called 'neighbours'; the old name is still read"
+    ]
+
+
 def test_a_mesh_that_works_has_neither_mistakes_nor_notices() -> None:
     plan, mistakes = plan_of(broker("a", "b>1884 c"), broker("b", "a"), broker("c", "a>1883"))
 

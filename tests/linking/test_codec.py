@@ -174,7 +174,7 @@ def test_links_and_subscriptions_and_their_ends_are_told() -> None:
     "payload",
     [
         b'[["x"]]',
-        b'[[7,"a","b","",1,1]]',  # no such kind
+        b'[[7,"a","b","",1]]',  # no count
         b'[[0,"a","a","",1,1,[0.1,0,0]]]',  # a link to itself
         b'[[0,"a","b","",1,1,[-1,0,0]]]',
         b'[[1,"a","s","t/#/u",1,1,null,["s","",0,1,0,0]]]',
@@ -281,3 +281,25 @@ def test_what_a_later_broker_adds_to_an_advertisement_is_passed_over() -> None:
     assert heard.key == advertisement.key
     assert heard.subscription is not None
     assert (heard.subscription.subscriber, heard.subscription.terms) == ("s", wanted.terms)
+    assert json.loads(mesh_codec.encode_advertisements([heard])[0][0]) == [fact], "passed on as it came"
+
+
+@pytest.mark.parametrize(
+    ("fact", "is_withdrawal"),
+    [
+        ([9, "a", "x", "y", 5, 3, {"any": ["thing"]}, 1], False),
+        ([9, "a", "x", "y", 5, 3, None], False),
+        ([9, "a", "x", "y", 5, 3], True),
+    ],
+)
+def test_an_advertisement_of_an_unknown_kind_is_passed_on_as_it_came(
+    fact: list[object], is_withdrawal: bool
+) -> None:
+    found = mesh_codec.decode_advertisements(json.dumps([fact]).encode())
+
+    [heard] = found.advertisements
+    assert (heard.key, heard.stamp) == ((9, "a", "x", "y"), (5, 3))
+    assert heard.is_withdrawal() == is_withdrawal
+    assert (found.mistakes, found.unknown) == ([], ["advertisements of kind 9"])
+    assert json.loads(mesh_codec.encode_advertisements([heard])[0][0])[0][:6] == fact[:6]
+    assert is_withdrawal or json.loads(mesh_codec.encode_advertisements([heard])[0][0]) == [fact]

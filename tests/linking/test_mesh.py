@@ -12,6 +12,7 @@ from timebound.config.mesh import MeshConfig
 from timebound.config.values import NeighbourConfig
 from timebound.core.broker import Broker
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
+from timebound.core.mesh.absence import Absence
 from timebound.core.mesh.interest import WatchedIndex
 from timebound.core.mesh.message import Copy, MeshMessage
 from timebound.core.mesh.options import LATE, TREE, MeshOptions
@@ -38,6 +39,7 @@ thrift = 0.5
 queue_messages_max = 123
 queue_bytes_max = "456KiB"
 grace = "1500ms"
+forget_after = "2h"
 """
 LATENCY_NS = 5 * MILLISECOND
 TRIANGLE = {("a", "b"): 10_000, ("b", "c"): 10_000, ("a", "c"): 2_000}
@@ -360,12 +362,51 @@ def test_an_advertisement_that_cannot_be_read_is_counted_and_the_link_goes_on() 
     nodes = start({("a", "b"): 10_000})
     mesh = nodes.nodes["a"].mesh
 
-    mesh.on_advertisements(mesh.links["b"], b'[[9,"x","y","",1,1],[0,"b","z","",1,9,[0.1,0.0,0.0]]]', SECOND)
+    mesh.on_advertisements(
+        mesh.links["b"], b'[[0,"x","x","",1,1,[1,0,0]],[0,"b","z","",1,9,[0.1,0.0,0.0]]]', SECOND
+    )
 
     assert mesh.figures()["refused"] == 1
-    note = "broker 'b' (mesh protocol 0) sent what this broker cannot use: advertisement: kind 9 is unknown"
-    assert nodes.nodes["a"].clock.notes[-1] == note
+    note = (
+        "broker 'b' (mesh protocol 0) sent what this broker cannot use: advertisement: link from 'x' leads to"
+    )
+    assert nodes.nodes["a"].clock.notes[-1].startswith(note)
     assert mesh.member.replica.link_state.neighbours("b") == ["a", "z"]
+
+
+def test_an_advertisement_of_a_later_version_reaches_brokers_beyond_one_that_does_not_know_it() -> None:
+    nodes = start({("a", "b"): 10_000, ("b", "c"): 10_000})
+    mesh = nodes.nodes["a"].mesh
+
+    mesh.links["b"].send_control(mesh_codec.ADVERTISEMENTS_TOPIC, b'[[9,"w","y","",1,1,{"of":["later"]}]]')
+    run(nodes, SECOND)
+
+    heard = {
+        one.key[1]: one.wire for one in nodes.nodes["c"].mesh.member.replica.snapshot() if one.is_opaque()
+    }
+    assert heard == {"w": b'[9,"w","y","",1,1,{"of":["later"]}]'}
+
+
+def test_a_broker_that_is_gone_is_forgotten_and_one_that_is_cut_off_is_not() -> None:
+    nodes = start({("a", "b"): 10_000, ("a", "c"): 10_000, ("c", "d"): 10_000})
+    for name in "bcd":
+        subscribe(nodes, name, f"s-{name}", Subscription(client_id=f"s-{name}", topic_filter="t"))
+    mesh = nodes.nodes["a"].mesh
+    mesh.member.absence = Absence(mesh.member.replica, 60 * SECOND)
+    nodes.cut("a", "b")
+    nodes.cut("a", "c")
+    mesh.patrol(nodes.kernel.now_ns)
+
+    figures = mesh.figures()
+    assert (figures["gone"], figures["cut_off"]) == (1, 2)
+    assert publish(nodes, "a") == 3
+
+    mesh.patrol(nodes.kernel.now_ns + 60 * SECOND)
+    figures = mesh.figures()
+    assert (figures["gone"], figures["cut_off"]) == (0, 2)
+    assert publish(nodes, "a") == 2, "b is forgotten"
+    text = "broker 'b' is gone: its links and subscriptions are forgotten (mesh.forget_after)"
+    assert text in nodes.nodes["a"].clock.notes
 
 
 def test_a_subscription_too_large_to_advertise_is_refused_with_its_size() -> None:
@@ -464,6 +505,7 @@ def test_every_key_of_the_mesh_reaches_the_forwarder(routing: str, expected: int
         "messages_max": 123,
         "bytes_max": 456 * 1024,
         "grace_ns": 1_500 * MILLISECOND,
+        "forget_after_ns": 7_200 * SECOND,
         # These have no key.
         "is_lossless": True,
         "keeps_order": True,

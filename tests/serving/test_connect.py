@@ -7,9 +7,17 @@ from tests.peer import props
 
 from timebound.config.limits import Limits
 from timebound.core.broker import Broker
+from timebound.core.sessions.session import PUBACK, Reply
 from timebound.core.values.access import ANYONE, PUBLISH, AccessList, AccessRule
 from timebound.core.values.limits import BrokerLimits
-from timebound.serving.connect import CLIENT_ID_LENGTH_MAX, Accepted, Refused, accept, check_form
+from timebound.serving.connect import (
+    CLIENT_ID_LENGTH_MAX,
+    Accepted,
+    Refused,
+    accept,
+    check_form,
+    put_first,
+)
 from timebound.wire.packets import Connect, Will
 from timebound.wire.reasons import ReasonCode
 
@@ -103,3 +111,15 @@ def test_client_that_could_not_read_connack_is_refused() -> None:
 
     assert isinstance(refused, Refused)
     assert refused.reason_code == ReasonCode.PACKET_TOO_LARGE
+
+
+def test_connack_goes_before_other_answers_once_it_is_ready() -> None:
+    connack = b"connack"
+    ready = [Reply(PUBACK, 1), Reply(PUBACK, 2, frame=connack), Reply(PUBACK, 3)]
+    waiting = [Reply(PUBACK, 1)]
+
+    assert put_first(ready, connack)
+    assert not put_first(waiting, connack)
+
+    assert [reply.packet_id for reply in ready] == [2, 1, 3]
+    assert len(waiting) == 1

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, Final
 
 import typer
 
 from timebound.commands._connection import Connecting
 from timebound.commands._run import OK, run
 from timebound.errors import ClientError
+
+ANSWER_S_MAX: Final = 10
 
 
 def run_request(connecting: Connecting, request: str, payload: str) -> int:
@@ -48,11 +50,25 @@ def ask_bounds(connecting: Connecting) -> dict[str, Any]:
     Raises:
         ClientError: it cannot be reached, does not answer, or is not a Timebound broker.
     """
+    return _ask_report(connecting, "control/bounds", "$SYS/broker/bounds")
+
+
+def ask_map(connecting: Connecting) -> dict[str, Any]:
+    """Ask a running broker for what it knows of its mesh.
+
+    Raises:
+        ClientError: it cannot be reached, does not answer, is in no mesh, or is not a Timebound broker.
+    """
+    return _ask_report(connecting, "control/mesh", "$SYS/broker/mesh/map")
+
+
+def _ask_report(connecting: Connecting, request: str, topic: str) -> dict[str, Any]:
+    """Ask for a report that the broker publishes; return it."""
 
     async def ask() -> dict[str, Any]:
-        async with connecting.client() as client, client.subscribe("$SYS/broker/bounds") as answers:
-            await client.control("control/bounds")
-            async with asyncio.timeout(10):
+        async with connecting.client() as client, client.subscribe(topic) as answers:
+            await client.control(request)
+            async with asyncio.timeout(ANSWER_S_MAX):
                 # A retained report is older than this request.
                 async for message in answers:
                     if not message.retain:
@@ -65,4 +81,4 @@ def ask_bounds(connecting: Connecting) -> dict[str, Any]:
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     except TimeoutError:
-        raise ClientError("the broker did not publish its bounds within 10s") from None
+        raise ClientError(f"the broker did not publish {topic} within {ANSWER_S_MAX} s") from None

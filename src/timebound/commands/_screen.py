@@ -14,10 +14,12 @@ from timebound.terminal import LINES, safe
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+    from rich.table import Table
 
 FAILED: Final = 1
 WRONG: Final = 2
 FILE_WIDTH: Final = 120
+WIDTH_MAX: Final = 10_000  # of a line in a file
 
 screen = Console(stderr=True, highlight=False)
 
@@ -62,6 +64,15 @@ def printer() -> Console:
     """Return a console for tables: as wide as the terminal, or wide enough for a file."""
     console = Console()
     return console if console.is_terminal else Console(width=FILE_WIDTH)
+
+
+def print_whole(table: Table) -> None:
+    """Print a table of which nothing may be cut off: in a file it is as wide as it needs to be."""
+    console = printer()
+    if not console.is_terminal:
+        needed = console.measure(table, options=console.options.update(max_width=WIDTH_MAX)).maximum
+        console = Console(width=max(FILE_WIDTH, needed))
+    console.print(table)
 
 
 def progress_bar(console: Console) -> Progress:

@@ -29,8 +29,7 @@ def loaded_with(scenario: Path, files: list[Path]) -> tuple[Scenario, Simulate]:
     from timebound.sim.scenario.scenario import load_scenario
 
     configs = tuple(live_config(path) for path in files)
-    ways = whole.links_of(configs)
-    loaded = load_scenario(scenario, tuple(config.node_name for config in configs), ways)
+    loaded = load_scenario(scenario, configs)
 
     def simulate(setting: MeshSetting, seed: int, progress: Callable[[float], None]) -> RunResult:
         if loaded.fidelity == "mesh":

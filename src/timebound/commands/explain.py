@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from timebound.commands._options import Json
-from timebound.commands._screen import cell
+from timebound.commands._screen import cell, print_whole
 
 EXAMPLES: Final = (
     "Examples:  timebound explain plant-1:1763480000000000000.42 --trace trace  ·  "
@@ -49,7 +48,7 @@ def explain(
     table = Table(box=None, pad_edge=False, header_style="bold")
     shown = ("message", "node", "hop") if len(names) > 1 else ("node", "hop")
     for title in (*shown[:-2], "node", "hop", "receiver", "link", "outcome", "reason"):
-        table.add_column(title)
+        table.add_column(title, overflow="fold")  # names are read whole, and copied
     for title in ("age", "queued", "allowed"):
         table.add_column(title, justify="right")
     for row in found.records:
@@ -62,7 +61,7 @@ def explain(
             row["reason"],
             *[_milliseconds(row[key]) for key in ("age_ns", "queued_ns", "allowed_ns")],
         )
-    Console().print(table)
+    print_whole(table)
 
 
 def _milliseconds(duration_ns: int) -> str:

@@ -78,6 +78,10 @@ def run(
     else:
         strategy = "" if config else loaded.setting.strategy  # configurations have their own
         printer().print(_run_table(loaded.name, strategy, results))
+        for result in results:
+            if result.refused:
+                told = ", ".join(f"{what} {count:,}" for what, count in result.refused.items())
+                typer.echo(f"seed {result.seed}: refused by brokers: {told}")
 
 
 @app.command()
@@ -255,6 +259,7 @@ def _run_json(result: RunResult) -> dict[str, object]:
         "earning": result.earning,
         "traffic": result.traffic,
         "events": result.events,
+        "refused": result.refused,
     }
 
 

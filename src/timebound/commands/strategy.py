@@ -13,7 +13,7 @@ from rich.table import Table
 from timebound.commands._connection import Connecting, connects
 from timebound.commands._options import Json
 from timebound.commands._renamed import renamed
-from timebound.commands._screen import cell
+from timebound.commands._screen import cell, print_whole
 from timebound.terminal import safe
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def list_(
     for name, kind in STRATEGIES.items():
         cells = [] if in_use is None else [", ".join(_users_of(name, in_use))]
         table.add_row(name, _shown(kind), *map(cell, cells), style="bold" if any(cells) else None)
-    Console().print(table)
+    print_whole(table)
 
 
 def _shown(kind: StrategyKind) -> str:

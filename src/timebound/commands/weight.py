@@ -7,12 +7,11 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from timebound.commands._connection import Connecting, connects
 from timebound.commands._options import Json
-from timebound.commands._screen import cell
+from timebound.commands._screen import cell, print_whole
 
 app = typer.Typer(help="Show or change the input weights of topics.", no_args_is_help=True)
 
@@ -77,4 +76,4 @@ def list_(
     table = Table("topics", "weight", "share", box=None, pad_edge=False, header_style="bold")
     for row in topics:
         table.add_row(cell(row["topic"]), str(row["weight"]), f"{row['share']:.1%}")
-    Console().print(table)
+    print_whole(table)

@@ -121,3 +121,9 @@ class MeshConfig:
         "how long QoS 1 and 2 messages wait for a broker that cannot be reached; a failed link is "
         "opened again within 5 s",
     )
+    forget_after_s: float = setting(
+        "duration",
+        3_600.0,
+        "how long the links and subscriptions of a broker that is gone are remembered; of one that is only "
+        "cut off, 24 times as long; 0 = for ever",
+    )

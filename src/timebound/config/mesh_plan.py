@@ -75,6 +75,7 @@ class MeshPlan:
         )
         self.brokers: dict[str, PlannedBroker] = {}
         for broker in self._files:
+            self.notices += broker.reader.config.notices
             if broker.reader.is_toml and not broker.reader.is_noted("node_name"):
                 self._add(broker)
         for broker in self.brokers.values():

@@ -24,7 +24,7 @@ from timebound.core.matching.index import SubscriptionIndex
 from timebound.core.matching.retained import WALK_STEPS_MAX, RetainedStore
 from timebound.core.matching.tap import Tap
 from timebound.core.mesh.member import Member
-from timebound.core.mesh.message import Copy, Receipt
+from timebound.core.mesh.message import Copy, PackReceipt
 from timebound.core.publishing import Publishing
 from timebound.core.sessions.correlations import TIMERS_MAX, Correlations
 from timebound.core.sessions.durability import ALL_SO_FAR, Batch, Durability
@@ -480,7 +480,7 @@ class Broker:
             elif packet_id:
                 self._durability.reply(link, Reply(PUBACK, packet_id), mark)
 
-    def _note_receipt(self, link: Session, receipt: Receipt, mark: int) -> None:
+    def _note_receipt(self, link: Session, receipt: PackReceipt, mark: int) -> None:
         """Confirm a pack with its last copy, unless its link does; `mark` is that of this copy."""
         receipt.left -= 1
         is_stored = mark == ALL_SO_FAR or mark != self._durability.mark()

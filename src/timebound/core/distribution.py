@@ -144,16 +144,16 @@ class Distribution:
         return count + self._finish(message, now_ns)
 
     def _finish(self, message: Message, now_ns: int) -> int:
-        """Publish notices if many are due, and pass a message on to the mesh; return its sessions there."""
+        """Pass a message on to the mesh, and publish notices if many are due; return its sessions there."""
         count = 0
-        if len(self._account.missed) > MISSED_MAX:
-            self.publish_notices(now_ns)
         if self.mesh is not None:
             try:
                 count += self.mesh.publish(message, now_ns)
             except Exception as error:  # local clients have it, and its publisher still gets an answer
                 self._faults.note(MESH, 0, error)
             self.end_selection()
+        if len(self._account.missed) > MISSED_MAX:  # after the mesh: a notice is matched in its own right
+            self.publish_notices(now_ns)
         return count
 
     def _hold(self, match: Match, message: Message, now_ns: int) -> bool:

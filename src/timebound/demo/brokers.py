@@ -40,7 +40,7 @@ port = {metrics_port}
 level = "warning"
 """
 # Queues as long as this broker's: the demo compares order, not default limits.
-_MOSQUITTO_CONFIG: Final = """\
+MOSQUITTO_CONFIG: Final = """\
 listener {port} {host}
 allow_anonymous true
 persistence false
@@ -151,7 +151,7 @@ def _command(contender: Contender, port: int, folder: Path, host: str) -> tuple[
     program = mosquitto_program()
     if program is None:
         raise TimeboundError("mosquitto is not installed (Debian: mosquitto)")
-    config.write_text(_MOSQUITTO_CONFIG.format(port=port, host=host))
+    config.write_text(MOSQUITTO_CONFIG.format(port=port, host=host))
     return [program, "-c", str(config)], environment
 
 

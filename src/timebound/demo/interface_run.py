@@ -22,7 +22,7 @@ from typing import IO, Any, Final
 
 import timebound
 from timebound.demo.best import SendJob, most_bytes
-from timebound.demo.brokers import mosquitto_program
+from timebound.demo.brokers import MOSQUITTO_CONFIG, mosquitto_program
 from timebound.demo.interface import FAR_ADDRESS, NEAR_ADDRESS, ShapedInterface, payload_rate
 from timebound.demo.traffic import Fate, Traffic, TrafficClass
 from timebound.errors import TimeboundError
@@ -50,15 +50,6 @@ port = {port}
 kind = "{kind}"
 allow_anonymous = true
 {more}
-"""
-_MOSQUITTO: Final = """\
-listener {port} 0.0.0.0
-allow_anonymous true
-persistence false
-set_tcp_nodelay true
-max_queued_messages 100000
-sys_interval 0
-log_type error
 """
 
 
@@ -211,7 +202,7 @@ def _brokers(case: Case, link: ShapedInterface, folder: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if case.is_mosquitto:
             config = folder / "mosquitto.conf"
-            config.write_text(_MOSQUITTO.format(port=PORT))
+            config.write_text(MOSQUITTO_CONFIG.format(port=PORT, host="0.0.0.0"))
             program = mosquitto_program()
             if program is None:
                 raise TimeboundError("mosquitto is not installed (Debian: mosquitto)")

@@ -15,7 +15,8 @@ from typing import Final
 
 import msgspec
 
-from timebound.core.mesh.flooding import LINK, SUBSCRIPTION, LinkStateAdvertisement
+from timebound.core.mesh.figures import LinkFigures
+from timebound.core.mesh.flooding import FIGURES, LINK, SUBSCRIPTION, LinkStateAdvertisement
 from timebound.core.mesh.member import COPY_BYTES
 from timebound.core.mesh.message import Copy, MeshMessage
 from timebound.core.mesh.pressure import EXHAUSTED, FULL
@@ -78,6 +79,23 @@ class Fact(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True, for
     terms: AdvertisedTerms | None = None
 
 
+class FactHead(msgspec.Struct, array_like=True, frozen=True):
+    """How every advertisement begins, also those of kinds that are not known here."""
+
+    kind: int
+    owner: str
+    first: str
+    second: str
+    started_ns: int
+    count: int
+
+
+class FiguresFact(FactHead, array_like=True, frozen=True, omit_defaults=True):
+    """How a link is doing: what waits, how long, its latency, and the share that is lost."""
+
+    figures: tuple[int, int, int, float] | None = None
+
+
 class LaterTerms(AdvertisedTerms, frozen=True, forbid_unknown_fields=False):
     """Terms with further fields, of a later version."""
 
@@ -100,6 +118,10 @@ class DecodedAdvertisements:
 
 
 _READ_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_READ_HEAD: Final = msgspec.json.Decoder(FactHead)
+_READ_FIGURES: Final = msgspec.json.Decoder(FiguresFact)
+_READ_VALUES: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_HEAD_LENGTH: Final = 6
 _READ_FACT: Final = msgspec.json.Decoder(Fact)
 _READ_LATER_FACT: Final = msgspec.json.Decoder(LaterFact)
 _READ_NUMBERS: Final = msgspec.json.Decoder(dict[str, int])
@@ -174,7 +196,7 @@ def encode_advertisements(
     too_large: list[LinkStateAdvertisement] = []
     size = 0
     for advertisement in advertisements:
-        fact = _WRITE.encode(_to_fact(advertisement))
+        fact = advertisement.wire or _WRITE.encode(_to_fact(advertisement))
         if len(fact) + 2 > bytes_max:  # with the brackets of a list
             too_large.append(advertisement)
             continue
@@ -209,19 +231,31 @@ def decode_advertisements(payload: bytes) -> DecodedAdvertisements:
         raise _wrong(f"advertisements cannot be read: {error}") from error
     for fact in facts:
         try:
-            found.advertisements.append(_to_advertisement(_read_fact(fact, found.unknown)))
+            found.advertisements.append(_read_advertisement(fact, found.unknown))
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, FilterError) as error:
             found.mistakes.append(str(error))
     return found
 
 
-def _read_fact(raw: msgspec.Raw, unknown: list[str]) -> Fact:
+def _read_advertisement(raw: msgspec.Raw, unknown: list[str]) -> LinkStateAdvertisement:
+    """Read one advertisement; what a later version wrote is kept as it is, to be passed on."""
+    head = _READ_HEAD.decode(raw)
+    if head.kind not in (LINK, SUBSCRIPTION, FIGURES):
+        unknown.append(f"advertisements of kind {head.kind}")
+        key = (head.kind, head.owner, head.first, head.second)
+        has_content = len(_READ_VALUES.decode(raw)) > _HEAD_LENGTH
+        return LinkStateAdvertisement(
+            key, (head.started_ns, head.count), wire=bytes(raw) if has_content else b""
+        )
+    if head.kind == FIGURES:
+        return _to_told(_READ_FIGURES.decode(raw))
     try:
-        return _READ_FACT.decode(raw)
+        return _to_advertisement(_READ_FACT.decode(raw))
     except msgspec.ValidationError:
-        fact = _READ_LATER_FACT.decode(raw)
-        unknown.append(f"further fields in an advertisement of kind {fact.kind}")
-        return fact
+        advertisement = _to_advertisement(_READ_LATER_FACT.decode(raw))
+        advertisement.wire = bytes(raw)
+        unknown.append(f"further fields in an advertisement of kind {head.kind}")
+        return advertisement
 
 
 def encode_delay_report(delays: dict[str, int]) -> bytes:
@@ -261,9 +295,15 @@ def decode_levels(payload: bytes) -> tuple[dict[str, int], list[str]]:
     return known, [f"level {level}" for home, level in levels.items() if home not in known]
 
 
-def _to_fact(advertisement: LinkStateAdvertisement) -> Fact:
+def _to_fact(advertisement: LinkStateAdvertisement) -> Fact | FiguresFact:
     kind, owner, first, second = advertisement.key
     started_ns, count = advertisement.stamp
+    if kind == FIGURES:
+        told = advertisement.figures
+        values = None
+        if told is not None:
+            values = (told.waiting, told.queue_delay_ns, told.latency_ns, told.lost_share)
+        return FiguresFact(kind, owner, first, second, started_ns, count, values)
     delay = advertisement.delay
     subscription = advertisement.subscription
     link = None
@@ -291,8 +331,6 @@ def _to_advertisement(fact: Fact) -> LinkStateAdvertisement:
             raise ValueError(f"link from {fact.owner!r} leads to itself")
         delay = LinkDelay(*fact.link) if fact.link is not None else None
         return LinkStateAdvertisement(key, stamp, delay)
-    if fact.kind != SUBSCRIPTION:
-        raise ValueError(f"kind {fact.kind} is unknown")
     terms = fact.terms
     if terms is None:
         return LinkStateAdvertisement(key, stamp)
@@ -308,6 +346,12 @@ def _to_advertisement(fact: Fact) -> LinkStateAdvertisement:
         subscriber=terms.subscriber,
     )
     return LinkStateAdvertisement(key, stamp, subscription=subscription)
+
+
+def _to_told(fact: FiguresFact) -> LinkStateAdvertisement:
+    figures = LinkFigures(*fact.figures) if fact.figures is not None else None
+    key = (fact.kind, fact.owner, fact.first, fact.second)
+    return LinkStateAdvertisement(key, (fact.started_ns, fact.count), figures=figures)
 
 
 def _wrong(text: str) -> ProtocolError:

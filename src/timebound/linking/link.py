@@ -6,6 +6,8 @@ the core's `MeshLink`. What the link receives goes to the mesh. The broker confi
 session, perhaps after storage. A hello is answered at once, so that it measures the way alone: it gives the
 latency, and on a link with time limits, sent behind some copies, what lies between the socket and the
 neighbour.
+
+Long, since all of it works on the state of one connection, and calls inside one compiled class are jumps.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ from typing import Final, Protocol
 
 from timebound.core.link.transit import MARGIN_MOVE, MARGIN_MOVE_NS, Transit
 from timebound.core.mesh.link import MeshLink
-from timebound.core.mesh.message import Copy, Pack, Receipt
+from timebound.core.mesh.message import Copy, CopyPack, PackReceipt
 from timebound.core.sessions.session import Session
 from timebound.core.values.delay import LinkDelay
 from timebound.errors import ProtocolError
 from timebound.linking import codec as mesh_codec
+from timebound.linking.greeting import PACK_VERSION
 from timebound.linking.packs import PACK_TOPIC, decode_pack, encode_pack
 from timebound.units import MILLISECOND, MINUTE, SECOND
 from timebound.wire.codec import encode_ack, encode_publish
@@ -42,9 +45,8 @@ FULL_BYTES: Final = 1 << 20
 ERROR_MIN: Final = 0x80  # reason codes from here on refuse
 UNKNOWN_CODE: Final = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
 REASON_LENGTH_MAX: Final = 200  # of what is quoted from a neighbour
-# Packs are part of the protocol from this version on. One holds at most what the link sends in this time, and
-# so many bytes: the receiver cannot use the first copy before it has the last.
-PACK_VERSION: Final = 2
+# A pack holds at most what the link sends in this time, and so many bytes: the receiver cannot use the first
+# copy before it has the last.
 PACK_NS: Final = 10 * MILLISECOND
 PACK_BYTES_MAX: Final = 32 * 1_024
 # Text counts by characters, of up to four bytes: this part of the neighbour's limit always suffices.
@@ -168,7 +170,7 @@ class NeighbourLink:
             self._pack_bytes_max = min(PACK_BYTES_MAX, max(packet_size_max // PACK_PART, 1))
         self._is_paused = False
         self._answers: list[bytes] = []  # to what does not wait for storage
-        self._receipts: list[Receipt] = []  # of packs that may wait for their confirmation
+        self._receipts: list[PackReceipt] = []  # of packs that may wait for their confirmation
         self._greeted_ns = 0  # when the last hello was sent
         self._hello_id = 0  # its packet id, until it is confirmed
         self._frames: list[bytes] = []
@@ -268,7 +270,7 @@ class NeighbourLink:
         self.flush(now_ns)
         return refused
 
-    def _pack_frame(self, pack: Pack, ahead_ns: int, now_ns: int) -> bytes:
+    def _pack_frame(self, pack: CopyPack, ahead_ns: int, now_ns: int) -> bytes:
         """Encode a pack; what is too large for one is a copy alone, in a packet of its own kind."""
         if pack.size_bytes > self._pack_bytes_max:
             age_ns = now_ns - pack.copies[0].what.message.published_ns + ahead_ns
@@ -466,7 +468,7 @@ class NeighbourLink:
 
     def confirm(self) -> bool:
         """Confirm the packs that waited for it; return whether some have copies that are not yet taken."""
-        waiting: list[Receipt] = []
+        waiting: list[PackReceipt] = []
         frames: list[bytes] = []
         for receipt in self._receipts:
             if receipt.left:

@@ -4,6 +4,8 @@
 and advertisements to the neighbours they are for. A link with a configured rate is free again by that rate,
 any other when its transport has room. All time comes from the clock passed in, so the same code runs under
 virtual time.
+
+Long, since each report of a link and each order of the core is a method here.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from timebound.core.link.outlet import START_DELAY
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
 from timebound.core.mesh.account import MeshAccount
 from timebound.core.mesh.border import Border
-from timebound.core.mesh.flooding import LinkStateAdvertisement
+from timebound.core.mesh.flooding import FIGURES, LinkStateAdvertisement
 from timebound.core.mesh.interest import WatchedIndex
 from timebound.core.mesh.member import Member
 from timebound.core.mesh.message import Copy
@@ -27,6 +29,7 @@ from timebound.core.mesh.options import LATE, TREE, MeshOptions, Send
 from timebound.core.values.delay import LinkDelay, link_of_rate
 from timebound.core.values.subscription import Subscription
 from timebound.linking import codec as mesh_codec
+from timebound.linking.greeting import FIGURES_VERSION
 from timebound.linking.link import CONFIRM_NS, ConnectionMeter, LinkCarrier, NeighbourLink
 from timebound.records import Reason
 from timebound.toml.setting import MEBIBYTE
@@ -85,6 +88,7 @@ class Mesh:
         self._refused = 0  # advertisements that could not be sent or read
         self._unknown: dict[str, set[str]] = {}  # by neighbour: what was logged; never iterated
         self._reported_ns = clock.now_ns()
+        self._told_ns = -SECOND  # when figures of links were advertised last
         for neighbour in neighbours:
             scheduling = scheduling_of(neighbour)
             self.strategies[neighbour.name] = scheduling.name, scheduling.mix
@@ -192,6 +196,7 @@ class Mesh:
         away = f"{link.latency_ns / 1e6:.3f} ms away (mesh protocol {link.version})"
         self._clock.note(f"link to {link.name!r} is up, {away}", is_warning=False)
         self.member.link_up(link.name, now_ns, mesh_codec.message_size_max(link.packet_size_max))
+        self.member.report(link.name, link.latency_ns, now_ns)
         if self._levels:
             self._send_control(link, mesh_codec.LEVELS_TOPIC, mesh_codec.encode_levels(self._levels))
         self._clock.schedule()
@@ -297,7 +302,9 @@ class Mesh:
 
     def patrol(self, now_ns: int) -> None:
         """Run the periodic work, about once a second."""
-        self.member.wake(now_ns)
+        for broker in self.member.wake(now_ns):
+            text = f"broker {broker!r} is gone: its links and subscriptions are forgotten (mesh.forget_after)"
+            self._clock.note(text, is_warning=True)
         for link in list(self.links.values()):
             try:
                 link.patrol(now_ns)
@@ -306,6 +313,16 @@ class Mesh:
         if now_ns - self._reported_ns >= REPORT_NS:
             self._reported_ns = now_ns
             self.send_delay_reports()
+            self.report_links(now_ns)
+
+    def report_links(self, now_ns: int) -> None:
+        """Advertise how links are doing where that has changed, at most once a second."""
+        if now_ns - self._told_ns < SECOND:
+            return
+        self._told_ns = now_ns
+        for name, link in self.links.items():
+            if link.is_ready:
+                self.member.report(name, link.latency_ns, now_ns)
 
     def send_delay_reports(self) -> None:
         """Send every neighbour a delay report."""
@@ -411,6 +428,9 @@ class Mesh:
     def _send_advertisements(self) -> None:
         by_neighbour: dict[str, list[LinkStateAdvertisement]] = {}
         for send in self.member.take_advertisements():
+            link = self.links.get(send.neighbour)
+            if send.advertisement.key[0] == FIGURES and (link is None or link.version < FIGURES_VERSION):
+                continue
             by_neighbour.setdefault(send.neighbour, []).append(send.advertisement)
         for name, advertisements in by_neighbour.items():
             link = self.links.get(name)
@@ -462,6 +482,8 @@ class Mesh:
             "refused": self._refused,
             "full": len(self._levels),
             "parked": len(self.member.forwarder.parking),
+            "gone": len(self.member.absence.gone()),
+            "cut_off": len(self.member.absence.cut_off()),
         }
 
 
@@ -479,6 +501,7 @@ def join_mesh(config: Config, broker: Broker, index: WatchedIndex, clock: Clock)
         is_lossless=True,
         keeps_fresh=True,
         grace_ns=int(config.mesh.grace_s * SECOND),
+        forget_after_ns=int(config.mesh.forget_after_s * SECOND),
     )
     account = MeshAccount(pairs=broker.account)
     if not broker.account.trace.started_ns:

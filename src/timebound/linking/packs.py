@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import Final
 
 from timebound.core.mesh.member import COPY_BYTES
-from timebound.core.mesh.message import Copy, MeshMessage, Receipt
+from timebound.core.mesh.message import Copy, MeshMessage, PackReceipt
 from timebound.core.values.message import Message, MessageName
 from timebound.core.values.subscription import NO_USER_PROPERTIES, UserProperties
 from timebound.errors import MalformedPacket
@@ -267,7 +267,7 @@ class _Reader:
         "copies",
     )
 
-    def __init__(self, payload: bytes, receipt: Receipt | None, now_ns: int) -> None:
+    def __init__(self, payload: bytes, receipt: PackReceipt | None, now_ns: int) -> None:
         self.copies: list[Copy] = []
         self._input = PacketReader(payload, 0, len(payload))
         self._receipt = receipt
@@ -449,7 +449,7 @@ def decode_pack(payload: bytes, packet_id: int, now_ns: int) -> list[Copy]:
     Raises:
         ProtocolError: the pack cannot be read.
     """
-    receipt = Receipt(packet_id) if packet_id else None
+    receipt = PackReceipt(packet_id) if packet_id else None
     reader = _Reader(payload, receipt, now_ns)
     reader.read()
     if receipt is not None:

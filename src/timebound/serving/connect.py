@@ -9,6 +9,7 @@ from typing import Final
 
 from timebound.config.limits import Limits
 from timebound.core.broker import Broker
+from timebound.core.sessions.session import Reply
 from timebound.core.values.access import AccessList
 from timebound.core.values.store_orders import Will
 from timebound.errors import ProtocolError
@@ -152,6 +153,19 @@ def accept(
             f"maximum packet size is {accepted.packet_size_max} bytes, CONNACK alone has {size}",
         )
     return accepted
+
+
+def put_first(replies: list[Reply], connack: bytes) -> bool:
+    """Move CONNACK to the front of the answers [MQTT-3.2.0-1]; False if it is not ready yet.
+
+    It may wait for storage, while earlier deliveries of the session do not.
+    """
+    for reply in replies:
+        if reply.frame is connack:
+            replies.remove(reply)
+            replies.insert(0, reply)
+            return True
+    return False
 
 
 def _check_will(

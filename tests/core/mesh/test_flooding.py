@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from timebound.core.mesh import flooding
 from timebound.core.mesh.flooding import LinkStateAdvertisement, Replica
 from timebound.core.mesh.overlay import LinkState
 from timebound.core.mesh.table import MeshSubscription, SubscriptionTable
 from timebound.core.values.delay import LinkDelay
 from timebound.terms import Terms
+from timebound.version import is_compiled
 
 NAMES = ("a", "b", "c")
 
@@ -91,6 +93,55 @@ def test_a_snapshot_brings_a_newcomer_up_to_date() -> None:
         newcomer.receive(advertisement)
 
     assert state(newcomer) == state(home)
+
+
+def opaque(owner: str, count: int, wire: bytes = b"x") -> LinkStateAdvertisement:
+    """A fact of a kind that is not known here; without content it is a withdrawal."""
+    return LinkStateAdvertisement((7, owner, "s", "t"), (1, count), wire=wire)
+
+
+def test_what_is_not_understood_is_kept_and_passed_on_until_it_is_withdrawn() -> None:
+    other = replica("b")
+    home = replica("a")
+    other.receive(home.subscribe(MeshSubscription(client_id="s", home="a", topic_filter="t")))
+
+    assert other.receive(opaque("a", 2))
+    assert not other.receive(opaque("a", 1, b"older"))
+    assert [one.wire for one in other.snapshot() if one.is_opaque()] == [b"x"]
+
+    assert other.receive(opaque("a", 3, b""))
+    assert [one.is_withdrawal() for one in other.snapshot() if one.is_opaque()] == [True]
+    assert other.table.home_of("s", "t") == "a", "it has the name of a subscription, and is none"
+
+
+def test_only_so_much_that_is_not_understood_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    if is_compiled():
+        pytest.skip("compiled code holds its constants")
+    monkeypatch.setattr(flooding, "OPAQUE_MAX", 2)
+    other = replica("b")
+    for owner in "xyz":
+        assert other.receive(opaque(owner, 1)) == (owner != "z")
+    other.forget("x")
+
+    assert other.receive(opaque("z", 1))
+    assert sorted(one.key[1] for one in other.snapshot()) == ["y", "z"]
+
+
+def test_what_was_forgotten_is_believed_again_when_it_is_heard_again() -> None:
+    home, other = replica("a"), replica("b")
+    said = [
+        home.set_link("b", LinkDelay(0.1, 0.0)),
+        home.subscribe(MeshSubscription(client_id="s", home="a", topic_filter="t")),
+    ]
+    for one in said:
+        other.receive(one)
+
+    other.forget("a")
+    assert state(other) == ([], [])
+    assert "a" not in other.owners()
+
+    assert [other.receive(one) for one in said] == [True, True]
+    assert state(other) == state(home)
 
 
 def test_a_broker_advertises_only_its_own() -> None:

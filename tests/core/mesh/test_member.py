@@ -6,6 +6,7 @@ import pytest
 
 from timebound.core.account.account import Account
 from timebound.core.broker import Broker
+from timebound.core.distribution import MISSED_MAX
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
 from timebound.core.mesh.account import MeshAccount
 from timebound.core.mesh.interest import WatchedIndex
@@ -294,6 +295,36 @@ def test_a_payload_is_decoded_once_at_each_broker(monkeypatch: pytest.MonkeyPatc
     session = brokers["b"].session("s")
     assert session is not None
     assert session.queued_messages() == 1
+
+
+@pytest.mark.skipif(is_compiled(), reason="counts calls of a function that compiled code calls directly")
+def test_notices_between_matching_here_and_for_other_brokers_cost_no_second_decoding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decoded: list[bytes] = []
+
+    def read(payload: bytes) -> object:
+        decoded.append(payload)
+        return read_json(payload)
+
+    monkeypatch.setattr(attributes_module, "read_json", read)
+    mesh = Mesh(("a", "b"))
+    broker = Broker(BrokerLimits(), AccessList([]), False, mesh.indexes["a"])
+    broker.join_mesh(mesh.members["a"])
+    session, _ = broker.connect("s", "", True, 60, 10, None, 1, 0)
+    wanted = Terms(where="x > 1", notify_missed=True)
+    broker.subscribe(session, Subscription(client_id="s", topic_filter="t", terms=wanted), 0)
+    mesh.indexes["b"].insert(Subscription(client_id="far", topic_filter="t", terms=Terms(where="x > 1")))
+    mesh.settle()
+    broker.disconnect(session, 1, True, 0)
+    watcher, _ = broker.connect("w", "", True, 60, 10, None, 2, 0)
+    broker.subscribe(watcher, Subscription(client_id="w", topic_filter="$timebound/drops/#"), 0)
+
+    for _ in range(MISSED_MAX + 1):
+        broker.route(Message("t", b'{"x": 2}', 0, False, 0, "p"), 0)
+
+    assert watcher.queued_messages() == MISSED_MAX + 1  # the last one published them
+    assert len(decoded) == MISSED_MAX + 1
 
 
 def test_an_index_shared_with_the_mesh_counts_and_advertises_its_own_subscriptions_only() -> None:

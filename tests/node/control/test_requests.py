@@ -116,7 +116,7 @@ def test_a_request_with_qos_two_is_completed(peer: Peer) -> None:
             b"red",
             0x90,
             "unknown control topic '$timebound/control/colour'; expected $timebound/control/strategy, "
-            "strategies, weight or bounds, $timebound/advertise/<topic> or $timebound/link/<client>",
+            "strategies, mesh, weight or bounds, $timebound/advertise/<topic> or $timebound/link/<client>",
         ),
     ],
 )

@@ -56,7 +56,10 @@ def test_a_broker_introduces_itself_as_one_and_with_its_limits() -> None:
     assert isinstance(connect, Connect)
     assert (connect.client_id, connect.keep_alive) == ("broker-a", 3)
     assert (connect.username, connect.password) == ("a-user", b"secret")
-    assert connect.properties.user_properties == [(BROKER_PROPERTY, "a"), (VERSION_PROPERTY, str(MESH_VERSION))]
+    assert connect.properties.user_properties == [
+        (BROKER_PROPERTY, "a"),
+        (VERSION_PROPERTY, str(MESH_VERSION)),
+    ]
     assert connect.properties.maximum_packet_size == link_packet_size_max(10_000)
     assert call.driver.connections == {7: call.dialled}
 

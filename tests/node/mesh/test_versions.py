@@ -78,7 +78,7 @@ def test_what_version_99_sends_is_answered_logged_once_and_does_not_end_the_link
     unknown = (
         "control topic '$timebound/mesh/packs'",
         "further fields in an advertisement of kind 0",
-        "advertisement: kind 7 is unknown",
+        "advertisements of kind 7",
         "level 9",
         "property 'colour' on topic '$timebound/mesh/hello'",
         "property 'timebound-packs' of the greeting",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -16,7 +18,7 @@ from timebound.core.sessions.session import PUBACK, PUBREC
 from timebound.core.values.access import ALL, ANYONE, AccessRule
 from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.subscription import Subscription
-from timebound.node.telemetry.figures import FIGURES, MESH, Sample, Sources
+from timebound.node.telemetry.figures import FIGURES, MESH, NodeFigure, Sample, Sources
 from timebound.node.telemetry.metrics import exposition
 from timebound.node.telemetry.sys_topics import SysTopics
 from timebound.records import Outcome, Reason
@@ -25,6 +27,7 @@ from timebound.terms import Terms
 # What refuses a message before it matches has no record in the trace.
 REFUSALS = {Reason.NOT_AUTHORIZED, Reason.NOT_ADMITTED, Reason.QUOTA, Reason.MALFORMED}
 OPEN = [AccessRule(ANYONE, ALL, "open/#", True)]
+REFERENCE = Path(__file__).parents[3] / "docs" / "account.md"
 
 
 def metrics(sources: Sources, now_ns: int = 0) -> dict[str, float]:
@@ -52,6 +55,20 @@ def test_each_figure_has_names_of_its_own_and_a_meaning() -> None:
         assert figure.topic or figure.metric
         assert figure.meaning.endswith(".")
         assert figure.metric.endswith("_total") == (figure.kind == "counter") or not figure.metric
+
+
+def row_of(figure: NodeFigure) -> tuple[str, str, str, str]:
+    topic = f"`{figure.topic}{figure.label and f'/<{figure.label}>'}`" if figure.topic else ""
+    metric = f"`timebound_{figure.metric}{figure.label and f'{{{figure.label}}}'}`" if figure.metric else ""
+    return topic, metric, figure.kind, figure.meaning[0].lower() + figure.meaning[1:].removesuffix(".")
+
+
+def test_the_reference_has_a_row_for_each_figure() -> None:
+    section = REFERENCE.read_text(encoding="utf-8").split("## Figures\n")[1].split("\n## ")[0]
+
+    rows = re.findall(r"^\| ?(.*?) \| ?(.*?) \| (gauge|counter) \| (.*) \|$", section, re.MULTILINE)
+
+    assert rows == [row_of(figure) for figure in FIGURES]
 
 
 def test_a_refused_publish_is_counted_the_same_everywhere() -> None:

@@ -6,9 +6,8 @@ from typing import Any
 
 from timebound.config.mesh import NeighbourConfig
 from timebound.config.values import Config
-from timebound.sim.deployment.checkers.base import Watching
 from timebound.sim.deployment.checkers.registry import all_checkers
-from timebound.sim.deployment.deployment import Deployment
+from timebound.sim.deployment.deployment import Checker, Deployment
 from timebound.sim.deployment.script import Action, ClientSetting, LinkPlace, Plan
 from timebound.units import MILLISECOND, SECOND
 
@@ -47,7 +46,7 @@ def plan(
     return Plan(7, configs, links, clients, (*connecting, *actions), commit_delay_ns, 30 * SECOND)
 
 
-def run(wanted: Plan, *checkers: Watching) -> Deployment:
+def run(wanted: Plan, *checkers: Checker) -> Deployment:
     """Run a plan with all checkers, or only these; nothing unexpected may be raised."""
     deployment = Deployment(wanted, checkers or all_checkers())
     deployment.run()
@@ -56,7 +55,7 @@ def run(wanted: Plan, *checkers: Watching) -> Deployment:
     return deployment
 
 
-def calm(*checkers: Watching) -> Deployment:
+def calm(*checkers: Checker) -> Deployment:
     """Six messages of one publisher that all arrive, two with each QoS."""
     messages = [publish(2 + number / 10, number + 1, qos=number % 3) for number in range(6)]
     deployment = run(plan(subscribe(1, "a/#"), *messages), *checkers)
@@ -70,7 +69,7 @@ def numbers(deployment: Deployment, client: str = "s") -> list[int]:
     return [one.number for one in deployment.history.arrivals if one.client == client]
 
 
-def judge(deployment: Deployment, checker: Watching) -> list[str]:
+def judge(deployment: Deployment, checker: Checker) -> list[str]:
     """What a checker finds at the end of a run that may have been changed since."""
     deployment.failures.clear()
     checker.finished(deployment)

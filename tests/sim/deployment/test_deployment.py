@@ -126,3 +126,18 @@ def test_outcomes_of_the_trace_are_joined_to_the_messages_of_clients() -> None:
     told = [(one.number, one.client, one.outcome) for one in deployment.history.outcomes if one.client == "s"]
     assert sorted(told) == [(number, "s", "in_time") for number in range(1, 7)]
     assert not deployment.history.counts[f"dropped: {Reason.DISCONNECTED.value}"]
+
+
+def test_a_deployment_is_at_rest_while_nothing_is_impaired_or_waits() -> None:
+    deployment = run(
+        plan(subscribe(1, "a/#"), publish(3, 1, qos=1), clients=(PUBLISHER, FAR), configs=TWO, links=LINK)
+    )
+    assert deployment.is_at_rest()
+
+    for kind in ("cut", "slow", "dead"):
+        deployment._act_on_link(frozenset(("n1", "n2")), kind, {"factor": 2.0})
+        assert not deployment.is_at_rest(), kind
+        deployment._act_on_link(frozenset(("n1", "n2")), "mend", {})
+        assert deployment.is_at_rest(), kind
+    deployment.nodes["n2"].crash()
+    assert not deployment.is_at_rest()

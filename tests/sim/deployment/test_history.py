@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from timebound.sim.deployment.history import History, SentMessage, number_in, payload_of, properties_of
+from timebound.sim.deployment.history import (
+    AskedSubscription,
+    History,
+    SentMessage,
+    number_in,
+    payload_of,
+    properties_of,
+)
+
+SESSIONS = (("s", 1), ("t", 1), ("s", 2), ("s", 1))
 
 
 def test_payload_has_the_number_and_at_least_the_size() -> None:
@@ -37,6 +46,19 @@ def test_messages_are_found_by_the_names_of_brokers() -> None:
 
     assert history.number_of("n1", 5, 3) == 17
     assert history.number_of("n1", 6, 3) == 0
+
+
+def test_subscriptions_are_found_by_session_also_those_that_came_later() -> None:
+    history = History()
+    asked = [AskedSubscription(client, run, "n1", "a", 1, False, {}, 0) for client, run in SESSIONS]
+
+    history.subscriptions += asked[:2]
+    assert history.subscriptions_of("s", 1) == asked[:1]
+    history.subscriptions += asked[2:]
+
+    assert history.subscriptions_of("s", 1) == [asked[0], asked[3]]
+    assert history.subscriptions_of("s", 2) == [asked[2]]
+    assert history.subscriptions_of("x", 1) == []
 
 
 def test_refused_message_promises_nothing() -> None:

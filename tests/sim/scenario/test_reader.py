@@ -43,6 +43,27 @@ def test_values_are_read_by_kind(tmp_path: Path) -> None:
     document.finish()
 
 
+def test_all_of_a_table_is_taken_as_it_is_written() -> None:
+    wanted = table(period="100ms", burst=2, rate=2.5)
+
+    assert wanted.plain_texts() == (("period", "100ms"), ("burst", "2"), ("rate", "2.5"))
+    wanted.finish()
+    with pytest.raises(ConfigError, match="True is neither a text nor a number"):
+        table(burst=True).plain_texts()
+
+
+def test_a_key_that_may_be_there_is_known() -> None:
+    wanted = table(keep="last")
+
+    assert [wanted.may_have(key) for key in ("keep", "notify")] == [True, False]
+    wanted.finish()
+
+
+def test_a_whole_number_has_a_greatest_value() -> None:
+    with pytest.raises(ConfigError, match="qos: 3 is too large; expected at most 2"):
+        table(qos=3).whole("qos", 0, most=2)
+
+
 def test_what_is_missing_has_its_default() -> None:
     empty = table()
 

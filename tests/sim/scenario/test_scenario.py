@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from timebound.config.listeners import ListenerConfig
+from timebound.config.values import Config
 from timebound.errors import ConfigError
+from timebound.node.config import parse_config
 from timebound.sim.mesh.experiment import run
-from timebound.sim.mesh.setting import MeshSetting
+from timebound.sim.mesh.setting import LoginSetting, MeshSetting
 from timebound.sim.scenario.scenario import Scenario, load_scenario
+from timebound.terms import Terms
 from timebound.units import MINUTE, SECOND
 
 SCENARIOS = Path(__file__).parents[3] / "scenarios"
@@ -111,6 +115,10 @@ def test_a_scenario_says_what_it_says(tmp_path: Path) -> None:
         ("[links]\nms_per_kb = 10", "", 1, "links", "'ms_per_kb' is missing"),
         ("[[subscriptions]]", "[subscriptions]", 11, "subscriptions", r"write \[\[subscriptions\]\]"),
         ("ms_per_kb = 10", "ms_per_kb =", 6, "", "not valid TOML"),
+        ("size_bytes = 2048", "size_bytes = 2048\nqos = 1", 11, "publishers[0].qos", "needs clients"),
+        ("size_bytes = 2048", "size_bytes = 2048\nuser = 'a'", 11, "publishers[0].user", "--config"),
+        ('brokers = ["b3"]', 'brokers = ["b3"]\nlistener = "x"', 13, "subscriptions[0].listener", "--config"),
+        ("price = 2", "keep = 'last'", 13, "subscriptions[0].terms[0].keep", "known are deadline, price"),
     ],
 )
 def test_a_mistake_is_named_by_file_line_and_key(
@@ -138,6 +146,71 @@ def test_a_mistake_is_named_by_file_line_and_key(
 def test_impossible_faults_are_refused(tmp_path: Path, fault: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_scenario(write(tmp_path, f"{PLAIN}[[faults]]\n{fault}\n"))
+
+
+WHOLE = PLAIN.replace('duration = "1m"', 'duration = "1m"\nfidelity = "broker"')
+
+
+def test_clients_of_whole_brokers_have_qos_flows_and_all_terms(tmp_path: Path) -> None:
+    flow = 'qos = 1\nretain = true\nadvertise = { period = "100ms", burst = 2, delay = "50ms" }'
+    text = WHOLE.replace("size_bytes = 2048", f"size_bytes = 2048\n{flow}")
+    text = text.replace("terms = [{", "qos = 2\nterms = [{ keep = 'last', watchdog = '1s',")
+
+    setting = load_scenario(write(tmp_path, text)).setting
+
+    publisher, wanted = setting.publishers[0], setting.subscriptions[0]
+    assert (publisher.qos, publisher.retain, wanted.qos) == (1, True, 2)
+    assert publisher.advertise == (("period", "100ms"), ("burst", "2"), ("delay", "50ms"))
+    assert wanted.terms == (
+        Terms(keep_last=True, watchdog_ns=SECOND, deadline_ns=2 * SECOND, price=2, penalty=1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "message"),
+    [
+        ("size_bytes = 2048", "size_bytes = 2048\nqos = 3", "publishers[0].qos", "at most 2"),
+        (
+            "size_bytes = 2048",
+            "size_bytes = 2048\nadvertise = { burst = 2 }",
+            "publishers[0].advertise",
+            "period",
+        ),
+        ("price = 2", "keep = 'first'", "subscriptions[0].terms[0]", "write 'last' or 'all'"),
+        ("price = 2", "correlate = 'all(a'", "subscriptions[0].terms", "closing"),
+    ],
+)
+def test_a_mistake_of_a_client_is_named(tmp_path: Path, old: str, new: str, key: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        load_scenario(write(tmp_path, WHOLE.replace(old, new)))
+
+    assert caught.value.key == key
+
+
+LIVE = """\
+[links]
+ms_per_kb = 10
+[[publishers]]
+brokers = ["near"]
+rate_per_minute = 60
+size_bytes = 2048
+listener = "desk"
+[[subscriptions]]
+brokers = ["near"]
+"""
+NEAR = Config(node_name="near", listeners=(ListenerConfig(host="0.0.0.0"), ListenerConfig(name="desk")))
+
+
+def test_listeners_and_logins_are_those_of_live_configurations(tmp_path: Path) -> None:
+    scenario = load_scenario(write(tmp_path, LIVE), (NEAR,))
+
+    assert scenario.setting.publishers[0].login == LoginSetting(listener="desk")
+    assert scenario.notices == (
+        "listener 'tcp 0.0.0.0:1883' of 'near' requires a user name; set `user`, these count as anonymous",
+    )
+    with pytest.raises(ConfigError, match="has no listener 'desc'") as caught:
+        load_scenario(write(tmp_path, LIVE.replace('"desk"', '"desc"')), (NEAR,))
+    assert (caught.value.line, caught.value.key) == (7, "publishers[0].listener")
 
 
 def test_a_subscriber_that_cannot_be_reached_is_refused(tmp_path: Path) -> None:
@@ -176,6 +249,17 @@ def test_the_old_name_of_the_mix_is_read_with_a_notice(tmp_path: Path) -> None:
 
     assert scenario.setting.mix == 0.25
     assert scenario.notices == (f"{path}:2: weight: is now called 'mix'; the old name is still read",)
+
+
+def test_old_names_in_live_configurations_are_noticed(tmp_path: Path) -> None:
+    old = parse_config('node_name = "near"\n[input]\nstop_allowance = "5ms"\n', tmp_path / "near.toml")
+
+    scenario = load_scenario(write(tmp_path, LIVE.replace('listener = "desk"', "")), (old,))
+
+    assert scenario.notices == (
+        f"{tmp_path}/near.toml:3: input.stop_allowance: is now called 'stall_allowance'; "
+        "the old name is still read",
+    )
 
 
 def test_both_names_of_the_mix_are_a_mistake(tmp_path: Path) -> None:

@@ -12,11 +12,15 @@ import pytest
 from timebound.config.input import InputConfig, WeightEntry
 from timebound.config.limits import Limits
 from timebound.config.mesh import NeighbourConfig
+from timebound.config.security import SecurityConfig
 from timebound.config.values import Config
 from timebound.core.mesh.options import MeshOptions
-from timebound.errors import ConfigError
+from timebound.core.values.access import PUBLISH, SUBSCRIBE, AccessRule
+from timebound.errors import ConfigError, TimeboundError
 from timebound.linking import codec as mesh_codec
 from timebound.linking import mesh as linking_mesh
+from timebound.sim.deployment.checkers.registry import all_checkers
+from timebound.sim.deployment.deployment import Checker, Deployment
 from timebound.sim.deployment.links import Route
 from timebound.sim.kernel.streams import Streams
 from timebound.sim.mesh import experiment
@@ -177,7 +181,7 @@ brokers = ["far"]
 def test_brokers_of_live_configurations_are_simulated(tmp_path: Path) -> None:
     path = tmp_path / "scenario.toml"
     path.write_text(LIVE)
-    scenario = load_scenario(path, ("near", "far"), whole.links_of(CONFIGS))
+    scenario = load_scenario(path, CONFIGS)
 
     result = whole.simulate(scenario.setting, 1, CONFIGS)
 
@@ -190,7 +194,7 @@ def test_limits_of_a_live_configuration_count(tmp_path: Path) -> None:
     path = tmp_path / "scenario.toml"
     path.write_text(LIVE.replace('"far"', '"near"'))
     alone = (replace(CONFIGS[0], neighbours=(), limits=Limits(topic_length_max=2)),)
-    scenario = load_scenario(path, ("near",), whole.links_of(alone))
+    scenario = load_scenario(path, alone)
 
     result = whole.simulate(scenario.setting, 1, alone)
 
@@ -232,7 +236,7 @@ def test_weights_and_quantum_time_of_a_live_configuration_count(
     path = tmp_path / "scenario.toml"
     path.write_text(FLOODED)
     alone = (replace(CONFIGS[0], neighbours=(), input=values),)
-    scenario = load_scenario(path, ("near",), whole.links_of(alone))
+    scenario = load_scenario(path, alone)
 
     result = whole.simulate(scenario.setting, 1, alone)
 
@@ -241,17 +245,103 @@ def test_weights_and_quantum_time_of_a_live_configuration_count(
     assert (result.in_time < result.matched) is is_flooded
 
 
-@pytest.mark.parametrize(
-    ("configs", "text"),
-    [
-        (CONFIGS[:1], "neighbour 'far' of 'near' is not among the configurations"),
-        ((CONFIGS[0], Config(node_name="far")), "'far' would refuse 'near', which is not its neighbour"),
-        ((CONFIGS[0], CONFIGS[0]), "two configurations have the same node_name"),
-    ],
-)
-def test_configurations_must_fit_together(configs: tuple[Config, ...], text: str) -> None:
-    with pytest.raises(ConfigError, match=text):
-        whole.links_of(configs)
+GUARDED = """\
+duration = "10s"
+[links]
+ms_per_kb = 10
+[[publishers]]
+brokers = ["near"]
+user = "press"
+qos = 1
+topic = "press/state"
+arrivals = "periodic"
+rate_per_minute = 600
+size_bytes = 200
+advertise = { period = "100ms", size = 200, delay = "80ms" }
+[[publishers]]
+brokers = ["near"]
+user = "other"
+qos = 1
+rate_per_minute = 60
+size_bytes = 200
+[[subscriptions]]
+brokers = ["near"]
+user = "room"
+qos = 1
+terms = [{ deadline = "1s", notify = "missed" }]
+[[subscriptions]]
+brokers = ["near"]
+topic_filter = "press/#"
+"""
+RULES = (AccessRule("press", PUBLISH, "press/#", True), AccessRule("room", SUBSCRIBE, "#", True))
+
+
+def guarded(folder: Path, text: str = GUARDED) -> tuple[MeshSetting, tuple[Config, ...]]:
+    path = folder / "scenario.toml"
+    path.write_text(text)
+    security = SecurityConfig(password_file=Path("users"), rules=RULES)
+    alone = (replace(CONFIGS[0], neighbours=(), security=security),)
+    return load_scenario(path, alone).setting, alone
+
+
+def test_users_rules_flows_and_qos_of_a_live_configuration_count(tmp_path: Path) -> None:
+    setting, alone = guarded(tmp_path)
+
+    result = whole.simulate(replace(setting, is_tracing=True), 1, alone)
+
+    assert {row[3] for row in result.rows} == {"p1"}  # p2 may not publish, s2 not subscribe
+    assert {row[6] for row in result.rows} == {1}
+    assert {row[18] > 0 for row in result.rows} == {True}  # a delay bound, all within the contract
+    assert result.in_time == result.matched == len(result.rows) > 90
+    assert result.refused.keys() == {"subscribe", "publish"}
+    assert result.refused["subscribe"] == 1
+    assert result.refused["publish"] > 3
+
+
+def test_a_flow_that_is_not_admitted_is_told_and_has_no_bound(tmp_path: Path) -> None:
+    setting, alone = guarded(tmp_path, GUARDED.replace("80ms", "1us"))
+
+    result = whole.simulate(replace(setting, is_tracing=True), 1, alone)
+
+    assert result.refused["advertise"] == 1
+    assert {row[18] for row in result.rows} == {0}
+
+
+class NothingArrives(Checker):
+    """Fails when any client gets a message."""
+
+    name = "nothing arrives"
+
+    def finished(self, deployment: Deployment) -> None:
+        if deployment.history.arrivals:
+            deployment.fail(self.name, "a message arrived")
+
+
+def test_all_checkers_watch_and_a_broken_promise_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting, alone = guarded(tmp_path)
+    monkeypatch.setattr(whole, "all_checkers", lambda: [*all_checkers(), NothingArrives()])
+
+    with pytest.raises(TimeboundError, match=r"\(seed 1\), please report it: nothing arrives at .* arrived"):
+        whole.simulate(setting, 1, alone)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("strategy", ["fifo", "worth"])
+def test_promises_are_kept_over_crashes_and_cuts(tmp_path: Path, strategy: str, qos: int) -> None:
+    path = tmp_path / "scenario.toml"
+    text = MESH.format(strategy=strategy, rate=100).replace("duration", 'fidelity = "broker"\nduration', 1)
+    text = text.replace("rate_per_minute", f"qos = {qos}\nretain = true\nrate_per_minute")
+    text = text.replace("count = 2", f"count = 2\nqos = {qos}").replace(
+        "terms = [", 'terms = [{ keep = "all" }, '
+    )
+    crash = '[[faults]]\nkind = "crash"\nbroker = "b4"\nat = "8s"\nuntil = "12s"\n'
+    cut = '[[faults]]\nkind = "cut"\nlink = ["b1", "b3"]\nat = "20s"\nuntil = "22s"\n'
+    path.write_text(text + crash + cut)
+
+    for seed in (1, 2):
+        assert whole.simulate(load_scenario(path).setting, seed).in_time > 20
 
 
 @pytest.mark.parametrize(
@@ -270,7 +360,7 @@ def test_keys_without_effect_are_refused(before: str, after: str, key: str, tmp_
     path.write_text(LIVE.replace(before, after))
 
     with pytest.raises(ConfigError) as caught:
-        load_scenario(path, ("near", "far"), whole.links_of(CONFIGS))
+        load_scenario(path, CONFIGS)
 
     assert caught.value.key is not None
     assert caught.value.key.endswith(key)

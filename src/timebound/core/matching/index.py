@@ -1,8 +1,7 @@
 """The subscription index: which subscriptions select a message, here and at other brokers.
 
-A trie of topic levels finds the filters that match a topic; the result is cached per topic as a
-`Match` until a subscription changes. Content filters and the turn of a shared group are not cached: filters
-are evaluated once for each message, and its `Selected` has the result for all who ask.
+A trie of topic levels finds the filters that match a topic; the result is cached as a `Match` until a
+subscription changes. Content filters are evaluated once for each message: its `Selected` has the result.
 """
 
 from __future__ import annotations
@@ -159,7 +158,7 @@ class Match:
     def __init__(self, leaves: list[TrieLeaf]) -> None:
         self.plain: list[Subscription] = []
         self.remote = _NO_SUBSCRIPTIONS
-        self.by_home: list[Any] | None = None  # `remote` as the mesh groups it, when that is known
+        self.by_home: list[Any] | None = None  # `remote` as the mesh groups it, once known
         self.contents: list[ContentIndex] = []
         self.groups: list[SharedGroup] = []
         self.trace_hint = TraceHint()

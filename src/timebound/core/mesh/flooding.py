@@ -12,15 +12,19 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
+from timebound.core.mesh.figures import LinkFigures
 from timebound.core.mesh.overlay import LinkState
 from timebound.core.mesh.table import MeshSubscription, SubscriptionTable
 from timebound.core.values.delay import LinkDelay
 
+# Facts of kinds that this version does not know are kept to be passed on: so many.
+OPAQUE_MAX: Final = 100_000
 # Withdrawals remembered, at most; an advertisement older than all of them is hardly still under way.
 WITHDRAWN_MAX: Final = 100_000
 
 LINK: Final = 0
 SUBSCRIPTION: Final = 1
+FIGURES: Final = 2  # of a link
 
 # When the owner started, in ns, and its count of advertisements since: after a restart stamps are larger
 # without the last one having been stored.
@@ -29,9 +33,12 @@ Key = tuple[int, str, str, str]  # kind, owner, then target or client id, then t
 
 
 class LinkStateAdvertisement:
-    """One fact; a withdrawal if neither `delay` nor `subscription` is set."""
+    """One fact; a withdrawal if it has no content.
 
-    __slots__ = ("delay", "key", "stamp", "subscription")
+    `wire` is the text of a fact of which this version does not know all: it is passed on as it came.
+    """
+
+    __slots__ = ("delay", "figures", "key", "stamp", "subscription", "wire")
 
     def __init__(
         self,
@@ -39,14 +46,23 @@ class LinkStateAdvertisement:
         stamp: Stamp,
         delay: LinkDelay | None = None,
         subscription: MeshSubscription | None = None,
+        figures: LinkFigures | None = None,
+        wire: bytes = b"",
     ) -> None:
         self.key = key
         self.stamp = stamp
         self.delay = delay
         self.subscription = subscription
+        self.figures = figures
+        self.wire = wire
 
     def is_withdrawal(self) -> bool:
-        return self.delay is None and self.subscription is None
+        has_content = self.delay is not None or self.subscription is not None or self.figures is not None
+        return not has_content and not self.wire
+
+    def is_opaque(self) -> bool:
+        """Whether its kind is unknown here."""
+        return self.key[0] not in (LINK, SUBSCRIPTION, FIGURES)
 
 
 class Replica:
@@ -55,7 +71,18 @@ class Replica:
     With `lists_own` false the table leaves out the broker's own clients, which it finds by another index.
     """
 
-    __slots__ = ("_count", "_known", "_starts", "_withdrawn", "link_state", "lists_own", "name", "table")
+    __slots__ = (
+        "_count",
+        "_known",
+        "_opaque",
+        "_starts",
+        "_withdrawn",
+        "figures",
+        "link_state",
+        "lists_own",
+        "name",
+        "table",
+    )
 
     def __init__(
         self,
@@ -72,13 +99,19 @@ class Replica:
         self.table = table
         self._starts: dict[str, int] = {name: started_ns}  # by owner, the latest known
         self._count = 0
-        self._known: dict[Key, LinkStateAdvertisement] = {}
+        self._known: dict[str, dict[Key, LinkStateAdvertisement]] = {name: {}}  # by owner
+        self._opaque = 0  # of those known
+        self.figures: dict[tuple[str, str], LinkFigures] = {}  # of links, by both ends
         # In order of withdrawal. In a dict, the search for the oldest grows with all keys ever removed.
         self._withdrawn: OrderedDict[Key, None] = OrderedDict()
 
     def set_link(self, target: str, delay: LinkDelay | None) -> LinkStateAdvertisement:
         """Advertise the delay of one of this broker's own links; None withdraws the link."""
         return self._own((LINK, self.name, target, ""), delay, None)
+
+    def set_figures(self, target: str, figures: LinkFigures | None) -> LinkStateAdvertisement:
+        """Advertise how one of this broker's own links is doing; None withdraws it."""
+        return self._own((FIGURES, self.name, target, ""), None, None, figures)
 
     def subscribe(self, subscription: MeshSubscription) -> LinkStateAdvertisement:
         """Advertise a subscription of one of this broker's own clients."""
@@ -103,13 +136,22 @@ class Replica:
                 self._starts[owner] = started_ns + 1
                 return False
             self._starts[owner] = started_ns
-            self._forget(owner)
-        known = self._known.get(advertisement.key)
+            self.forget(owner)
+        facts = self._known.setdefault(owner, {})
+        known = facts.get(advertisement.key)
         if known is not None and known.stamp >= advertisement.stamp:
             return False
-        self._known[advertisement.key] = advertisement
+        if advertisement.is_opaque() and known is None:
+            if self._opaque >= OPAQUE_MAX:
+                return False
+            self._opaque += 1
+        facts[advertisement.key] = advertisement
         self._apply(advertisement)
         return True
+
+    def owners(self) -> list[str]:
+        """Return the brokers of which something is known."""
+        return list(self._known)
 
     def started_ns(self) -> int:
         """Return when this broker started, as its stamps say."""
@@ -117,29 +159,33 @@ class Replica:
 
     def readvertise(self) -> list[LinkStateAdvertisement]:
         """Advertise everything this broker owns with new stamps, after `started_ns` has changed."""
-        own = [one for one in self._known.values() if one.key[1] == self.name and not one.is_withdrawal()]
-        return [self._own(one.key, one.delay, one.subscription) for one in own]
+        own = [one for one in self._known[self.name].values() if not one.is_withdrawal()]
+        return [self._own(one.key, one.delay, one.subscription, one.figures) for one in own]
 
     def snapshot(self) -> list[LinkStateAdvertisement]:
         """Return everything known, for a neighbour that has just connected."""
-        return list(self._known.values())
+        return [one for facts in self._known.values() for one in facts.values()]
 
     def _own(
-        self, key: Key, delay: LinkDelay | None, subscription: MeshSubscription | None
+        self,
+        key: Key,
+        delay: LinkDelay | None,
+        subscription: MeshSubscription | None,
+        figures: LinkFigures | None = None,
     ) -> LinkStateAdvertisement:
         self._count += 1
-        advertisement = LinkStateAdvertisement(
-            key, (self._starts[self.name], self._count), delay, subscription
-        )
+        stamp = (self._starts[self.name], self._count)
+        advertisement = LinkStateAdvertisement(key, stamp, delay, subscription, figures)
         self.receive(advertisement)
         return advertisement
 
-    def _forget(self, owner: str) -> None:
-        """Remove all that an earlier run of a broker advertised."""
-        for key in [key for key in self._known if key[1] == owner]:
-            known = self._known.pop(key)
+    def forget(self, owner: str) -> None:
+        """Remove all that a broker advertised: it started again, or is gone."""
+        for key, known in self._known.pop(owner, {}).items():
             self._withdrawn.pop(key, None)
-            if not known.is_withdrawal():
+            if known.is_opaque():
+                self._opaque -= 1
+            elif not known.is_withdrawal():
                 self._remove(key)
 
     def _apply(self, advertisement: LinkStateAdvertisement) -> None:
@@ -151,6 +197,8 @@ class Replica:
         self._withdrawn.pop(key, None)
         if advertisement.delay is not None:
             self.link_state.set_link(key[1], key[2], advertisement.delay)
+        elif advertisement.figures is not None:
+            self.figures[key[1], key[2]] = advertisement.figures
         elif advertisement.subscription is not None and (self.lists_own or key[1] != self.name):
             self.table.insert(advertisement.subscription.copy())
 
@@ -158,8 +206,10 @@ class Replica:
         kind, owner, first, second = key
         if kind == LINK:
             self.link_state.remove_link(owner, first)
+        elif kind == FIGURES:
+            self.figures.pop((owner, first), None)
         # A client that moved may be advertised by its new home before the old one withdraws it.
-        elif self.table.home_of(first, second) == owner:
+        elif kind == SUBSCRIPTION and self.table.home_of(first, second) == owner:
             self.table.remove(first, second)
 
     def _remember_withdrawal(self, key: Key) -> None:
@@ -167,4 +217,4 @@ class Replica:
         self._withdrawn[key] = None
         if len(self._withdrawn) > WITHDRAWN_MAX:
             oldest, _ = self._withdrawn.popitem(last=False)
-            del self._known[oldest]
+            self._opaque -= self._known[oldest[1]].pop(oldest).is_opaque()

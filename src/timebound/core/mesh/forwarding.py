@@ -610,6 +610,7 @@ class Forwarder:
             count += 1
             placement = cast(Placement, entry.item)
             if placement.groups:
+                link.loss.dropped += 1
                 placement.transit.forget(placement)
                 reason = entry.reason
                 assert reason is not None, "a dropped entry has a reason"

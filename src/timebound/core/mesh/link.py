@@ -16,7 +16,8 @@ from timebound.core.link.scheduling import DEFAULT_SCHEDULING, Scheduling
 from timebound.core.link.strategy.audience import SCALE_FLOOR_NS, Audience, Term
 from timebound.core.link.transit import Transit
 from timebound.core.mesh.border import OPEN_BORDER, Border
-from timebound.core.mesh.message import Copy, Pack
+from timebound.core.mesh.figures import LossMeter
+from timebound.core.mesh.message import Copy, CopyPack
 from timebound.core.mesh.pressure import ROOM, Gauge
 from timebound.core.mesh.table import HomeGroup
 from timebound.core.values.delay import KILOBYTE, NS_PER_S, LinkDelay, Path, phi
@@ -96,7 +97,7 @@ class Reach:
         return total
 
 
-class MeshLink(Outlet[Copy | Pack | None]):
+class MeshLink(Outlet[Copy | CopyPack | None]):
     """The link to one neighbour broker, as the forwarder schedules it; its `scheduled` always exists.
 
     In flight are copies, packs of them, and None for a hello. A link that packs may take several copies
@@ -119,6 +120,7 @@ class MeshLink(Outlet[Copy | Pack | None]):
         "is_fresh",
         "is_listed",
         "is_up",
+        "loss",
         "name",
         "pack_bytes_max",
         "queue_delay_ns",
@@ -152,13 +154,14 @@ class MeshLink(Outlet[Copy | Pack | None]):
         self.is_fresh = False  # what is in transit is limited, and the queue sends fresh copies
         self.transit: Transit | None = None  # of the open connection, if it is limited
         self.is_up = True
+        self.loss = LossMeter()
         self.size_max = 0  # of a message, in bytes; 0 = no limit
         self.pack_bytes_max = 0  # 0: the neighbour takes no packs, and each copy leaves alone
         self.credit = 0  # bytes that may be ordered before the driver reports room again
         self.is_fast = False  # waiting costs less in a publisher's socket than in the queue
         self.is_listed = False  # among the links with packs to send
-        self._pack: Pack | None = None  # takes further copies
-        self._packs: list[Pack] = []  # ordered and not yet taken, the open one last
+        self._pack: CopyPack | None = None  # takes further copies
+        self._packs: list[CopyPack] = []  # ordered and not yet taken, the open one last
         self.queue_delay_ns = 0.0  # mean of the messages sent
         self.timed_ns = -TIMED_NS  # when a copy with a time limit was queued last
         self.usual_size = 0.0  # mean of the messages sent, in bytes
@@ -198,7 +201,7 @@ class MeshLink(Outlet[Copy | Pack | None]):
         """Return the copies that were sent and may not have arrived, oldest first."""
         copies: list[Copy] = []
         for item in self.unanswered():
-            if isinstance(item, Pack):
+            if isinstance(item, CopyPack):
                 copies += item.copies
             elif item is not None:
                 copies.append(item)
@@ -230,7 +233,7 @@ class MeshLink(Outlet[Copy | Pack | None]):
             size += NAME_BYTES * (names - 2)
         pack = self._pack
         if pack is None or pack.size_bytes + size > self.pack_bytes_max:
-            pack = self._pack = Pack()
+            pack = self._pack = CopyPack()
             pack.packet_id = self.start(pack)
             self._packs.append(pack)
         pack.copies.append(copy)
@@ -240,7 +243,7 @@ class MeshLink(Outlet[Copy | Pack | None]):
         self.is_listed = True
         return True
 
-    def take_packs(self) -> list[Pack]:
+    def take_packs(self) -> list[CopyPack]:
         """Return the packs to send now; what is ordered from here on goes into others."""
         packs = self._packs
         self._packs = []
@@ -302,6 +305,7 @@ class MeshLink(Outlet[Copy | Pack | None]):
         left = self.credit - size_bytes
         self.credit = left if left > 0 else 0
         self.is_busy = left <= 0
+        self.loss.sent += 1
         self.scheduled_ns = now_ns + int(float(size_bytes) * self.queue.link.mean_ns_per_byte)
         self.queue_delay_ns += _QUEUE_DELAY_STEP * (float(waited_ns) - self.queue_delay_ns)
 

@@ -15,8 +15,10 @@ from typing import Final
 
 from timebound.core.link.scheduling import Scheduling
 from timebound.core.link.strategy.entry import NEVER_NS
+from timebound.core.mesh.absence import Absence
 from timebound.core.mesh.account import MeshAccount
 from timebound.core.mesh.border import OPEN_BORDER, Border
+from timebound.core.mesh.figures import LinkFigures
 from timebound.core.mesh.flooding import LinkStateAdvertisement, Replica
 from timebound.core.mesh.forwarding import Forwarder
 from timebound.core.mesh.interest import Interest, WatchedIndex
@@ -58,6 +60,7 @@ class Member:
         "_seen",
         "_size_max",
         "_started_ns",
+        "absence",
         "account",
         "forwarder",
         "name",
@@ -78,6 +81,7 @@ class Member:
         link_state = LinkState()
         self.replica = Replica(name, link_state, self.table, started_ns, lists_own=False)
         self.forwarder = Forwarder(name, link_state, self.table, options, account)
+        self.absence = Absence(self.replica, options.forget_after_ns)
         self.resent = 0  # copies sent again after their link failed unconfirmed
         self.received = 0  # copies from neighbours
         self.pressed: list[str] = []  # homes of the last message published to which all paths are full
@@ -118,6 +122,8 @@ class Member:
         self._measured.pop(name, None)
         self._advertisements = [send for send in self._advertisements if send.neighbour != name]
         self._flood(self.replica.set_link(name, None), "")
+        if (self.name, name) in self.replica.figures:
+            self._flood(self.replica.set_figures(name, None), "")
         resent = self.forwarder.link_down(name, now_ns)
         self.resent += resent
         self._measure_sizes()
@@ -143,6 +149,16 @@ class Member:
     def _advertise_link(self, name: str, delay: LinkDelay, now_ns: int) -> None:
         self._advertised_ns[name] = now_ns
         self._flood(self.replica.set_link(name, delay), "")
+
+    def report(self, name: str, latency_ns: int, now_ns: int) -> None:
+        """Advertise how a link is doing, if that has changed; called from time to time."""
+        link = self.forwarder.links[name]
+        share = link.loss.take_share()
+        delay_ns = int(link.expected_queue_delay_ns(now_ns))
+        figures = LinkFigures(len(link.queue), delay_ns, max(latency_ns, 0), share)
+        earlier = self.replica.figures.get((self.name, name))
+        if earlier is None or figures.has_moved(earlier):
+            self._flood(self.replica.set_figures(name, figures), "")
 
     # --- advertisements -----------------------------------------------------------------
 
@@ -264,9 +280,13 @@ class Member:
             self._advertisements = []
         return sends
 
-    def wake(self, now_ns: int) -> None:
-        """Drop what can no longer arrive, and advertise measured delays; called about once a second."""
+    def wake(self, now_ns: int) -> list[str]:
+        """Drop what can no longer arrive, and advertise measured delays; called about once a second.
+
+        Return the brokers that were gone for so long that they are forgotten.
+        """
         self.forwarder.wake(now_ns)
         for name in list(self._measured):
             if now_ns - self._advertised_ns.get(name, 0) >= ADVERTISE_NS:
                 self._advertise_link(name, self._measured.pop(name), now_ns)
+        return self.absence.patrol(now_ns)

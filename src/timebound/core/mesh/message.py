@@ -99,7 +99,7 @@ class MeshMessage:
         return self._groups
 
 
-class Receipt:
+class PackReceipt:
     """What a neighbour waits for: that all copies of one pack of its are taken, and stored if need be.
 
     Nobody waits for QoS 0: a pack of it alone `may_wait`, and the link confirms several such packs together.
@@ -129,7 +129,7 @@ class Copy:
         via: tuple[str, ...],
         hops: int,
         targets: set[str] | None,
-        receipt: Receipt | None = None,
+        receipt: PackReceipt | None = None,
     ) -> None:
         self.what = what
         self.via = via  # empty on publication, and after a detour round a failed link
@@ -138,7 +138,7 @@ class Copy:
         self.receipt = receipt
 
 
-class Pack:
+class CopyPack:
     """Copies that leave over one link together, and are confirmed together, by one packet id."""
 
     __slots__ = ("copies", "packet_id", "size_bytes")

@@ -41,12 +41,13 @@ class MeshOptions:
     not overtake each other on a link; the published strategies know no order. With `keeps_fresh` a link gives
     up early what exceeds its capacity, as a session does, and what is in transit is limited by what the
     neighbour confirms; the published networks do not. `grace_ns` is how long QoS 1 and 2 messages wait for a
-    home that cannot be reached.
+    home that cannot be reached, `forget_after_ns` how long a broker that is gone is remembered; 0 = for ever.
     """
 
     __slots__ = (
         "bytes_max",
         "epsilon",
+        "forget_after_ns",
         "grace_ns",
         "is_lossless",
         "is_thrifty",
@@ -81,6 +82,7 @@ class MeshOptions:
         keeps_order: bool = True,
         keeps_fresh: bool = False,
         grace_ns: int = 0,
+        forget_after_ns: int = 0,
     ) -> None:
         if not 0.0 <= preference <= 1.0 or not 0.0 <= waiting_share <= 1.0:
             raise ValueError(
@@ -106,6 +108,7 @@ class MeshOptions:
         self.keeps_order = keeps_order
         self.keeps_fresh = keeps_fresh
         self.grace_ns = grace_ns
+        self.forget_after_ns = forget_after_ns
 
 
 class Send:

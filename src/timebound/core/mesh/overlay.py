@@ -98,6 +98,10 @@ class LinkState:
         """Return the neighbours of a broker, by name."""
         return sorted(self._links.get(broker, {}))
 
+    def has_link_to(self, broker: str) -> bool:
+        """Whether any broker has a link to this one."""
+        return any([broker in targets for targets in self._links.values()])
+
     def delay(self, source: str, target: str) -> LinkDelay | None:
         return self._links.get(source, {}).get(target)
 

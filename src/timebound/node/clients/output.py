@@ -19,6 +19,7 @@ from timebound.node.input.reader import InputReader
 from timebound.node.links.meter import LinkMeter
 from timebound.outgoing import OutgoingEncoder
 from timebound.records import Reason
+from timebound.serving.connect import put_first
 from timebound.units import SECOND
 from timebound.wire import reasons
 from timebound.wire.codec import Decoder, encode
@@ -190,19 +191,10 @@ class ConnectionOutput(InputReader):
         return self._meter
 
     def _may_write(self, session: Session) -> bool:
-        """Whether CONNACK is written, or is among the answers and then moved to the front [MQTT-3.2.0-1].
-
-        It may wait for storage, while earlier deliveries of the session do not.
-        """
-        if self._is_greeted:
-            return True
-        for reply in session.replies:
-            if reply.frame is self._connack:
-                session.replies.remove(reply)
-                session.replies.insert(0, reply)
-                self._is_greeted = True
-                return True
-        return False
+        """Whether CONNACK is written, or is now the first of the answers."""
+        if not self._is_greeted:
+            self._is_greeted = put_first(session.replies, self._connack)
+        return self._is_greeted
 
     def _write_answers(self) -> None:
         """Write the answers that are ready, before the connection ends."""

@@ -3,6 +3,7 @@
     $timebound/control/strategy/<listener>     payload: the name of a strategy, and its mix in percent
     $timebound/control/strategy                the same for all listeners
     $timebound/control/strategies              returns the strategy of each listener, as JSON
+    $timebound/control/mesh                    publishes `$SYS/broker/mesh/map`, what is known of the mesh
     $timebound/link/<client>                   the model of its link: `link_models.py`
     $timebound/advertise/<topic>, $timebound/control/weight, $timebound/control/bounds: serving/inquiry.py
 
@@ -21,7 +22,9 @@ from timebound.core.input.publisher import Publisher
 from timebound.core.input.requests import is_one
 from timebound.core.link.scheduling import Scheduling
 from timebound.core.sessions.session import Session
+from timebound.core.values.message import Message
 from timebound.errors import ProtocolError, UnitError
+from timebound.linking.mesh_map import MAP_TOPIC, encode_map
 from timebound.node.control import link_models
 from timebound.node.driver import Driver
 from timebound.serving.inquiry import DONE, Inquiry, check_request
@@ -33,9 +36,10 @@ logger = logging.getLogger("timebound.node")
 
 PREFIX: Final = "$timebound/"
 STRATEGY_TOPIC: Final = "$timebound/control/strategy"
+MESH_TOPIC: Final = "$timebound/control/mesh"
 STRATEGIES_TOPIC: Final = "$timebound/control/strategies"
 EXPECTED: Final = (
-    "$timebound/control/strategy, strategies, weight or bounds, $timebound/advertise/<topic> "
+    "$timebound/control/strategy, strategies, mesh, weight or bounds, $timebound/advertise/<topic> "
     "or $timebound/link/<client>"
 )
 
@@ -56,6 +60,8 @@ def handle(
         link_models.announce(driver.broker, topic, packet.payload, now_ns)
     elif topic == STRATEGIES_TOPIC:
         answer = _strategies(driver)
+    elif topic == MESH_TOPIC:
+        _publish_map(driver, now_ns)
     elif topic == STRATEGY_TOPIC or topic.startswith(STRATEGY_TOPIC + "/"):
         _set_strategy(driver, topic[len(STRATEGY_TOPIC) + 1 :], packet.payload, now_ns)
     else:
@@ -115,6 +121,16 @@ def _strategies(driver: Driver) -> str:
         for link, (name, mix) in driver.mesh.strategies.items():
             in_use[link] = _written(name, mix)
     return json.dumps(in_use)
+
+
+def _publish_map(driver: Driver, now_ns: int) -> None:
+    mesh = driver.mesh
+    if mesh is None:
+        reason = "this broker is in no mesh: it has no [[neighbours]]"
+        raise ProtocolError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, reason)
+    mesh.report_links(now_ns)
+    payload = encode_map(mesh.member, now_ns)
+    driver.broker.route(Message(MAP_TOPIC, payload, 0, True, now_ns), now_ns)
 
 
 def _written(name: str, mix: float) -> str:

@@ -212,7 +212,10 @@ MESSAGES: Final = (
         lambda one: one.now.queued_messages,
     ),
     _gauge(
-        "store/messages/bytes", "queued_bytes", "Bytes waiting to be sent.", lambda one: one.now.queued_bytes
+        "store/messages/bytes",
+        "queued_bytes",
+        "Memory of copies that wait or are not acknowledged.",
+        lambda one: one.now.queued_bytes,
     ),
     _counter("bytes/received", "bytes_received_total", "Bytes received.", lambda one: one.now.bytes_received),
     _counter("bytes/sent", "bytes_sent_total", "Bytes sent.", lambda one: one.now.bytes_sent),
@@ -322,6 +325,8 @@ MESH: Final = (
     _mesh_total("refused", "Announcements that could not be sent to a neighbour or read."),
     _mesh("full", "Brokers to which every path is full now."),
     _mesh("parked", "Messages that wait for unreachable brokers."),
+    _mesh("gone", "Brokers that no broker has a link to."),
+    _mesh("cut_off", "Brokers that cannot be reached, but that others have links to."),
 )
 TRACE: Final = (
     _counter("", "trace_records_total", "Trace records written.", _of_trace("written")),

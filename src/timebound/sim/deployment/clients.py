@@ -264,6 +264,7 @@ class SimClient:
             expiry_s,
             int(named.get("priority", "0")),
             place=len(self._history.messages),
+            properties=tuple(properties),
         )
         self._history.messages[number] = sent
         packet = Publish(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from timebound.core.account.trace_log import TraceRecord
 from timebound.core.mesh.message import Copy
@@ -43,10 +43,10 @@ class Failure:
         return f"{self.checker} at {self.time_ns / SECOND:.3f} s: {self.text}"
 
 
-class Checker(Protocol):
-    """One kind of promise. Whatever is wrong is told to `Deployment.fail`."""
+class Checker:
+    """One kind of promise; it overrides what it looks at, and tells `Deployment.fail` whatever is wrong."""
 
-    name: str
+    name = ""
 
     def taken(self, deployment: Deployment, node: SimNode, message: Message) -> None:
         """Look at a message that its client's broker has published."""
@@ -133,6 +133,17 @@ class Deployment:
     def tell(self, time_ns: int, progress: Callable[[float], None], share: float) -> None:
         """Report a share of the run as done at a time; to be called before it."""
         self.kernel.schedule(time_ns, Call(lambda: progress(share)))
+
+    def is_at_rest(self) -> bool:
+        """Whether nothing is impaired, and nothing waits at any broker or between them."""
+        if self._refusing or any(route.is_impaired() for route in self._routes.values()):
+            return False
+        return all(
+            node.is_up
+            and not node.broker.account.outstanding()
+            and (node.mesh is None or not node.mesh.member.forwarder.waiting_messages())
+            for node in self.nodes.values()
+        )
 
     def fail(self, checker: str, text: str) -> None:
         """Take note of a broken promise."""

@@ -37,6 +37,7 @@ class SentMessage:
     priority: int = 0
     is_will: bool = False
     place: int = 0  # in the order of sending
+    properties: tuple[tuple[str, str], ...] = ()  # User Properties
     acked_ns: int = -1  # when its publisher saw PUBACK or PUBREC
     code: int = -1
     taken: list[tuple[str, int, int]] = field(default_factory=list)  # node, its life, time
@@ -123,7 +124,16 @@ class History:
         self.unsure: set[tuple[str, int]] = set()  # only asked, never iterated
         self.counts: Counter[str] = Counter()
         self._names: dict[tuple[str, int, int], int] = {}  # of messages, as brokers call them
+        self._by_session: dict[tuple[str, int], list[AskedSubscription]] = {}
+        self._sorted = 0  # subscriptions that are in `_by_session`
         self._hash = hashlib.sha256()
+
+    def subscriptions_of(self, client: str, run: int) -> list[AskedSubscription]:
+        """Return what a client's session asked for, in order."""
+        for one in self.subscriptions[self._sorted :]:
+            self._by_session.setdefault((one.client, one.run), []).append(one)
+        self._sorted = len(self.subscriptions)
+        return self._by_session.get((client, run), [])
 
     def count(self, what: str) -> None:
         self.counts[what] += 1

@@ -11,6 +11,7 @@ from timebound.config.listeners import ListenerConfig
 from timebound.core.sessions.session import Session
 from timebound.outgoing import OutgoingEncoder
 from timebound.records import Reason
+from timebound.serving.connect import put_first
 from timebound.sim.deployment.host import Host
 from timebound.sim.deployment.links import Cable, PipeMeter
 
@@ -101,16 +102,10 @@ class ServedOutput:
                 self.node.broker.abandon(session, delivery, Reason.TOO_LARGE, now_ns)
 
     def _may_write(self, session: Session) -> bool:
-        """Whether CONNACK is written, or is among the answers and then moved to the front."""
-        if self._is_greeted:
-            return True
-        for reply in session.replies:
-            if reply.frame is self._connack:
-                session.replies.remove(reply)
-                session.replies.insert(0, reply)
-                self._is_greeted = True
-                return True
-        return False
+        """Whether CONNACK is written, or is now the first of the answers."""
+        if not self._is_greeted:
+            self._is_greeted = put_first(session.replies, self._connack)
+        return self._is_greeted
 
     def _limit_reading(self, session: Session) -> None:
         """Do not read from a client that does not read its answers, or whose links are full."""

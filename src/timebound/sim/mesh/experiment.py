@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
@@ -47,6 +47,7 @@ class RunResult:
     events: int
     seconds: float  # of computing; not part of what a seed determines
     rows: list[TraceRow]
+    refused: dict[str, int] = field(default_factory=dict)  # what whole brokers refused their clients
 
     @property
     def delivery_rate(self) -> float:

@@ -51,6 +51,14 @@ class LinkSetting:
 
 
 @dataclass(frozen=True, slots=True)
+class LoginSetting:
+    """How clients connect to whole brokers: as which user, and at which listener; empty = the first."""
+
+    user: str = ""
+    listener: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PublisherSetting:
     """`count` publishers at each broker of a layer (or at the named brokers)."""
 
@@ -71,6 +79,11 @@ class PublisherSetting:
     # messages wait for each other there.
     link_costs: bool = False
     link_queues: bool = True
+    # Only of clients of whole brokers. `advertise` has the properties of a flow; empty = none.
+    login: LoginSetting = field(default_factory=LoginSetting)
+    qos: int = 0
+    retain: bool = False
+    advertise: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +102,8 @@ class SubscriptionSetting:
     draws: tuple[tuple[str, Draw], ...] = ()
     terms: tuple[Terms, ...] = (DEFAULT_TERMS,)
     last_mile_ns: int = 0
+    login: LoginSetting = field(default_factory=LoginSetting)  # with `qos`, only of whole brokers
+    qos: int = 0
 
 
 @dataclass(frozen=True, slots=True)

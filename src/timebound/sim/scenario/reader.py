@@ -66,6 +66,11 @@ class ScenarioTable:
     def has(self, key: str) -> bool:
         return key in self._values
 
+    def may_have(self, key: str) -> bool:
+        """Whether the key is there; it is known from now on."""
+        self._known.append(key)
+        return key in self._values
+
     def text(self, key: str, default: str | None = None, choices: tuple[str, ...] = ()) -> str:
         value = self._take(key, default)
         if not isinstance(value, str):
@@ -74,12 +79,14 @@ class ScenarioTable:
             self.fail(key, f"{value!r} is unknown; choose one of {', '.join(choices)}")
         return value
 
-    def whole(self, key: str, default: int | None = None, least: int = 0) -> int:
+    def whole(self, key: str, default: int | None = None, least: int = 0, most: float = float("inf")) -> int:
         value = self._take(key, default)
         if not isinstance(value, int) or isinstance(value, bool):
             self.fail(key, f"{value!r} is not a whole number")
         if value < least:
             self.fail(key, f"{value} is too small; expected at least {least}")
+        if value > most:
+            self.fail(key, f"{value} is too large; expected at most {most:g}")
         return value
 
     def number(
@@ -140,6 +147,16 @@ class ScenarioTable:
         found = tuple((name, table.draw(name, least=-float("inf"))) for name in names)
         table.finish()
         return found
+
+    def plain_texts(self) -> tuple[tuple[str, str], ...]:
+        """Take everything in this table as texts, numbers as they are written."""
+        found = []
+        for key in self._values:
+            value = self._take(key, None)
+            if not isinstance(value, str | int | float) or isinstance(value, bool):
+                self.fail(key, f"{value!r} is neither a text nor a number")
+            found.append((key, str(value)))
+        return tuple(found)
 
     def table(self, key: str) -> ScenarioTable:
         """Take a table; empty if the document has none."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from timebound.config.values import Config
+from timebound.core.input.requests import read_contract
 from timebound.core.link.queue import EPSILON
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, STRATEGY_NAMES
 from timebound.core.mesh.options import MESH_EPSILON, PREFERENCE, THRIFT, WAITING_SHARE
 from timebound.core.predicate.predicate import parse
-from timebound.errors import FilterError
+from timebound.core.values.subscription import Subscription
+from timebound.errors import FilterError, ProtocolError
 from timebound.sim.kernel.streams import Streams
 from timebound.sim.mesh.experiment import build, make_topology
 from timebound.sim.mesh.setting import (
@@ -21,6 +24,7 @@ from timebound.sim.mesh.setting import (
     TRUNCATIONS,
     FaultSetting,
     LinkSetting,
+    LoginSetting,
     MeshSetting,
     PublisherSetting,
     SubscriptionSetting,
@@ -29,10 +33,12 @@ from timebound.sim.mesh.setting import (
 from timebound.sim.mesh.topology import Topology
 from timebound.sim.papers.brokers.reading import DROPS, LIFETIMES, ROUTINGS, Reading
 from timebound.sim.papers.readings import read_as
+from timebound.sim.scenario.live import links_of, listener_number, login_note
 from timebound.sim.scenario.reader import ScenarioTable, read_document
-from timebound.terms import DEFAULT_TERMS, Terms
+from timebound.terms import DEFAULT_TERMS, TERM_PROPERTIES, Terms
 from timebound.toml.renames import Renamed
 from timebound.topics import check_filter
+from timebound.wire.terms import parse_subscribe_terms
 
 _KINDS: Final = ("layered", "tree", "ring", "transit-stub", "file")
 FIDELITIES: Final = ("mesh", "broker")
@@ -41,6 +47,13 @@ ONLY_MESH: Final = ("processing", "estimates", "send_cost", "reading")
 ONLY_MADE: Final = ("topology", "strategy", "mix", "epsilon", "preference", "waiting_share", "thrift")
 ONLY_MESH_LINKS: Final = ("deviation_ms_per_kb", "loss", "sampling", "truncation")
 ONLY_MESH_PUBLISHERS: Final = ("connection", "link_costs", "link_queues")
+# Those that need clients with connections of their own, and those that need live configurations.
+ONLY_CLIENTS: Final = ("qos", "retain", "advertise")
+ONLY_LIVE: Final = ("user", "listener")
+QOS_MAX: Final = 2
+# Terms that a mesh without clients knows, too; the others are read as on the wire.
+MESH_TERMS: Final = ("deadline", "price", "penalty")
+CLIENT_TERMS: Final = tuple(name for name in TERM_PROPERTIES if name not in (*MESH_TERMS, "where"))
 _FAULTS: Final = ("crash", "cut", "slow")
 # Old names of keys, still read.
 RENAMED: Final = (Renamed("", "weight", "mix"),)
@@ -54,17 +67,16 @@ class Scenario:
     setting: MeshSetting
     seeds: tuple[int, ...]
     fidelity: str = "mesh"  # or broker: whole brokers with their clients
-    notices: tuple[str, ...] = ()  # of old names of keys
+    notices: tuple[str, ...] = ()  # of old names of keys, and of what differs from a network
 
 
-def load_scenario(
-    path: Path, configs: tuple[str, ...] = (), ways: tuple[tuple[str, str], ...] = ()
-) -> Scenario:
-    """Read and check a scenario file; with names of configured brokers, for these and their links.
+def load_scenario(path: Path, configs: tuple[Config, ...] = ()) -> Scenario:
+    """Read and check a scenario file; with live configurations, for their brokers and links.
 
     Raises:
         ConfigError: something is wrong or impossible; names file, line and key.
     """
+    ways = links_of(configs)
     document = read_document(path, RENAMED)
     name = document.text("name", path.stem)
     seeds = document.whole_list("seeds", (1,))
@@ -73,26 +85,36 @@ def load_scenario(
     table = document.table("topology")
     topology = _topology(table, path)
     if configs:
-        topology = TopologySetting(kind="links", links=ways, names=configs)
+        topology = TopologySetting(
+            kind="links", links=ways, names=tuple(config.node_name for config in configs)
+        )
     links = _links(document.table("links"))
     publishers = tuple(_publisher(one) for one in document.tables("publishers", is_needed=True))
-    subscriptions = tuple(_subscription(one) for one in document.tables("subscriptions", is_needed=True))
+    subscriptions = tuple(
+        _subscription(one, is_whole=fidelity == "broker")
+        for one in document.tables("subscriptions", is_needed=True)
+    )
     fault_tables = document.tables("faults")
     faults = tuple(_fault(one) for one in fault_tables)
     setting = _setting(document, topology, links, publishers, subscriptions, faults)
     document.finish()
     shape = table.checked("kind", lambda: make_topology(topology, Streams(seeds[0])))
     _check_places(document, setting, shape)
+    notices = [str(notice) for config in configs for notice in config.notices]
+    notices += [*document.notices, *_check_logins(document, setting, configs, shape)]
     _check_faults(fault_tables, faults, shape)
     _check_reach(document, setting, seeds[0])
-    return Scenario(name, setting, seeds, fidelity, tuple(document.notices))
+    return Scenario(name, setting, seeds, fidelity, tuple(notices))
 
 
 def _check_fidelity(document: ScenarioTable, fidelity: str, *, is_configured: bool) -> None:
-    """Refuse keys that would have no effect with whole brokers, or with their live configurations."""
+    """Refuse keys that would have no effect with this fidelity, or with live configurations."""
     if fidelity == "mesh" and is_configured:
         document.fail("fidelity", "configurations are simulated by whole brokers; write 'broker'")
+    if not is_configured:
+        _refuse_keys(document, ONLY_LIVE, "needs live configurations; name them with --config")
     if fidelity == "mesh":
+        _refuse_keys(document, ONLY_CLIENTS, "needs clients; write fidelity = 'broker'")
         return
     for key in (*ONLY_MESH, *(ONLY_MADE if is_configured else ())):
         if document.has(key):
@@ -102,6 +124,14 @@ def _check_fidelity(document: ScenarioTable, fidelity: str, *, is_configured: bo
         for key in keys:
             if table.has(key):
                 table.fail(key, "has no effect with fidelity 'broker': links take equal time for each byte")
+
+
+def _refuse_keys(document: ScenarioTable, keys: tuple[str, ...], why: str) -> None:
+    """Refuse keys of publishers and subscriptions."""
+    for table in [*document.tables("publishers"), *document.tables("subscriptions")]:
+        for key in keys:
+            if table.has(key):
+                table.fail(key, why)
 
 
 def _publisher_keys(document: ScenarioTable) -> list[tuple[ScenarioTable, tuple[str, ...]]]:
@@ -234,13 +264,36 @@ def _publisher(table: ScenarioTable) -> PublisherSetting:
         connection_ns=table.duration("connection", "0"),
         link_costs=table.flag("link_costs", False),
         link_queues=table.flag("link_queues", True),
+        login=_login(table),
+        qos=table.whole("qos", 0, most=QOS_MAX),
+        retain=table.flag("retain", False),
+        advertise=_advertise(table.table("advertise")),
     )
     table.finish()
     return setting
 
 
-def _subscription(table: ScenarioTable) -> SubscriptionSetting:
-    terms = tuple(_terms(one) for one in table.tables("terms")) or (DEFAULT_TERMS,)
+def _login(table: ScenarioTable) -> LoginSetting:
+    return LoginSetting(user=table.text("user", ""), listener=table.text("listener", ""))
+
+
+def _advertise(table: ScenarioTable) -> tuple[tuple[str, str], ...]:
+    """Return the properties by which a publisher advertises its flow; none without the table."""
+    found = table.plain_texts()
+    if found:
+        table.checked("", lambda: _check_contract(found))
+    return found
+
+
+def _check_contract(terms: tuple[tuple[str, str], ...]) -> None:
+    try:
+        read_contract("", "", terms, 0)
+    except ProtocolError as error:
+        raise ValueError(str(error)) from error
+
+
+def _subscription(table: ScenarioTable, *, is_whole: bool) -> SubscriptionSetting:
+    terms = tuple(_terms(one, is_whole=is_whole) for one in table.tables("terms")) or (DEFAULT_TERMS,)
     setting = SubscriptionSetting(
         name=table.text("name", "s"),
         topic_filter=table.text("topic_filter", "#"),
@@ -251,6 +304,8 @@ def _subscription(table: ScenarioTable) -> SubscriptionSetting:
         draws=table.draws("draws"),
         terms=terms,
         last_mile_ns=table.duration("last_mile", "0"),
+        login=_login(table),
+        qos=table.whole("qos", 0, most=QOS_MAX),
     )
     where = setting.where
     for name, _ in setting.draws:
@@ -264,18 +319,31 @@ def _subscription(table: ScenarioTable) -> SubscriptionSetting:
             parse(where)
     except FilterError as error:
         table.fail("where", str(error))
+    for one in terms:
+        make = partial(Subscription, client_id="", topic_filter=setting.topic_filter, terms=one)
+        table.checked("terms", make)
     table.finish()
     return setting
 
 
-def _terms(table: ScenarioTable) -> Terms:
-    terms = Terms(
-        deadline_ns=table.duration("deadline", "0"),
-        price=table.number("price", 1.0),
-        penalty=table.number("penalty", 0.0),
-    )
+def _terms(table: ScenarioTable, *, is_whole: bool) -> Terms:
+    deadline_ns = table.duration("deadline", "0")
+    price = table.number("price", 1.0)
+    penalty = table.number("penalty", 0.0)
+    further = DEFAULT_TERMS
+    if is_whole:
+        further = table.checked("", lambda: _read_terms(table))
     table.finish()
-    return terms
+    return replace(further, deadline_ns=deadline_ns, price=price, penalty=penalty)
+
+
+def _read_terms(table: ScenarioTable) -> Terms:
+    """Read the terms that only clients have, as the texts of their User Properties."""
+    pairs = [(name, table.text(name)) for name in CLIENT_TERMS if table.may_have(name)]
+    try:
+        return parse_subscribe_terms(pairs)
+    except ProtocolError as error:
+        raise ValueError(str(error)) from error
 
 
 def _fault(table: ScenarioTable) -> FaultSetting:
@@ -303,6 +371,25 @@ def _check_places(document: ScenarioTable, setting: MeshSetting, topology: Topol
                 table.fail("brokers", f"broker {broker!r} is not in the topology")
         if member.layer >= layers:
             table.fail("layer", f"{member.layer} is too deep; the topology has layers 0 to {layers - 1}")
+
+
+def _check_logins(
+    document: ScenarioTable, setting: MeshSetting, configs: tuple[Config, ...], topology: Topology
+) -> list[str]:
+    """Refuse listeners that brokers do not have; return notes on logins that a network would not accept."""
+    by_name = {config.node_name: config for config in configs}
+    notes: dict[str, None] = {}
+    members: list[PublisherSetting | SubscriptionSetting] = [*setting.publishers, *setting.subscriptions]
+    tables = document.tables("publishers") + document.tables("subscriptions")
+    for table, member in zip(tables, members, strict=True):
+        homes = member.brokers or topology.at_layer(member.layer)
+        for config in [by_name[broker] for broker in homes if broker in by_name]:
+            find = partial(listener_number, config, member.login.listener)
+            listener = config.listeners[table.checked("listener", find)]
+            note = login_note(config, listener, member.login.user)
+            if note:
+                notes[note] = None
+    return list(notes)
 
 
 def _check_faults(tables: list[ScenarioTable], faults: tuple[FaultSetting, ...], topology: Topology) -> None:

@@ -15,24 +15,24 @@ from timebound.config.listeners import ListenerConfig
 from timebound.config.mesh import MeshConfig, NeighbourConfig
 from timebound.config.values import Config
 from timebound.core.account.trace_log import TraceRecord
+from timebound.core.input.requests import ADVERTISE_PREFIX
 from timebound.core.mesh.account import TraceRow
 from timebound.core.mesh.member import COPY_BYTES
 from timebound.core.mesh.table import MeshSubscription
 from timebound.core.values.subscription import MICRO
-from timebound.errors import ConfigError
+from timebound.errors import TimeboundError
 from timebound.records import Outcome
-from timebound.sim.deployment.checkers.accounts import Accounts
-from timebound.sim.deployment.checkers.figures import FiguresEqualTrace
-from timebound.sim.deployment.checkers.limits import LimitsKept
+from timebound.sim.deployment.checkers.registry import all_checkers
 from timebound.sim.deployment.deployment import Deployment
 from timebound.sim.deployment.history import ID_PROPERTY
 from timebound.sim.deployment.node import SimNode
 from timebound.sim.deployment.script import Action, ClientSetting, LinkPlace, Plan
 from timebound.sim.kernel.streams import Streams
 from timebound.sim.mesh.experiment import RunResult, make_topology
-from timebound.sim.mesh.setting import FaultSetting, MeshSetting
+from timebound.sim.mesh.setting import FaultSetting, LoginSetting, MeshSetting, PublisherSetting
 from timebound.sim.mesh.topology import Topology
 from timebound.sim.mesh.workload import Source, make_sources, make_subscriptions
+from timebound.sim.scenario.live import listener_number
 from timebound.terms import DEFAULT_TERMS, TERM_PROPERTIES, Terms
 from timebound.units import MILLISECOND, SECOND, format_duration
 
@@ -45,30 +45,6 @@ CLIENT_BYTES_PER_S: Final = 10**15
 _STEPS: Final = 100
 
 
-def links_of(configs: tuple[Config, ...]) -> tuple[tuple[str, str], ...]:
-    """Return the links between brokers of live configurations.
-
-    Raises:
-        ConfigError: two have one name, or a neighbour is missing or does not know the broker.
-    """
-    by_name = {config.node_name: config for config in configs}
-    if len(by_name) < len(configs):
-        raise ConfigError("two configurations have the same node_name", key="node_name")
-    links: dict[tuple[str, str], None] = {}
-    for config in configs:
-        for neighbour in config.neighbours:
-            other = by_name.get(neighbour.name)
-            if other is None:
-                text = f"neighbour {neighbour.name!r} of {config.node_name!r} is not among the configurations"
-                raise ConfigError(text, key="neighbours")
-            if config.node_name not in [one.name for one in other.neighbours]:
-                text = f"{neighbour.name!r} would refuse {config.node_name!r}, which is not its neighbour"
-                raise ConfigError(text, key="neighbours")
-            first, second = sorted((config.node_name, neighbour.name))
-            links[first, second] = None
-    return tuple(links)
-
-
 def simulate(
     setting: MeshSetting,
     seed: int,
@@ -78,7 +54,7 @@ def simulate(
     """Run a scenario with whole brokers; without configurations, they follow from the setting.
 
     Raises:
-        AssertionError: a broker's account, figures or limits are wrong.
+        TimeboundError: a broker broke a promise: a bug of the broker, or of the simulation.
     """
     started = time.process_time()
     plan = plan_of(setting, seed, configs)
@@ -90,7 +66,9 @@ def simulate(
     failures = deployment.run()
     if deployment.error is not None:
         raise deployment.error
-    assert not failures, "; ".join(str(failure) for failure in failures)
+    if failures:
+        told = "; ".join(str(failure) for failure in failures)
+        raise TimeboundError(f"promises of brokers were broken (seed {seed}), please report it: {told}")
     return _result(deployment, seed, time.process_time() - started, is_tracing=setting.is_tracing)
 
 
@@ -98,7 +76,7 @@ class _Traced(Deployment):
     """A deployment that keeps the records of all traces."""
 
     def __init__(self, plan: Plan) -> None:
-        super().__init__(plan, [Accounts(), FiguresEqualTrace(), LimitsKept()])
+        super().__init__(plan, all_checkers())
         self.rows: list[TraceRow] = []
         self.copies = 0  # from neighbours, in lives that have ended too
 
@@ -167,7 +145,21 @@ def _result(deployment: _Traced, seed: int, seconds: float, *, is_tracing: bool)
         events=deployment.kernel.events,
         seconds=seconds,
         rows=deployment.rows if is_tracing else [],
+        refused=_refused(deployment),
     )
+
+
+def _refused(deployment: Deployment) -> dict[str, int]:
+    """Return what brokers refused their clients; those that are refused to connect try again and again."""
+    counts = deployment.history.counts
+    requests = counts["refused admission"] + counts["refused request"]
+    found = {
+        "connect": counts["refused connect"],
+        "subscribe": counts["refused subscribe"],
+        "advertise": requests,
+        "publish": counts["refused publish"] - requests,  # a refused request counts there, too
+    }
+    return {what: count for what, count in found.items() if count}
 
 
 def plan_of(setting: MeshSetting, seed: int, configs: tuple[Config, ...] = ()) -> Plan:
@@ -181,14 +173,26 @@ def plan_of(setting: MeshSetting, seed: int, configs: tuple[Config, ...] = ()) -
         places.append(LinkPlace(one, other, max(rate, 1), setting.links.latency_ns))
     made = configs or _configs(setting, topology, places)
     subscriptions = make_subscriptions(setting.subscriptions, topology, streams)
-    sources = [source for source, _ in make_sources(setting.publishers, topology, streams)]
-    clients = [_client(one.client_id, one.home, one.last_mile_ns) for one in subscriptions]
-    clients += [_client(source.client_id, source.home, 0) for source in sources]
+    wanted = [
+        one
+        for one in setting.subscriptions
+        for _ in range(one.count * len(one.brokers or topology.at_layer(one.layer)))
+    ]
+    sources = make_sources(setting.publishers, topology, streams)
+    homes = {config.node_name: config for config in made}
+    clients = [
+        _client(one.client_id, homes[one.home], one.last_mile_ns, its.login)
+        for one, its in zip(subscriptions, wanted, strict=True)
+    ]
+    clients += [_client(source.client_id, homes[source.home], 0, its.login) for source, its in sources]
     actions = [Action(0, "connect", client.name) for client in clients]
-    actions += [_subscribing(one) for one in subscriptions]
+    actions += [_subscribing(one, its.qos) for one, its in zip(subscriptions, wanted, strict=True)]
     number = 0
-    for source in sources:
-        for action in _publishing(source, setting.duration_ns, number):
+    for source, its in sources:
+        if its.advertise:
+            number += 1
+            actions.append(_advertising(source, its, number))
+        for action in _publishing(source, its, setting.duration_ns, number):
             actions.append(action)
             number += 1
     for fault in setting.faults:
@@ -234,10 +238,12 @@ def _configs(setting: MeshSetting, topology: Topology, places: list[LinkPlace]) 
     return tuple(configs)
 
 
-def _client(name: str, node: str, latency_ns: int) -> ClientSetting:
+def _client(name: str, home: Config, latency_ns: int, login: LoginSetting) -> ClientSetting:
     return ClientSetting(
         name,
-        node,
+        home.node_name,
+        user=login.user,
+        listener=listener_number(home, login.listener),
         expiry_s=0,
         receive_maximum=65_535,
         rate_bytes_per_s=CLIENT_BYTES_PER_S,
@@ -245,8 +251,8 @@ def _client(name: str, node: str, latency_ns: int) -> ClientSetting:
     )
 
 
-def _subscribing(one: MeshSubscription) -> Action:
-    entries = [{"topic_filter": one.topic_filter, "qos": 0}]
+def _subscribing(one: MeshSubscription, qos: int) -> Action:
+    entries = [{"topic_filter": one.topic_filter, "qos": qos}]
     what: dict[str, Any] = {"entries": entries, "terms": term_texts(one.terms)}
     return Action(SUBSCRIBE_NS, "subscribe", one.client_id, what)
 
@@ -267,7 +273,13 @@ def term_texts(terms: Terms) -> dict[str, str]:
     return found
 
 
-def _publishing(source: Source, duration_ns: int, number: int) -> list[Action]:
+def _advertising(source: Source, its: PublisherSetting, number: int) -> Action:
+    """Return the request for a delay bound; it is answered before the first message."""
+    what = {"number": number, "topic": ADVERTISE_PREFIX + its.topic, "terms": dict(its.advertise)}
+    return Action(SUBSCRIBE_NS, "request", source.client_id, what)
+
+
+def _publishing(source: Source, its: PublisherSetting, duration_ns: int, number: int) -> list[Action]:
     """Return all messages of a publisher, numbered from the one after `number`."""
     actions: list[Action] = []
     time_ns = source.first_ns()
@@ -289,6 +301,8 @@ def _publishing(source: Source, duration_ns: int, number: int) -> list[Action]:
             "topic": message.topic,
             "size": max(drawn.size_bytes - around, 0),
             "properties": properties,
+            "qos": its.qos,
+            "retain": its.retain,
         }
         actions.append(Action(START_NS + time_ns, "publish", source.client_id, what))
         time_ns = source.next_ns(time_ns)

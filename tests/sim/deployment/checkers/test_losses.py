@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from tests.sim.deployment.plans import calm, judge
+from tests.sim.deployment.plans import (
+    FAR,
+    LINK,
+    PUBLISHER,
+    TWO,
+    act,
+    calm,
+    judge,
+    plan,
+    publish,
+    run,
+    subscribe,
+)
 
 from timebound.records import Outcome
 from timebound.sim.deployment.checkers.losses import Losses
@@ -82,3 +96,37 @@ def test_crash_of_another_broker_excuses_only_its_own_messages() -> None:
     sent.taken = [("n2", 1, sent.sent_ns)]
 
     assert judge(deployment, Losses()) == []
+
+
+def test_run_that_is_not_settled_is_checked_only_if_nothing_is_left() -> None:
+    deployment = without_second()
+    deployment.plan = replace(deployment.plan, is_settled=False)
+    assert judge(deployment, Losses()) == [LOST]
+
+    deployment._refusing.add(frozenset(("n1", "n2")))
+
+    assert judge(deployment, Losses()) == []
+
+
+def test_a_link_that_was_away_excuses_a_drop_between_brokers_unless_it_was_mended() -> None:
+    late = replace(
+        plan(
+            subscribe(1, "a/#", who="s"),
+            publish(12, 1, qos=1),
+            act(40, "cut", "n1-n2"),
+            act(41, "mend", "n1-n2"),
+            clients=(PUBLISHER, FAR),
+            configs=TWO,
+            links=LINK,
+        ),
+        is_settled=False,
+    )
+    deployment = run(late, Losses())
+    assert judge(deployment, Losses()) == []
+    deployment.history.arrivals.clear()
+    record = TracedOutcome("n1", 1, 1, "s", "a/#", Outcome.DROPPED.value, "disconnected")
+    deployment.history.outcomes.append(record)
+
+    assert judge(deployment, Losses()) == []
+    deployment.plan = replace(late, is_settled=True)
+    assert judge(deployment, Losses()) == ["s never got 1 of p on 'a/x' by 'a/#' (disconnected)"]

@@ -42,6 +42,13 @@ def test_subscription_selects_by_filter_content_and_no_local() -> None:
     assert not selects(replace(ASKED, client="p", no_local=True), SENT)
 
 
+def test_filters_of_scenarios_are_asked_by_properties_and_payload() -> None:
+    sent = replace(SENT, properties=(("temperature", "71.5"),))
+
+    for text, is_selected in (("temperature > 70", True), ("temperature > 72", False), ("level = 60", True)):
+        assert selects(replace(ASKED, terms={"where": text}), sent) is is_selected
+
+
 def test_plain_subscription_is_neither_shared_nor_a_correlation() -> None:
     assert is_plain(ASKED)
     assert not is_plain(replace(ASKED, topic_filter="$share/g/a/#"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.sim.deployment.plans import FAR, LINK, PUBLISHER, TWO, act, judge, plan, publish, run, subscribe
 
 from timebound.sim.deployment.checkers.retained import Retained
@@ -61,4 +63,12 @@ def test_disk_and_memory_must_agree() -> None:
 
     deployment.nodes["n1"].disk.tables.retained["a/x"].payload = b"other"
 
+    assert judge(deployment, checked(deployment)) == ["n1: disk and memory differ on 'a/x'"]
+
+
+def test_run_that_is_not_settled_asks_no_broker_what_it_retains() -> None:
+    deployment = run(replace(plan(*LAST), is_settled=False), Retained())
+
+    assert judge(deployment, checked(deployment)) == []
+    deployment.nodes["n1"].disk.tables.retained["a/x"].payload = b"other"
     assert judge(deployment, checked(deployment)) == ["n1: disk and memory differ on 'a/x'"]

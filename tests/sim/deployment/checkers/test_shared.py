@@ -46,6 +46,16 @@ def test_message_that_no_member_got_is_noticed() -> None:
     assert deployment.history.counts["group promises checked"] == 1
 
 
+def test_run_that_is_not_settled_is_checked_only_if_nothing_is_left() -> None:
+    deployment = without_second()
+    deployment.plan = replace(deployment.plan, is_settled=False)
+    assert judge(deployment, Shared()) == [LOST]
+
+    deployment.nodes["n1"].crash()
+
+    assert judge(deployment, Shared()) == []
+
+
 @pytest.mark.parametrize("client", ["m1", "$share/g"])
 def test_reason_must_fit_what_was_asked_for(client: str) -> None:
     deployment = without_second()

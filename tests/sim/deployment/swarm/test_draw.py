@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from timebound.sim.deployment.script import Plan
+from timebound.sim.deployment.swarm import draw
 from timebound.sim.deployment.swarm.draw import draw_plan
-from timebound.terms import TERM_PROPERTIES
+from timebound.terms import DURATION, NUMBER, TERM_PROPERTIES, TIMER, Form, TermProperty
 
 SEEDS = range(1, 150)
 
@@ -43,3 +47,30 @@ def test_terms_are_drawn_in_combination() -> None:
 
     every = sorted(TERM_PROPERTIES)
     assert pairs == {(one, other) for one in every for other in every if one < other}
+
+
+def without(plan: Plan, term: str) -> list[str]:
+    """The actions of a plan, less one of their terms."""
+    for action in plan.actions:
+        action.what.get("terms", {}).pop(term, None)
+    return [str(action) for action in plan.actions]
+
+
+@pytest.mark.parametrize("form", [("fresh", "all"), DURATION, TIMER, NUMBER])
+def test_a_new_term_is_drawn_by_its_form_and_leaves_the_rest_of_a_plan_as_it_was(
+    form: Form, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = [[str(action) for action in draw_plan(seed).actions] for seed in range(1, 10)]
+    new = TermProperty("made-up", "made_up", form)
+    monkeypatch.setattr(draw, "TERM_PROPERTIES", {**TERM_PROPERTIES, new.name: new})
+
+    plans = [draw_plan(seed) for seed in range(1, 10)]
+
+    drawn = {
+        action.what["terms"][new.name]
+        for plan in plans
+        for action in plan.actions
+        if new.name in action.what.get("terms", {})
+    }
+    assert len(drawn) > 1
+    assert [without(plan, new.name) for plan in plans] == before

@@ -8,8 +8,7 @@ from functools import cache
 import pytest
 from tests.sim.deployment.plans import act, plan, publish, subscribe
 
-from timebound.sim.deployment.checkers.base import Watching
-from timebound.sim.deployment.deployment import Deployment
+from timebound.sim.deployment.deployment import Checker, Deployment
 from timebound.sim.deployment.swarm import run as swarm
 from timebound.sim.deployment.swarm.draw import draw_plan
 from timebound.sim.deployment.swarm.paths import PATHS
@@ -57,7 +56,7 @@ def test_same_seed_gives_the_same_hash() -> None:
     assert swarm.run_plan(draw_plan(5)).digest != swarm.run_plan(draw_plan(6)).digest
 
 
-class NoTwos(Watching):
+class NoTwos(Checker):
     """Fails when message 2 arrives: a promise that is easily broken."""
 
     name = "no twos"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from timebound.sim.deployment.checkers.base import Watching
-from timebound.sim.deployment.deployment import Deployment
+from timebound.sim.deployment.deployment import Checker, Deployment
 from timebound.sim.deployment.node import SimNode
 
 
-class Accounts(Watching):
+class Accounts(Checker):
     """Matched = in time + late + dropped + owed; and the broker's own checks of its parts."""
 
     name = "accounts"

@@ -11,14 +11,13 @@ counted when the message was policed. Not promised, and not checked (docs/bounds
 from __future__ import annotations
 
 from timebound.core.values.message import Message
-from timebound.sim.deployment.checkers.base import Watching
-from timebound.sim.deployment.deployment import Deployment
+from timebound.sim.deployment.deployment import Checker, Deployment
 from timebound.sim.deployment.history import number_in
 from timebound.sim.deployment.node import SimNode
 from timebound.units import format_duration
 
 
-class Bounds(Watching):
+class Bounds(Checker):
     """Compares the wait of each promised message with its promise."""
 
     name = "bounds"

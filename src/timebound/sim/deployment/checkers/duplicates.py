@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from timebound.sim.deployment.checkers.base import Watching
 from timebound.sim.deployment.checkers.oracle import covers, share_of
-from timebound.sim.deployment.deployment import Deployment
+from timebound.sim.deployment.deployment import Checker, Deployment
 from timebound.sim.deployment.history import History, Received, SentMessage
 
 
-class Duplicates(Watching):
+class Duplicates(Checker):
     """Counts arrivals of each message in each session."""
 
     name = "duplicates"
@@ -45,9 +44,8 @@ class Duplicates(Watching):
         """Return how many a session may get: one, and one for each group or subscription with a timer."""
         apart = {
             (one.topic_filter, one.terms.get("name", ""))
-            for one in history.subscriptions
-            if (one.client, one.run) == (arrival.client, arrival.run)
-            and (share_of(one.topic_filter)[0] or "watchdog" in one.terms or "every" in one.terms)
+            for one in history.subscriptions_of(arrival.client, arrival.run)
+            if (share_of(one.topic_filter)[0] or "watchdog" in one.terms or "every" in one.terms)
             and covers(one.topic_filter, sent.topic)
         }
         return 1 + len(apart)
@@ -56,9 +54,7 @@ class Duplicates(Watching):
         publisher = (sent.client, sent.run)
         if sent.is_will or publisher in history.unsure or (arrival.client, arrival.run) in history.unsure:
             return True
-        session = [
-            one for one in history.subscriptions if (one.client, one.run) == (arrival.client, arrival.run)
-        ]
+        session = history.subscriptions_of(arrival.client, arrival.run)
         if any("correlate" in one.terms and covers(one.topic_filter, sent.topic) for one in session):
             return True
         if sent.retain and any(

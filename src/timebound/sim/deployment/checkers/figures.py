@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 from timebound.records import Outcome
-from timebound.sim.deployment.checkers.base import Watching
-from timebound.sim.deployment.deployment import Deployment
+from timebound.sim.deployment.deployment import Checker, Deployment
 from timebound.sim.deployment.node import SimNode
 
 
-class FiguresEqualTrace(Watching):
+class FiguresEqualTrace(Checker):
     """At the end of each life of a broker."""
 
     name = "figures"

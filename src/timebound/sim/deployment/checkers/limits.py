@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from timebound.core.sessions.owed import SPARE_PART
-from timebound.sim.deployment.checkers.base import Watching
-from timebound.sim.deployment.deployment import Deployment
+from timebound.sim.deployment.deployment import Checker, Deployment
 from timebound.sim.deployment.node import SimNode
 
 
-class LimitsKept(Watching):
+class LimitsKept(Checker):
     """The broker's limits once a second; the clients' by the clients themselves, with every packet."""
 
     name = "limits"

@@ -11,7 +11,9 @@ promised, and not checked:
 * subscriptions that other brokers may not know yet: younger than 5 s, or with a fault in the 10 s before;
 * to a session that was not connected, a subscription of QoS 0, or a message of QoS 0;
 * subscriptions that new access rules have ended;
-* correlations, whose parts are delivered together or not at all.
+* correlations, whose parts are delivered together or not at all;
+* a run that is not settled, if something still waits or is impaired at its end; and what it drops between
+  brokers while a link is away.
 
 Shared subscriptions are checked as groups, in `shared.py`.
 """
@@ -19,10 +21,9 @@ Shared subscriptions are checked as groups, in `shared.py`.
 from __future__ import annotations
 
 from timebound.records import Outcome, Reason
-from timebound.sim.deployment.checkers.base import Watching
 from timebound.sim.deployment.checkers.oracle import is_plain, selects
 from timebound.sim.deployment.checkers.rights import was_forbidden
-from timebound.sim.deployment.deployment import Deployment
+from timebound.sim.deployment.deployment import Checker, Deployment
 from timebound.sim.deployment.history import ERROR_MIN, AskedSubscription, SentMessage
 from timebound.units import SECOND
 
@@ -33,12 +34,14 @@ IN_ORDER = frozenset({"fifo", "fixed", "remaining-lifetime"})
 CALM_NS = 10 * SECOND
 
 
-class Losses(Watching):
+class Losses(Checker):
     """Looks for each promised message at each subscription that selects it."""
 
     name = "losses"
 
     def finished(self, deployment: Deployment) -> None:
+        if not may_be_checked(deployment):
+            return
         history = deployment.history
         arrived = {(one.client, one.run, one.number) for one in history.arrivals}
         reasons: dict[tuple[str, int], list[str]] = {}
@@ -64,6 +67,11 @@ class Losses(Watching):
                         f" by {one.topic_filter!r} ({why})",
                     )
         history.counts["promises checked"] += checked
+
+
+def may_be_checked(deployment: Deployment) -> bool:
+    """Whether everything that was promised must have arrived."""
+    return deployment.plan.is_settled or deployment.is_at_rest()
 
 
 def is_promised(sent: SentMessage) -> bool:
@@ -124,9 +132,7 @@ def _is_in_order(deployment: Deployment, node: str) -> bool:
 def is_allowed(deployment: Deployment, reason: str, sent: SentMessage, one: AskedSubscription) -> bool:
     """Whether a reason fits what was asked for, and what the configuration limits."""
     session = [
-        other
-        for other in deployment.history.subscriptions
-        if (other.client, other.run) == (one.client, one.run) and selects(other, sent)
+        other for other in deployment.history.subscriptions_of(one.client, one.run) if selects(other, sent)
     ]
     is_timed = (
         sent.timeout_ns > 0 or sent.expiry_s >= 0 or any("deadline" in other.terms for other in session)
@@ -147,6 +153,10 @@ def is_allowed(deployment: Deployment, reason: str, sent: SentMessage, one: Aske
         return limits.queue_messages_per_client_max <= SMALL_QUEUE or is_timed
     if reason == Reason.TOO_LARGE.value:
         return deployment.clients[one.client].setting.packet_size_max > 0
+    if reason == Reason.DISCONNECTED.value:
+        # Only where a link may have been away for longer than `[mesh] grace`.
+        is_remote = {node for node, _, _ in sent.taken} != {one.node}
+        return is_remote and not deployment.plan.is_settled and len(deployment.history.faults) > 0
     if reason == Reason.NOT_AUTHORIZED.value:
         return was_forbidden(deployment, one.node, one.client, sent.topic, sent.sent_ns)
     return False

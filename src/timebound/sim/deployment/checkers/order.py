@@ -13,13 +13,12 @@ promised, and not checked:
 
 from __future__ import annotations
 
-from timebound.sim.deployment.checkers.base import Watching
 from timebound.sim.deployment.checkers.oracle import is_plain, selects
-from timebound.sim.deployment.deployment import Deployment
+from timebound.sim.deployment.deployment import Checker, Deployment
 from timebound.sim.deployment.history import History, Received, SentMessage
 
 
-class Order(Watching):
+class Order(Checker):
     """Compares the numbers of arrivals within each flow and session."""
 
     name = "order"
@@ -54,11 +53,8 @@ class Order(Watching):
         """Whether an arrival has no place in an order."""
         if arrival.group or sent.is_will or arrival.retain or len(sent.taken) > 1:
             return True
-        selecting = [
-            one
-            for one in history.subscriptions
-            if (one.client, one.run) == (arrival.client, arrival.run) and selects(one, sent)
-        ]
+        session = history.subscriptions_of(arrival.client, arrival.run)
+        selecting = [one for one in session if selects(one, sent)]
         # A subscription with a timer has copies of its own, which need not wait for those of others.
         has_timer = any("watchdog" in one.terms or "every" in one.terms for one in selecting)
         return (has_timer and len(selecting) > 1) or any(

@@ -6,15 +6,14 @@ that had asked for; then only the message itself is checked.
 
 from __future__ import annotations
 
-from timebound.sim.deployment.checkers.base import Watching
 from timebound.sim.deployment.checkers.oracle import covers, selects
-from timebound.sim.deployment.deployment import PROBE, Deployment
+from timebound.sim.deployment.deployment import PROBE, Checker, Deployment
 from timebound.sim.deployment.history import Received
 
 OWN = ("$timebound/", "$SYS/")
 
 
-class Phantoms(Watching):
+class Phantoms(Checker):
     """Of every arrival: its message, its topic, and a subscription that selects it."""
 
     name = "phantoms"
@@ -42,11 +41,8 @@ class Phantoms(Watching):
             return ""
         # A copy that was queued is delivered although its subscription has ended since. A part of a
         # correlation may come by one of the parts' filters, which lie within that of the subscription.
-        asked = [
-            one
-            for one in deployment.history.subscriptions
-            if (one.client, one.run) == (arrival.client, arrival.run) and one.asked_ns <= arrival.time_ns
-        ]
+        session = deployment.history.subscriptions_of(arrival.client, arrival.run)
+        asked = [one for one in session if one.asked_ns <= arrival.time_ns]
         if not any(covers(one.topic_filter, arrival.topic) for one in asked):
             return "no subscription of its session has such a filter"
         if not any(selects(one, sent) for one in asked):

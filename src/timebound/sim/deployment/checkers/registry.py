@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from timebound.sim.deployment.checkers.accounts import Accounts
-from timebound.sim.deployment.checkers.base import Watching
 from timebound.sim.deployment.checkers.bounds import Bounds
 from timebound.sim.deployment.checkers.duplicates import Duplicates
 from timebound.sim.deployment.checkers.figures import FiguresEqualTrace
@@ -14,9 +13,10 @@ from timebound.sim.deployment.checkers.phantoms import Phantoms
 from timebound.sim.deployment.checkers.retained import Retained
 from timebound.sim.deployment.checkers.rights import RightsKept
 from timebound.sim.deployment.checkers.shared import Shared
+from timebound.sim.deployment.deployment import Checker
 
 
-def all_checkers() -> list[Watching]:
+def all_checkers() -> list[Checker]:
     """Return one of each."""
     return [
         Accounts(),

@@ -7,13 +7,12 @@ client connected: what a broker had sent before the rules changed is on its way.
 from __future__ import annotations
 
 from timebound.core.values.access import AccessList
-from timebound.sim.deployment.checkers.base import Watching
-from timebound.sim.deployment.deployment import Deployment
+from timebound.sim.deployment.deployment import Checker, Deployment
 
 OWN = ("$timebound/", "$SYS/")
 
 
-class RightsKept(Watching):
+class RightsKept(Checker):
     """Of every arrival: whether its topic was allowed."""
 
     name = "rights"

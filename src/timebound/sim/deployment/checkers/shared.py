@@ -15,10 +15,9 @@ that fits. Not promised, and not checked:
 from __future__ import annotations
 
 from timebound.records import Outcome, Reason
-from timebound.sim.deployment.checkers.base import Watching
-from timebound.sim.deployment.checkers.losses import is_allowed, is_owed, is_promised
+from timebound.sim.deployment.checkers.losses import is_allowed, is_owed, is_promised, may_be_checked
 from timebound.sim.deployment.checkers.oracle import selects, share_of
-from timebound.sim.deployment.deployment import Deployment
+from timebound.sim.deployment.deployment import Checker, Deployment
 from timebound.sim.deployment.history import AskedSubscription, History, SentMessage, TracedOutcome
 
 SESSION_OVER = (Reason.SESSION_EXPIRED.value, Reason.DISCONNECTED.value)
@@ -26,12 +25,14 @@ SESSION_OVER = (Reason.SESSION_EXPIRED.value, Reason.DISCONNECTED.value)
 Group = tuple[str, str]  # broker and filter
 
 
-class Shared(Watching):
+class Shared(Checker):
     """Looks for each promised message at each group."""
 
     name = "shared"
 
     def finished(self, deployment: Deployment) -> None:
+        if not may_be_checked(deployment):
+            return
         history = deployment.history
         groups: dict[Group, list[AskedSubscription]] = {}
         for one in history.subscriptions:

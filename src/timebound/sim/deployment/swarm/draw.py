@@ -22,7 +22,7 @@ from timebound.core.values.access import PUBLISH as PUBLISHING
 from timebound.sim.deployment.checkers.oracle import WHERE
 from timebound.sim.deployment.script import Action, ClientSetting, LinkPlace, Plan
 from timebound.sim.kernel.streams import Streams
-from timebound.terms import TERM_PROPERTIES
+from timebound.terms import DURATION, NUMBER, TERM_PROPERTIES, TIMER, Form
 from timebound.units import MILLISECOND, SECOND
 
 TOPICS: Final = ("a/x", "a/y", "a/z", "b/x", "b/y", "c")
@@ -43,6 +43,26 @@ FLOOD_SHARE: Final = 0.1  # of clients
 LAST_MS: Final = 16_000  # of the script
 QUIET_NS: Final = 60 * SECOND  # enough for a flood over the slowest connection
 _KINDS: Final = ("red", "green", "blue")
+# What terms are drawn from; one that is not here is drawn by its form, after all others.
+VALUES: Final[dict[str, tuple[str, ...]]] = {
+    "name": ("hot", "cold"),
+    "where": tuple(WHERE),
+    "deadline": ("150ms", "1s", "20s"),
+    "price": ("0", "3", "0.5"),
+    "penalty": ("2", "7.5"),
+    "keep": ("last", "all"),
+    "ordered": ("true", "false"),
+    "notify": ("missed", "none"),
+    "correlate": CORRELATIONS,
+    "within": ("500ms", "5s"),
+    "watchdog": ("700ms", "3s"),
+    "every": ("900ms", "5s"),
+}
+VALUES_OF_FORMS: Final[dict[Form, tuple[str, ...]]] = {
+    DURATION: ("300ms", "4s"),
+    TIMER: ("800ms", "4s"),
+    NUMBER: ("0", "1", "12.5"),
+}
 _SHAPES: Final = {
     1: (("n1",), ()),
     2: (("n1", "n2"), (("n1", "n2"),)),
@@ -68,6 +88,7 @@ def draw_plan(seed: int) -> Plan:
         actions += _node_faults(random, nodes)
         actions += _link_faults(random, links)
     actions += _rule_changes(Streams(seed).stream("rules"), nodes)
+    _draw_further_terms(Streams(seed), actions)
     actions.sort(key=lambda one: (one.time_ns, one.who))
     places = tuple(
         LinkPlace(one, other, random.choice((5_000, 30_000, 1_000_000)), random.randint(1, 40) * MILLISECOND)
@@ -220,25 +241,10 @@ def _entry(random: Random) -> dict[str, Any]:
 
 def _terms(random: Random, entries: list[dict[str, Any]]) -> dict[str, str]:
     """Draw any combination of terms."""
-    values: dict[str, tuple[str, ...]] = {
-        "name": ("hot", "cold"),
-        "where": tuple(WHERE),
-        "deadline": ("150ms", "1s", "20s"),
-        "price": ("0", "3", "0.5"),
-        "penalty": ("2", "7.5"),
-        "keep": ("last", "all"),
-        "ordered": ("true", "false"),
-        "notify": ("missed", "none"),
-        "correlate": CORRELATIONS,
-        "within": ("500ms", "5s"),
-        "watchdog": ("700ms", "3s"),
-        "every": ("900ms", "5s"),
-    }
-    assert values.keys() == TERM_PROPERTIES.keys(), "a term is new: draw it, too"
     if random.random() < 0.4:
         return {}
     terms = {
-        name: random.choice(choices) for name, choices in values.items() if random.random() < TERMS_SHARE
+        name: random.choice(choices) for name, choices in VALUES.items() if random.random() < TERMS_SHARE
     }
     # Parts of a correlation lie within the subscription's own filter, or it is refused: often enough not.
     if "correlate" in terms and random.random() < 0.8:
@@ -248,6 +254,18 @@ def _terms(random: Random, entries: list[dict[str, Any]]) -> dict[str, str]:
     if "correlate" not in terms and random.random() < 0.9:
         terms.pop("within", None)
     return terms
+
+
+def _draw_further_terms(streams: Streams, actions: list[Action]) -> None:
+    """Draw the terms without values of their own, so that a new one changes nothing else of a seed's plan."""
+    for name, term in TERM_PROPERTIES.items():
+        if name in VALUES:
+            continue
+        random = streams.stream(f"term {name}")
+        choices = term.form if isinstance(term.form, tuple) else VALUES_OF_FORMS[term.form]
+        for action in actions:
+            if action.kind == "subscribe" and random.random() < TERMS_SHARE:
+                action.what["terms"][name] = random.choice(choices)
 
 
 def _publications(random: Random, clients: tuple[ClientSetting, ...]) -> list[Action]:
