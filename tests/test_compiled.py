@@ -104,7 +104,7 @@ def test_what_is_hot_is_optimised_further(script: ModuleType) -> None:
     assert script.is_hot("build/__native_timebound___core___link___queue.c")
     assert script.is_hot("build/__native_timebound___sim___mesh___cluster.c")
     assert script.is_hot("build/list_ops.c")
-    assert not script.is_hot("build/__native_timebound___wire___codec.c")
+    assert not script.is_hot("build/__native_timebound___wire___terms.c")
 
 
 @pytest.mark.skipif(not IS_COMPILED, reason="timebound runs uncompiled")

@@ -227,7 +227,9 @@ THIRD_PARTY: dict[str, frozenset[str]] = {
             "pipeline/sweep/results.py",
         }
     ),
-    "mypy_extensions": frozenset({"channel/", "core/", "node/clients/", "node/mesh/", "sim/kernel/"}),
+    "mypy_extensions": frozenset(
+        {"channel/", "core/", "node/clients/", "node/mesh/", "sim/kernel/", "wire/"}
+    ),
     "numpy": frozenset(
         {
             "node/journal/rows.py",

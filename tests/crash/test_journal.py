@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import BrokerProcess, StartBroker
+from tests.conftest import BrokerProcess, StartOver
 from tests.peer import Peer, join, props
 from timebound.core.sessions.session import PUBCOMP, PUBREC, PUBREL
 from timebound.node.journal.log import JournalLog
@@ -81,9 +81,9 @@ def finish(peer: Peer, packet_id: int) -> None:
 
 @pytest.mark.parametrize("kills", [1, 2])
 def test_a_message_sent_again_after_a_kill_stands_once_in_every_journal(
-    start_broker: StartBroker, kills: int
+    start_over: StartOver, kills: int
 ) -> None:
-    broker = start_broker(CONFIG)
+    broker = start_over(CONFIG)
     data = broker.data
     with join(broker.port, "reader", properties=LASTING) as reader:
         reader.subscribe("kept/#", qos=2)
@@ -95,9 +95,9 @@ def test_a_message_sent_again_after_a_kill_stands_once_in_every_journal(
             wait_journaled(data, b"in between")
             broker.kill()
     for _ in range(kills - 1):  # the publisher is slower than the next kill
-        start_broker(CONFIG, data).kill()
+        start_over(CONFIG, data).kill()
 
-    broker = start_broker(CONFIG, data)
+    broker = start_over(CONFIG, data)
     with come_back(broker) as publisher:
         publisher.send(Publish("kept/2", b"in between", 2, dup=True, packet_id=2))
         finish(publisher, 2)
@@ -113,8 +113,8 @@ def test_a_message_sent_again_after_a_kill_stands_once_in_every_journal(
         assert rows_of(broker, name) == [b"before", b"in between", b"in between"]
 
 
-def test_a_will_published_again_after_a_kill_stands_once_in_every_journal(start_broker: StartBroker) -> None:
-    broker = start_broker(CONFIG)
+def test_a_will_published_again_after_a_kill_stands_once_in_every_journal(start_over: StartOver) -> None:
+    broker = start_over(CONFIG)
     data = broker.data
     doomed = join(broker.port, "publisher", will=Will("kept/2", b"last will", 2), properties=LASTING)
     with locked(data):
@@ -122,7 +122,7 @@ def test_a_will_published_again_after_a_kill_stands_once_in_every_journal(start_
         wait_journaled(data, b"last will")
         broker.kill()
 
-    broker = start_broker(CONFIG, data)
+    broker = start_over(CONFIG, data)
 
     assert broker.stop() == 0
     assert rows_of(broker, "all") == [b"last will"]

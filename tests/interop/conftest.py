@@ -1,4 +1,4 @@
-"""A broker with every kind of listener, for real clients."""
+"""A broker with every kind of listener, for real clients; `reached` is over each transport in turn."""
 
 from __future__ import annotations
 
@@ -23,3 +23,9 @@ def opened(open_process: BrokerProcess) -> Iterator[BrokerProcess]:
     """The broker with listeners `mqtt:`, `mqtts:`, `ws:` and `wss:`."""
     yield open_process
     open_process.check()
+
+
+@pytest.fixture
+def reached(opened: BrokerProcess, scheme: str, certificates: Certificates) -> BrokerProcess:
+    """The same broker, over each of the four transports in turn."""
+    return opened.over(scheme, certificates)

@@ -13,7 +13,8 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
-from tests.conftest import BrokerProcess, Certificates
+from tests.conftest import BrokerProcess
+from tests.peer import Endpoint
 
 TIMEOUT_S = 10.0
 VERSIONS = [paho.MQTTv5, paho.MQTTv311]
@@ -22,12 +23,17 @@ VERSIONS = [paho.MQTTv5, paho.MQTTv311]
 class Client:
     """A paho client on its own thread, whose callbacks become queues."""
 
-    def __init__(self, version: int, client_id: str = "", transport: str = "tcp", **more: Any) -> None:
+    def __init__(self, port: int, version: int, client_id: str = "", **more: Any) -> None:
+        assert isinstance(port, Endpoint)
         if version != paho.MQTTv5:
             more.setdefault("clean_session", True)
+        transport = "websockets" if port.scheme in ("ws", "wss") else "tcp"
         self.paho = paho.Client(
             CallbackAPIVersion.VERSION2, client_id, protocol=version, transport=transport, **more
         )
+        if port.tls is not None:
+            self.paho.tls_set_context(port.tls)
+        self._port = int(port)
         self.connected: queue.Queue[tuple[Any, Any]] = queue.Queue()
         self.messages: queue.Queue[paho.MQTTMessage] = queue.Queue()
         self.subscribed: queue.Queue[list[ReasonCode]] = queue.Queue()
@@ -37,8 +43,8 @@ class Client:
         self.paho.on_subscribe = lambda _c, _u, _m, codes, _p: self.subscribed.put(codes)
         self.paho.on_disconnect = lambda _c, _u, _f, code, _p: self.disconnected.put(code)
 
-    def connect(self, port: int, **more: Any) -> Client:
-        self.paho.connect("127.0.0.1", port, **more)
+    def connect(self) -> Client:
+        self.paho.connect("127.0.0.1", self._port)
         self.paho.loop_start()
         self.flags, code = self.connected.get(timeout=TIMEOUT_S)
         assert not code.is_failure, code
@@ -70,9 +76,9 @@ def clients() -> Iterator[list[Client]]:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_messages_arrive_in_order(
-    opened: BrokerProcess, clients: list[Client], version: int, qos: int
+    reached: BrokerProcess, clients: list[Client], version: int, qos: int
 ) -> None:
-    client = Client(version).connect(opened.port)
+    client = Client(reached.port, version).connect()
     clients.append(client)
     topic = f"paho/{version}/{qos}"
     assert client.subscribe(topic, qos) == [qos]
@@ -85,9 +91,9 @@ def test_messages_arrive_in_order(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_retained_message_comes_to_a_new_subscriber(
-    opened: BrokerProcess, clients: list[Client], version: int
+    reached: BrokerProcess, clients: list[Client], version: int
 ) -> None:
-    client = Client(version).connect(opened.port)
+    client = Client(reached.port, version).connect()
     clients.append(client)
     topic = f"paho/retained/{version}"
     client.publish(topic, "kept", 1, True)
@@ -100,14 +106,14 @@ def test_retained_message_comes_to_a_new_subscriber(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_will_is_published_when_the_client_is_lost(
-    opened: BrokerProcess, clients: list[Client], version: int
+    reached: BrokerProcess, clients: list[Client], version: int
 ) -> None:
-    watcher = Client(version).connect(opened.port)
+    watcher = Client(reached.port, version).connect()
     clients.append(watcher)
     watcher.subscribe("paho/will", 1)
-    lost = Client(version)
+    lost = Client(reached.port, version)
     lost.paho.will_set("paho/will", "lost", 1)
-    lost.connect(opened.port)
+    lost.connect()
     lost.paho.loop_stop()
     sock = lost.paho.socket()
     assert sock is not None
@@ -116,24 +122,25 @@ def test_will_is_published_when_the_client_is_lost(
     assert watcher.message().payload == b"lost"
 
 
-def test_persistent_session_keeps_messages(opened: BrokerProcess, clients: list[Client]) -> None:
-    first = Client(paho.MQTTv311, "paho-keeps", clean_session=False).connect(opened.port)
+def test_persistent_session_keeps_messages(reached: BrokerProcess, clients: list[Client]) -> None:
+    name = f"paho-keeps-{reached.scheme}"
+    first = Client(reached.port, paho.MQTTv311, name, clean_session=False).connect()
     assert not first.flags.session_present
     first.subscribe("paho/kept", 2)
     first.stop()
-    publisher = Client(paho.MQTTv5).connect(opened.port)
+    publisher = Client(reached.port, paho.MQTTv5).connect()
     clients.append(publisher)
     for number in range(3):
         publisher.publish("paho/kept", str(number), 2)
-    second = Client(paho.MQTTv311, "paho-keeps", clean_session=False).connect(opened.port)
+    second = Client(reached.port, paho.MQTTv311, name, clean_session=False).connect()
     clients.append(second)
 
     assert second.flags.session_present
     assert [second.message().payload for _ in range(3)] == [b"0", b"1", b"2"]
 
 
-def test_properties_keep_their_order(opened: BrokerProcess, clients: list[Client]) -> None:
-    client = Client(paho.MQTTv5).connect(opened.port)
+def test_properties_keep_their_order(reached: BrokerProcess, clients: list[Client]) -> None:
+    client = Client(reached.port, paho.MQTTv5).connect()
     clients.append(client)
     client.subscribe("paho/properties", 1)
     sent = Properties(PacketTypes.PUBLISH)
@@ -152,8 +159,8 @@ def test_properties_keep_their_order(opened: BrokerProcess, clients: list[Client
     assert found.MessageExpiryInterval in (59, 60)
 
 
-def test_subscription_options_and_identifiers(opened: BrokerProcess, clients: list[Client]) -> None:
-    own, other = Client(paho.MQTTv5).connect(opened.port), Client(paho.MQTTv5).connect(opened.port)
+def test_subscription_options_and_identifiers(reached: BrokerProcess, clients: list[Client]) -> None:
+    own, other = Client(reached.port, paho.MQTTv5).connect(), Client(reached.port, paho.MQTTv5).connect()
     clients += [own, other]
     identified = Properties(PacketTypes.SUBSCRIBE)
     identified.SubscriptionIdentifier = 17
@@ -167,9 +174,9 @@ def test_subscription_options_and_identifiers(opened: BrokerProcess, clients: li
     assert message.properties.SubscriptionIdentifier == [17]
 
 
-def test_shared_subscription(opened: BrokerProcess, clients: list[Client]) -> None:
-    members = [Client(version).connect(opened.port) for version in VERSIONS]
-    publisher = Client(paho.MQTTv5).connect(opened.port)
+def test_shared_subscription(reached: BrokerProcess, clients: list[Client]) -> None:
+    members = [Client(reached.port, version).connect() for version in VERSIONS]
+    publisher = Client(reached.port, paho.MQTTv5).connect()
     clients += [*members, publisher]
     for member in members:
         assert member.subscribe("$share/paho/paho/work", 1) == [1]
@@ -180,8 +187,8 @@ def test_shared_subscription(opened: BrokerProcess, clients: list[Client]) -> No
     assert sorted(found) == [b"%d" % number for number in range(10)]
 
 
-def test_where_filter_selects(opened: BrokerProcess, clients: list[Client]) -> None:
-    client = Client(paho.MQTTv5).connect(opened.port)
+def test_where_filter_selects(reached: BrokerProcess, clients: list[Client]) -> None:
+    client = Client(reached.port, paho.MQTTv5).connect()
     clients.append(client)
     terms = Properties(PacketTypes.SUBSCRIBE)
     terms.UserProperty = [("where", "value > 90"), ("deadline", "250ms")]
@@ -192,8 +199,8 @@ def test_where_filter_selects(opened: BrokerProcess, clients: list[Client]) -> N
     assert client.message().payload == b'{"value": 95}'
 
 
-def test_refusals_reach_the_application(opened: BrokerProcess, clients: list[Client]) -> None:
-    client, old = Client(paho.MQTTv5).connect(opened.port), Client(paho.MQTTv311).connect(opened.port)
+def test_refusals_reach_the_application(reached: BrokerProcess, clients: list[Client]) -> None:
+    client, old = Client(reached.port, paho.MQTTv5).connect(), Client(reached.port, paho.MQTTv311).connect()
     clients += [client, old]
 
     terms = Properties(PacketTypes.SUBSCRIBE)
@@ -202,29 +209,22 @@ def test_refusals_reach_the_application(opened: BrokerProcess, clients: list[Cli
     assert old.subscribe("$share/paho", 1) == [0x80]
 
 
-def test_take_over_tells_the_older_client(opened: BrokerProcess, clients: list[Client]) -> None:
-    older = Client(paho.MQTTv5, "paho-twin")
+def test_take_over_tells_the_older_client(reached: BrokerProcess, clients: list[Client]) -> None:
+    older = Client(reached.port, paho.MQTTv5, "paho-twin")
     older.paho.reconnect_delay_set(60, 60)
-    older.connect(opened.port)
-    newer = Client(paho.MQTTv5, "paho-twin").connect(opened.port)
+    older.connect()
+    newer = Client(reached.port, paho.MQTTv5, "paho-twin").connect()
     clients += [older, newer]
 
     assert older.disconnected.get(timeout=TIMEOUT_S).value == 0x8E
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("scheme", ["mqtts:", "ws:", "wss:"])
-def test_other_transports(
-    opened: BrokerProcess, certificates: Certificates, clients: list[Client], version: int, scheme: str
-) -> None:
-    client = Client(version, transport="tcp" if scheme == "mqtts:" else "websockets")
-    if scheme != "ws:":
-        client.paho.tls_set(str(certificates.ca))
-    client.connect(opened.port_of(scheme))
+def test_large_messages_arrive(reached: BrokerProcess, clients: list[Client], version: int) -> None:
+    client = Client(reached.port, version).connect()
     clients.append(client)
-    topic = f"paho/transport/{scheme[:-1]}/{version}"
-    client.subscribe(topic, 2)
+    client.subscribe("paho/large", 2)
     for qos in (0, 1, 2):
-        client.publish(topic, b"x" * 100_000, qos)
+        client.publish("paho/large", b"x" * 100_000, qos)
 
     assert [len(client.message().payload) for _ in range(3)] == [100_000] * 3

@@ -25,7 +25,8 @@ from timebound.core.values.subscription import Subscription
 from timebound.demo.best import Best, best_possible
 from timebound.demo.interface_run import CLASSES, COPY_BYTES
 from timebound.demo.traffic import Traffic, TrafficClass, plan
-from timebound.linking.mesh import Mesh, join_mesh
+from timebound.linking.join import join_mesh
+from timebound.linking.mesh import Mesh
 from timebound.node.config import parse_config
 from timebound.sim.deployment.timers import Call, VirtualClock
 from timebound.sim.kernel.kernel import Kernel

@@ -2,45 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
-from pathlib import Path
-
 import pytest
 from tests.node.mesh.doubles import SECOND, VirtualNodes
 
-from timebound.config.mesh import MeshConfig
 from timebound.config.values import NeighbourConfig
-from timebound.core.broker import Broker
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
 from timebound.core.mesh.absence import Absence
-from timebound.core.mesh.interest import WatchedIndex
 from timebound.core.mesh.message import Copy, MeshMessage
-from timebound.core.mesh.options import LATE, TREE, MeshOptions
-from timebound.core.values.access import AccessList
-from timebound.core.values.limits import BrokerLimits
+from timebound.core.mesh.options import MeshOptions
 from timebound.core.values.message import Message
 from timebound.core.values.subscription import Subscription
 from timebound.linking import codec as mesh_codec
 from timebound.linking.link import LATENCY_WINDOW_NS
-from timebound.linking.mesh import REPORT_NS, Mesh, join_mesh
-from timebound.node.config import parse_config
-from timebound.sim.deployment.timers import VirtualClock
-from timebound.sim.kernel.kernel import Kernel
+from timebound.linking.mesh import REPORT_NS, Mesh
 from timebound.terms import Terms
 
 MILLISECOND = 1_000_000
-MESH_KEYS = """\
-[mesh]
-routing = "{routing}"
-epsilon = 0.01
-preference = 0.25
-waiting_share = 0.75
-thrift = 0.5
-queue_messages_max = 123
-queue_bytes_max = "456KiB"
-grace = "1500ms"
-forget_after = "2h"
-"""
 LATENCY_NS = 5 * MILLISECOND
 TRIANGLE = {("a", "b"): 10_000, ("b", "c"): 10_000, ("a", "c"): 2_000}
 
@@ -478,49 +455,6 @@ def test_the_strategy_of_a_link_can_be_changed() -> None:
     assert mesh.member.forwarder.links["b"].queue.strategy.name == "fifo"
     with pytest.raises(ValueError, match="'best'"):
         mesh.set_strategy("b", "best", -1.0, 0)
-
-
-# --- configuration ------------------------------------------------------------------------
-
-
-def joined(text: str) -> Mesh:
-    """Join the mesh of a configuration, as the server does."""
-    index = WatchedIndex()
-    broker = Broker(BrokerLimits(), AccessList([]), False, index)
-    return join_mesh(parse_config(text, Path("t.toml")), broker, index, VirtualClock(Kernel(), lambda: None))
-
-
-@pytest.mark.parametrize(("routing", "expected"), [("late", LATE), ("single-path", TREE)])
-def test_every_key_of_the_mesh_reaches_the_forwarder(routing: str, expected: int) -> None:
-    options = joined(MESH_KEYS.format(routing=routing)).member.forwarder.options
-
-    names = [name for name in dir(options) if not name.startswith("_") and name != "strategy"]
-    assert {name: getattr(options, name) for name in names} == {
-        "routing": expected,
-        "epsilon": 0.01,
-        "preference": 0.25,
-        "waiting_share": 0.75,
-        "thrift": 0.5,
-        "is_thrifty": True,
-        "messages_max": 123,
-        "bytes_max": 456 * 1024,
-        "grace_ns": 1_500 * MILLISECOND,
-        "forget_after_ns": 7_200 * SECOND,
-        # These have no key.
-        "is_lossless": True,
-        "keeps_order": True,
-        "keeps_fresh": True,
-        "send_cost": 0.0,
-        "processing_ns": 0,
-        "message_bytes": 0,
-    }
-    assert options.strategy.name == DEFAULT_STRATEGY
-
-
-def test_no_key_of_the_mesh_is_left_out_above() -> None:
-    keys = {line.split()[0] for line in MESH_KEYS.splitlines()[1:]}
-
-    assert keys == {field.name.removesuffix("_s") for field in dataclasses.fields(MeshConfig)}
 
 
 def test_each_name_counts_at_other_brokers_until_it_ends() -> None:

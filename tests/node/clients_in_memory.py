@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
+from tests.conftest import Certificates
 from tests.node.doubles import House, RecordingTransport
 from websockets.client import ClientProtocol
 from websockets.frames import Frame, Opcode
@@ -142,3 +143,15 @@ class TlsClient(PlainClient):
 
 
 MakeClient = Callable[[House, str], PlainClient]
+
+
+def client_maker(kind: str, certificates: Certificates) -> MakeClient:
+    """Return what makes clients of a kind: `plain`, `websocket` or `tls`."""
+    if kind == "plain":
+        return PlainClient
+    if kind == "websocket":
+        return WebSocketClient
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificates.certificate, certificates.key)
+    contexts = server, ssl.create_default_context(cafile=str(certificates.ca))
+    return lambda house, host: TlsClient(house, host, contexts)

@@ -10,6 +10,7 @@ from timebound.config.limits import Limits
 from timebound.config.listeners import ListenerConfig
 from timebound.config.values import Config
 from timebound.core.broker import Broker
+from timebound.core.matching.index import SubscriptionIndex
 from timebound.core.values.access import AccessList
 from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.store_orders import StoreOrder
@@ -99,10 +100,11 @@ class House:
         passwords: PasswordFile | None = None,
         is_durable: bool = False,
         input_config: InputConfig | None = None,
+        index: SubscriptionIndex | None = None,
     ) -> None:
         self.storage = HeldStorage()
         options = entrance_options(input_config or InputConfig())
-        self.broker = Broker(BrokerLimits(), AccessList([]), is_durable, None, options)
+        self.broker = Broker(BrokerLimits(), AccessList([]), is_durable, index, options)
         self.driver = Driver(self.broker, self.storage, limits, asyncio.get_running_loop(), input_config)
         self.logins = Logins(asyncio.get_running_loop(), 1)
         config = Config(limits=limits)

@@ -12,7 +12,6 @@ import contextlib
 import importlib
 import logging
 import pkgutil
-import ssl
 import sys
 from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType
@@ -20,7 +19,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import BrokerProcess, Certificates
-from tests.node.clients_in_memory import MakeClient, PlainClient, TlsClient, WebSocketClient
+from tests.node.clients_in_memory import MakeClient, PlainClient, client_maker
 from tests.node.doubles import Build, RecordingTransport
 from tests.node.victim_life import (
     VICTIM,
@@ -293,17 +292,6 @@ async def functions_called(
 @pytest.fixture(params=["plain", "websocket", "tls"])
 def make_client(request: pytest.FixtureRequest, certificates: Certificates) -> MakeClient:
     return client_maker(request.param, certificates)
-
-
-def client_maker(kind: str, certificates: Certificates) -> MakeClient:
-    if kind == "plain":
-        return PlainClient
-    if kind == "websocket":
-        return WebSocketClient
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(certificates.certificate, certificates.key)
-    contexts = server, ssl.create_default_context(cafile=str(certificates.ca))
-    return lambda house, host: TlsClient(house, host, contexts)
 
 
 async def test_life_without_an_error_goes_well(build: Build, make_client: MakeClient) -> None:

@@ -222,7 +222,7 @@ async def test_a_disconnect_may_shorten_the_session_but_not_begin_one(
     goodbye = Disconnect(0)
     goodbye.properties.session_expiry_interval = wanted_s
 
-    handle(connection, session, goodbye, house.driver.now_ns())
+    handle(connection, session, goodbye)
 
     if kept_s < 0:
         last = transport.packets()[-1]
@@ -239,7 +239,7 @@ async def test_auth_without_a_method_is_a_protocol_error(build: Build) -> None:
     connection, transport = house.open(Connect("asker"))
     assert connection.session is not None
 
-    handle(connection, connection.session, Auth(0x19), house.driver.now_ns())
+    handle(connection, connection.session, Auth(0x19))
 
     last = transport.packets()[-1]
     assert isinstance(last, Disconnect)

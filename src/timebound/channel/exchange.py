@@ -59,7 +59,7 @@ def exchange(
     with channel._lock:
         if not channel._is_running:
             raise ChannelError(f"channel {channel.name!r} is not running, so it cannot be reconfigured")
-        _check_dependencies(channel, filtering or channel._filtering, changes)
+        _check_dependencies(filtering or channel._filtering, changes)
         _check_timers(channel, changes, has_timing=not drops_timing and bool(timing or channel._timing))
         if dispatching is not None:
             _check_dispatcher(channel, dispatching, changes)
@@ -83,7 +83,7 @@ def exchange(
 # --- what may fail ----------------------------------------------------------------------
 
 
-def _check_dependencies(channel: Carrier, filtering: Filtering, changes: list[Change]) -> None:
+def _check_dependencies(filtering: Filtering, changes: list[Change]) -> None:
     for change in changes:
         if change.dependency is None or filtering.has_dependencies:
             continue

@@ -61,7 +61,7 @@ def write_paper(
     columns = {name: [getattr(row, name) for row in rows] for name in names}
     table = pa.table({"run": range(len(rows)), **columns, "error": [""] * len(rows)})
     keys = ("figure", "scenario", "rate", "strategy", "weight", "reading")
-    figures, printed = _figures(number, rows)
+    figures, printed = _figures(rows)
     cpu_s = sum(row.seconds for row in rows)
     notes = (
         [f"Each run simulates {minutes:g} minutes; the paper has {MINUTES:g}."] if minutes != MINUTES else []
@@ -99,7 +99,7 @@ def _run_on_spark(
     return rows, wall_s, cores
 
 
-def _figures(number: str, rows: list[GridRow]) -> tuple[tuple[Figure, ...], tuple[Printed, ...]]:
+def _figures(rows: list[GridRow]) -> tuple[tuple[Figure, ...], tuple[Printed, ...]]:
     """Return a figure for each one that was run, and the values that the paper prints."""
     from timebound.pipeline.sweep.results import Figure, Printed
     from timebound.sim.papers.grid import MEASURES_OF_FIGURE

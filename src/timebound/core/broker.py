@@ -13,7 +13,7 @@ from typing import Final
 
 from timebound.core.account.account import Account
 from timebound.core.account.counters import Counters, Statistics
-from timebound.core.distribution import Distribution, RetainedReplay
+from timebound.core.distribution import MESH, Distribution, RetainedReplay
 from timebound.core.input.entrance import TURNED_DOWN, Entrance
 from timebound.core.input.options import EntranceOptions
 from timebound.core.input.publisher import Publisher
@@ -262,7 +262,7 @@ class Broker:
     def begin_subscribe(
         self, session: Session, subscription: Subscription, now_ns: int
     ) -> tuple[int, RetainedReplay | None]:
-        """Like `subscribe`, but retained messages are sent in steps by `continue_replay`."""
+        """Do what `subscribe` does, except that `continue_replay` sends retained messages in steps."""
         topic_filter = subscription.topic_filter
         group, _ = split_share(topic_filter)
         if not session.access.may_subscribe(topic_filter):
@@ -441,6 +441,10 @@ class Broker:
         self._distribution.mesh = member
         self._wakeups.forwarder = member.forwarder
         member.forwarder.share_due(self._due)
+        member.forwarder.on_error = self._note_mesh_error
+
+    def _note_mesh_error(self, error: Exception) -> None:
+        self._faults.note(MESH, 0, error)
 
     def open_link(self, name: str, connection: int) -> Session:
         """Return a session that holds the confirmations for a neighbour broker, and nothing else."""

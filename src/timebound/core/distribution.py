@@ -153,7 +153,10 @@ class Distribution:
                 self._faults.note(MESH, 0, error)
             self.end_selection()
         if len(self._account.missed) > MISSED_MAX:  # after the mesh: a notice is matched in its own right
+            pressed = [] if self.mesh is None else self.mesh.pressed
             self.publish_notices(now_ns)
+            if self.mesh is not None:
+                self.mesh.pressed = pressed  # by the message, not by notices
         return count
 
     def _hold(self, match: Match, message: Message, now_ns: int) -> bool:
@@ -463,7 +466,7 @@ class Distribution:
         group = self._index.shared_group(taker.topic_filter)
         if group is None or not group.named or taker.dependency is not None:
             return NO_OTHERS
-        attributes = attributes_of(message) if group.has_predicate() else None
+        attributes = attributes_of(message) if group.predicates() else None
         found = group.subscriptions_of(taker, attributes)
         return tuple([one for one in found if one is not taker and one.dependency is None])
 
@@ -483,7 +486,7 @@ class Distribution:
         group = self._index.shared_group(delivery.subscription.topic_filter)
         if group is None:
             return []
-        return self._candidates(group, attributes_of(delivery.message) if group.has_predicate() else None)
+        return self._candidates(group, attributes_of(delivery.message) if group.predicates() else None)
 
     def _choose_member(self, candidates: list[Subscription], message: Message) -> Subscription:
         """Return the first member that is connected and has room; otherwise the first that can store it.

@@ -23,6 +23,7 @@ from timebound.errors import ProtocolError
 from timebound.linking import codec as mesh_codec
 from timebound.linking.greeting import PACK_VERSION
 from timebound.linking.packs import PACK_TOPIC, decode_pack, encode_pack
+from timebound.records import Reason
 from timebound.units import MILLISECOND, MINUTE, SECOND
 from timebound.wire.codec import encode_ack, encode_publish
 from timebound.wire.packets import Ack, Disconnect, Packet, Pingreq, Pingresp, Publish
@@ -92,6 +93,9 @@ class Receiver(Protocol):
 
     def on_copy(self, link: NeighbourLink, copy: Copy, packet_id: int, now_ns: int) -> None:
         """Take a copy, and confirm it in the link's session; packet id 0: no answer is wanted."""
+
+    def on_fault(self, link: NeighbourLink, error: Exception) -> None:
+        """Take note of an internal error with a copy that was received."""
 
     def on_advertisements(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None: ...
 
@@ -246,9 +250,9 @@ class NeighbourLink:
             self.flush(now_ns)
         return True
 
-    def send_packs(self, now_ns: int) -> list[Copy]:
-        """Write the packs that the core has ordered; return copies larger than the neighbour accepts."""
-        refused: list[Copy] = []
+    def send_packs(self, now_ns: int) -> list[tuple[Copy, Reason]]:
+        """Write the packs that the core has ordered; return copies that cannot be sent, and why."""
+        refused: list[tuple[Copy, Reason]] = []
         outlet = self._outlet
         ahead_ns = self.latency_ns
         if self._meter is not None:
@@ -258,17 +262,37 @@ class NeighbourLink:
         for pack in outlet.take_packs():
             # No copy can be used before the whole pack has arrived.
             ahead_ns += int(float(pack.size_bytes) * self.delay.mean_s_per_kb * SECOND / _KILOBYTE)
-            frame = self._pack_frame(pack, ahead_ns, now_ns)
-            if self._takes(frame):
+            frame = self._safe_frame(pack, ahead_ns, now_ns, refused)
+            if not self._takes(frame):
+                refused += [(copy, Reason.TOO_LARGE) for copy in pack.copies]
+                pack.copies = []
+            if pack.copies:
                 self._frames.append(frame)
                 self._frame_bytes += len(frame)
                 self.sent += len(pack.copies)
             else:
                 outlet.confirm(pack.packet_id)
-                refused += pack.copies
         self._ahead_ns = ahead_ns
         self.flush(now_ns)
         return refused
+
+    def _safe_frame(
+        self, pack: CopyPack, ahead_ns: int, now_ns: int, refused: list[tuple[Copy, Reason]]
+    ) -> bytes:
+        """Encode a pack, without copies that cause an internal error: others have to be sent."""
+        try:
+            return self._pack_frame(pack, ahead_ns, now_ns)
+        except Exception:
+            copies = pack.copies
+            pack.copies = []
+            for copy in copies:
+                try:
+                    encode_pack([copy], now_ns, ahead_ns)
+                    pack.copies.append(copy)
+                except Exception as error:
+                    self._receiver.on_fault(self, error)
+                    refused.append((copy, Reason.FAULT))
+            return self._pack_frame(pack, ahead_ns, now_ns) if pack.copies else b""
 
     def _pack_frame(self, pack: CopyPack, ahead_ns: int, now_ns: int) -> bytes:
         """Encode a pack; what is too large for one is a copy alone, in a packet of its own kind."""
@@ -487,12 +511,7 @@ class NeighbourLink:
 
     def _on_publish(self, packet: Publish, now_ns: int) -> None:
         if not packet.topic.startswith(mesh_codec.PREFIX):
-            packet_id = packet.packet_id if packet.qos else 0  # decoding sets the QoS of the message
-            copy = mesh_codec.decode_copy(packet, now_ns)
-            if self.inlet is not None:
-                self.inlet.take_copy(copy, packet_id)
-            else:
-                self._receiver.on_copy(self, copy, packet_id, now_ns)
+            self._on_copy(packet, now_ns)
             return
         if packet.topic == PACK_TOPIC:
             self._on_pack(packet, now_ns)
@@ -512,19 +531,47 @@ class NeighbourLink:
             self._answers.append(encode_ack(PUBACK, packet.packet_id, 0, 5))
 
     def _on_pack(self, packet: Publish, now_ns: int) -> None:
-        copies = decode_pack(packet.payload, packet.packet_id, now_ns)
-        receipt = copies[0].receipt
-        if receipt is not None and receipt.may_wait:
-            self._receipts.append(receipt)
-            if len(self._receipts) == 1:
-                self._receiver.on_unconfirmed(self, now_ns)
-            elif len(self._receipts) % CONFIRM_PACKS == 0:
-                self.confirm()
-        if self.inlet is not None:
-            self.inlet.take_copies(copies)
-        else:
-            for copy in copies:
-                self._receiver.on_copy(self, copy, 0, now_ns)
+        try:
+            copies = decode_pack(packet.payload, packet.packet_id, now_ns)
+            self._note_receipt(copies[0].receipt, now_ns)
+            if self.inlet is not None:
+                self.inlet.take_copies(copies)
+            else:
+                for copy in copies:
+                    self._receiver.on_copy(self, copy, 0, now_ns)
+        except ProtocolError:
+            raise
+        except Exception as error:
+            self._on_fault(error, packet.packet_id)
+
+    def _note_receipt(self, receipt: PackReceipt | None, now_ns: int) -> None:
+        """Have a pack that may wait confirmed together with others."""
+        if receipt is None or not receipt.may_wait:
+            return
+        self._receipts.append(receipt)
+        if len(self._receipts) == 1:
+            self._receiver.on_unconfirmed(self, now_ns)
+        elif len(self._receipts) % CONFIRM_PACKS == 0:
+            self.confirm()
+
+    def _on_copy(self, packet: Publish, now_ns: int) -> None:
+        packet_id = packet.packet_id if packet.qos else 0  # decoding sets the QoS of the message
+        try:
+            copy = mesh_codec.decode_copy(packet, now_ns)
+            if self.inlet is not None:
+                self.inlet.take_copy(copy, packet_id)
+            else:
+                self._receiver.on_copy(self, copy, packet_id, now_ns)
+        except ProtocolError:
+            raise
+        except Exception as error:
+            self._on_fault(error, packet_id)
+
+    def _on_fault(self, error: Exception, packet_id: int) -> None:
+        """Note an internal error with what was received; confirm it, or it would be sent again for ever."""
+        self._receiver.on_fault(self, error)
+        if packet_id:
+            self._answers.append(encode_ack(PUBACK, packet_id, 0, 5))
 
     def _on_unknown_topic(self, packet: Publish) -> None:
         """Refuse a control packet of a later version; QoS 0 has no answer."""

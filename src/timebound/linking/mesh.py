@@ -15,17 +15,14 @@ from typing import Final, Protocol
 
 from timebound.config.mesh import NeighbourConfig
 from timebound.config.scheduling import scheduling_of
-from timebound.config.values import Config
 from timebound.core.broker import Broker
 from timebound.core.link.outlet import START_DELAY
-from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
-from timebound.core.mesh.account import MeshAccount
+from timebound.core.link.strategy.registry import strategy_named
 from timebound.core.mesh.border import Border
 from timebound.core.mesh.flooding import FIGURES, LinkStateAdvertisement
-from timebound.core.mesh.interest import WatchedIndex
 from timebound.core.mesh.member import Member
 from timebound.core.mesh.message import Copy
-from timebound.core.mesh.options import LATE, TREE, MeshOptions, Send
+from timebound.core.mesh.options import Send
 from timebound.core.values.delay import LinkDelay, link_of_rate
 from timebound.core.values.subscription import Subscription
 from timebound.linking import codec as mesh_codec
@@ -86,6 +83,7 @@ class Mesh:
         self._levels: dict[str, int] = {}  # as last sent to neighbours
         self._packet_size_max = mesh_codec.link_packet_size_max(packet_size_max)
         self._refused = 0  # advertisements that could not be sent or read
+        self._unlearnt: list[tuple[NeighbourLink, LinkStateAdvertisement]] = []  # after internal errors
         self._unknown: dict[str, set[str]] = {}  # by neighbour: what was logged; never iterated
         self._reported_ns = clock.now_ns()
         self._told_ns = -SECOND  # when figures of links were advertised last
@@ -208,18 +206,42 @@ class Mesh:
             # Drop the copy, not the link: the neighbour would send it again for ever.
             self._clock.fault(f"a copy from broker {link.name!r}", error)
 
+    def on_fault(self, link: NeighbourLink, error: Exception) -> None:
+        self._clock.fault(f"a copy from broker {link.name!r}", error)
+
     def on_advertisements(self, link: NeighbourLink, payload: bytes, now_ns: int) -> None:
         found = mesh_codec.decode_advertisements(payload)
         for advertisement in found.advertisements:
-            if not self.member.receive_advertisement(link.name, advertisement):
-                self._refused += 1
-                owner = advertisement.key[1][:MISTAKE_LENGTH_MAX]
-                self.on_unknown(link, f"an advertisement of {owner!r}, which is not among its `origins`")
+            if not self._learn(link, advertisement):
+                self._unlearnt.append((link, advertisement))
         self._refused += len(found.mistakes)
         for mistake in found.mistakes:
             self.on_unknown(link, f"advertisement: {mistake[:MISTAKE_LENGTH_MAX]}")
         for what in found.unknown:
             self.on_unknown(link, what)
+
+    def _learn(self, link: NeighbourLink, advertisement: LinkStateAdvertisement) -> bool:
+        """Store an advertisement if its sender may have it; return False after an internal error."""
+        try:
+            is_allowed = self.member.receive_advertisement(link.name, advertisement)
+        except Exception as error:
+            # The link stays: the neighbour would send it again for ever.
+            self._clock.fault(f"an advertisement from broker {link.name!r}", error)
+            return False
+        if not is_allowed:
+            self._refused += 1
+            owner = advertisement.key[1][:MISTAKE_LENGTH_MAX]
+            self.on_unknown(link, f"an advertisement of {owner!r}, which is not among its `origins`")
+        return True
+
+    def _mend(self) -> None:
+        """Do once more what internal errors have left undone."""
+        unlearnt, self._unlearnt = self._unlearnt, []
+        for link, advertisement in unlearnt:
+            self._learn(link, advertisement)
+        if self.member.is_behind:
+            self.member.catch_up()
+            self._clock.schedule()
 
     def on_unknown(self, link: NeighbourLink, what: str) -> None:
         """Log, once for each neighbour, something it sends that this broker does not know."""
@@ -302,6 +324,7 @@ class Mesh:
 
     def patrol(self, now_ns: int) -> None:
         """Run the periodic work, about once a second."""
+        self._mend()
         for broker in self.member.wake(now_ns):
             text = f"broker {broker!r} is gone: its links and subscriptions are forgotten (mesh.forget_after)"
             self._clock.note(text, is_warning=True)
@@ -380,13 +403,19 @@ class Mesh:
                     self._failed(link, error)
 
     def _put(self, link: NeighbourLink, send: Send, now_ns: int) -> None:
-        if not link.put(send.copy, send.packet_id, now_ns):
-            self.member.forwarder.abandon(send, Reason.TOO_LARGE, now_ns)
+        try:
+            reason = None if link.put(send.copy, send.packet_id, now_ns) else Reason.TOO_LARGE
+        except Exception as error:
+            # Drop the copy, not the link: it would be sent again for ever.
+            self._clock.fault(f"a copy for broker {link.name!r}", error)
+            reason = Reason.FAULT
+        if reason is not None:
+            self.member.forwarder.abandon(send, reason, now_ns)
         self._go_on(link, now_ns)
 
     def _send_packs(self, link: NeighbourLink, now_ns: int) -> None:
-        for copy in link.send_packs(now_ns):
-            self.member.forwarder.lose(copy, link.name, now_ns, Reason.TOO_LARGE)
+        for copy, reason in link.send_packs(now_ns):
+            self.member.forwarder.lose(copy, link.name, now_ns, reason)
         self._go_on(link, now_ns)
 
     def _go_on(self, link: NeighbourLink, now_ns: int) -> None:
@@ -436,7 +465,7 @@ class Mesh:
             link = self.links.get(name)
             if link is None:
                 continue
-            payloads, too_large = mesh_codec.encode_advertisements(advertisements, link.packet_size_max)
+            payloads, too_large = self._encode(link, advertisements)
             for payload in payloads:
                 self._send_control(link, mesh_codec.ADVERTISEMENTS_TOPIC, payload)
             for advertisement in too_large:
@@ -445,6 +474,21 @@ class Mesh:
                 what = f"subscription of {first[:100]!r} to {second[:100]!r} at {owner!r}"
                 text = f"{what} cannot be advertised to {name!r}: too large for a packet"
                 self._clock.note(text, is_warning=True)
+
+    def _encode(
+        self, link: NeighbourLink, advertisements: list[LinkStateAdvertisement]
+    ) -> tuple[list[bytes], list[LinkStateAdvertisement]]:
+        """Encode advertisements; after an internal error each alone, without those it concerns."""
+        try:
+            return mesh_codec.encode_advertisements(advertisements, link.packet_size_max)
+        except Exception as error:
+            if len(advertisements) == 1:
+                self._clock.fault(f"an advertisement for broker {link.name!r}", error)
+                return [], []
+        alone = [self._encode(link, [one]) for one in advertisements]
+        return [payload for found, _ in alone for payload in found], [
+            one for _, left in alone for one in left
+        ]
 
     def _send_control(self, link: NeighbourLink, topic: str, payload: bytes) -> None:
         try:
@@ -485,29 +529,6 @@ class Mesh:
             "gone": len(self.member.absence.gone()),
             "cut_off": len(self.member.absence.cut_off()),
         }
-
-
-def join_mesh(config: Config, broker: Broker, index: WatchedIndex, clock: Clock) -> Mesh:
-    """Make a broker a member of the mesh of its configuration; `index` is the broker's own."""
-    options = MeshOptions(
-        strategy_named(DEFAULT_STRATEGY),
-        routing=LATE if config.mesh.routing == "late" else TREE,
-        epsilon=config.mesh.epsilon,
-        preference=config.mesh.preference,
-        waiting_share=config.mesh.waiting_share,
-        thrift=config.mesh.thrift,
-        messages_max=config.mesh.queue_messages_max,
-        bytes_max=config.mesh.queue_bytes_max,
-        is_lossless=True,
-        keeps_fresh=True,
-        grace_ns=int(config.mesh.grace_s * SECOND),
-        forget_after_ns=int(config.mesh.forget_after_s * SECOND),
-    )
-    account = MeshAccount(pairs=broker.account)
-    if not broker.account.trace.started_ns:
-        broker.identify(config.node_name, clock.now_ns())
-    member = Member(config.node_name, options, index, account, broker.account.trace.started_ns)
-    return Mesh(member, broker, config.neighbours, clock, config.limits.packet_size_max)
 
 
 def _start_delay(neighbour: NeighbourConfig) -> LinkDelay:

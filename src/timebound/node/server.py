@@ -27,7 +27,7 @@ from timebound.core.broker import Broker
 from timebound.core.mesh.interest import WatchedIndex
 from timebound.core.values.access import AccessList
 from timebound.errors import ConfigError
-from timebound.linking.mesh import join_mesh
+from timebound.linking.join import join_mesh
 from timebound.node.calibrate import start_quantum_ns
 from timebound.node.clients.connection import Connection
 from timebound.node.clients.handshake import Door

@@ -97,7 +97,7 @@ class Serving(Protocol):
     def hint(self, text: str) -> None: ...
 
 
-def handle(connection: Serving, session: Session, packet: Packet, now_ns: int) -> None:
+def handle(connection: Serving, session: Session, packet: Packet) -> None:
     """Act on a packet that is neither PUBLISH nor an acknowledgement, nor a `Request`."""
     if isinstance(packet, Disconnect):
         _disconnect(connection, session, packet)

@@ -162,6 +162,8 @@ class Decoder:
         Stops at the first other packet, without checking it.
         """
         is_v5 = self.version == 5
+        raw_last = b""
+        topic: str | None = None
         # Only lengths of one or two bytes: for longer packets this path saves nothing.
         size_max = self.packet_size_max
         while position + 4 < end and data[position] == 0x30:
@@ -179,7 +181,10 @@ class Decoder:
             topic_end = start + 2 + ((data[start] << 8) | data[start + 1])
             if topic_end >= stop:
                 break
-            topic = TOPICS.get(data[start + 2 : topic_end])
+            raw = data[start + 2 : topic_end]
+            if raw != raw_last:
+                topic = TOPICS.get(raw)
+                raw_last = raw
             if topic is None:
                 break
             if is_v5:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from timebound.wire import packet_types as types
 from timebound.wire.primitives import PacketReader, encode_varint
 from timebound.wire.properties import Properties, decode_properties
@@ -17,6 +19,7 @@ NO_USER_PROPERTIES: Final[UserProperties] = ()
 NO_IDENTIFIERS: Final[tuple[int, ...]] = ()
 
 
+@mypyc_attr(acyclic=True)
 class Packet:
     """Base of all packets: equal if of the same class with equal fields."""
 
@@ -33,6 +36,7 @@ class Packet:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.fields().items())})"
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 class Publish(Packet):
     """A message from a publisher or for a subscriber.
 
@@ -140,6 +144,7 @@ def make_publish(
     )
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 class Ack(Packet):
     """PUBACK, PUBREC, PUBREL or PUBCOMP; `kind` is the packet type."""
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from timebound.errors import MalformedPacket, ProtocolError
 
 VARINT_MAX: Final = 268_435_455  # four bytes of seven bits
@@ -19,6 +21,7 @@ _SHOWN_BYTES_MAX: Final = 40  # enough to recognise a bad value in a log
 BYTE: Final[list[bytes]] = [bytes((value,)) for value in range(256)]
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 class PacketReader:
     """A position in the bytes of one packet, from `position` up to `end`."""
 

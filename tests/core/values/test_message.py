@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+from types import FunctionType, ModuleType
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.core.broker_doubles import Node
 
 from timebound.core.values.message import COPY_COST, FRAME_KEPT_MAX, QUEUED, Delivery, Message, copy_cost
 from timebound.core.values.subscription import Subscription
 from timebound.terms import Terms
+from timebound.units import SECOND
+from timebound.version import is_compiled
 
 
 def message_of(*, published_ns: int = 100, expires_ns: int = 0, timeout_ns: int = 0) -> Message:
@@ -89,3 +95,66 @@ def test_a_new_delivery_waits_and_nothing_of_it_is_stored_or_settled() -> None:
     assert (delivery.dup, delivery.stored, delivery.is_settled) == (False, False, False)
     assert delivery.subscription is subscription
     assert delivery.others == ()
+
+
+def leads_back(start: object) -> bool:
+    """Whether an object refers to itself, directly or through others; classes and modules aside."""
+    seen = {id(start)}
+    pending = gc.get_referents(start)
+    while pending:
+        one = pending.pop()
+        if one is start:
+            return True
+        if id(one) in seen or isinstance(one, (type, ModuleType, FunctionType)):
+            continue
+        seen.add(id(one))
+        pending.extend(gc.get_referents(one))
+    return False
+
+
+def deliveries_of_all_kinds() -> list[Delivery]:
+    """Return copies in flight whose messages and subscriptions have everything that they can have."""
+    node = Node(durable=False)
+    node.broker.account.is_tracing = True
+    writer, reader = node.connect("writer"), node.connect("reader")
+    for topic_filter, terms in (
+        ("t", Terms(deadline_ns=SECOND, price=2.0, is_ordered=True)),
+        ("t", Terms(name="some", where="v > 1", notify_missed=True)),
+        ("#", Terms(name="both", correlate="all(t, u)", within_ns=SECOND)),
+        ("$share/group/u", Terms(watchdog_ns=SECOND, every_ns=SECOND)),
+    ):
+        node.subscribe(reader, topic_filter, terms=terms)
+    for number, topic in enumerate(("t", "u", "t", "u"), 1):
+        node.publish(writer, topic, b'{"v": 2}', 2, packet_id=number, retain=True)
+        node.advance(0.6)
+        node.settle()
+    return list(reader.session.inflight.values())
+
+
+@pytest.mark.skipif(is_compiled(), reason="the collector does not know of compiled ones, see below")
+def test_no_message_and_no_copy_leads_back_to_itself() -> None:
+    deliveries = deliveries_of_all_kinds()
+
+    assert any(delivery.others for delivery in deliveries)
+    assert any(delivery.group for delivery in deliveries)
+    for delivery in deliveries:
+        assert not leads_back(delivery)
+        assert not leads_back(delivery.message)
+
+
+def test_what_leads_back_is_found() -> None:
+    inner: list[object] = []
+    outer = [inner]
+    assert not leads_back(outer)
+
+    inner.append({"key": outer})
+
+    assert leads_back(outer)
+
+
+@pytest.mark.skipif(not is_compiled(), reason="plain Python knows of every object")
+def test_the_garbage_collector_does_not_know_of_compiled_messages_and_copies() -> None:
+    message = message_of()
+
+    assert not gc.is_tracked(message)
+    assert not gc.is_tracked(Delivery(message, 0, False))

@@ -6,6 +6,8 @@ import ssl
 from typing import Any, cast
 
 import pytest
+from tests.conftest import Certificates
+from tests.node.clients_in_memory import client_maker
 from tests.node.doubles import Build
 
 from timebound.config.listeners import ListenerConfig
@@ -14,6 +16,8 @@ from timebound.node.clients.connection import Connection
 from timebound.node.clients.tls import TlsAdapter
 from timebound.node.clients.websocket import Unframing, WebSocketAdapter
 from timebound.node.input.buffer import READ_BYTES_MAX
+from timebound.wire.codec import encode
+from timebound.wire.packets import Connect, make_publish
 
 
 class Below:
@@ -115,6 +119,28 @@ async def test_all_adapters_read_into_one_buffer(build: Build) -> None:
 
     assert tls.get_buffer(-1) is websocket.get_buffer(-1)
     assert len(tls.get_buffer(-1)) == READ_BYTES_MAX
+
+
+@pytest.mark.parametrize("kind", ["websocket", "tls"])
+async def test_a_full_read_ends_reading_until_the_turn_also_behind_frames_and_records(
+    build: Build, certificates: Certificates, kind: str
+) -> None:
+    """Otherwise the event loop reads on, up to 2 MB, before anything else is done."""
+    house = build()
+    client = client_maker(kind, certificates)(house, "127.0.0.1")
+    client.send(Connect("flooding"))
+    house.driver.turn()
+    house.driver._is_scheduled = True  # the turn comes later
+    packet = encode(make_publish("t", b"x" * 500), 5)
+    data = client.encoded(packet * (READ_BYTES_MAX // len(packet) - 3))
+    assert READ_BYTES_MAX * 0.9 < len(data) <= READ_BYTES_MAX
+
+    client.protocol.data_received(data)
+    assert not client.transport.is_reading
+    house.driver.turn()
+
+    assert client.transport.is_reading
+    client.lose()
 
 
 async def test_a_protocol_can_take_over_from_another_behind_tls(build: Build) -> None:

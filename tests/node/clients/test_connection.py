@@ -306,6 +306,53 @@ async def test_an_alias_stands_for_the_topic_it_was_set_with(build: Build) -> No
         connection.connection_lost(None)
 
 
+async def test_an_alias_is_set_by_a_message_whose_topic_is_that_of_the_message_before(build: Build) -> None:
+    house = build(Limits(topic_alias_max=2))
+    reader, received = house.open(Connect("reader"), Subscribe(1, [SubscribeEntry("#")]))
+    writer, transport = house.open(Connect("writer"))
+
+    house.send(
+        writer, Publish("a", b"1"), Publish("a", b"2", topic_alias=1), Publish("", b"3", topic_alias=1)
+    )
+    house.driver.turn()
+    house.send(writer, Publish("a", b"4"), Publish("a", b"5", topic_alias=3))
+    house.driver.turn()
+
+    published = [packet for packet in received.packets() if isinstance(packet, Publish)]
+    assert [(packet.topic, packet.payload) for packet in published] == [
+        ("a", b"%d" % n) for n in (1, 2, 3, 4)
+    ]
+    last = transport.packets()[-1]
+    assert isinstance(last, Disconnect)
+    assert last.reason_code == 0x94
+    for connection in (reader, writer):
+        connection.connection_lost(None)
+
+
+@pytest.mark.parametrize("writers", [1, 2])
+async def test_requests_between_messages_on_one_topic_stay_requests(build: Build, writers: int) -> None:
+    house = build()
+    reader, received = house.open(Connect("reader"), Subscribe(1, [SubscribeEntry("#")]))
+    opened = [house.open(Connect(f"writer-{number}")) for number in range(writers)]
+    request = Publish("$timebound/advertise/a", b"", 1, packet_id=1, passed_on=advertisement())
+
+    for connection, _ in opened:
+        house.send(connection, Publish("a", b"1"), request, Publish("a", b"2"))
+    while house.driver.input.has_more():
+        house.driver.turn()
+
+    published = [packet for packet in received.packets() if isinstance(packet, Publish)]
+    assert [packet.topic for packet in published] == ["a"] * 2 * writers
+    for _, transport in opened:
+        assert [packet.reason_code for packet in transport.packets() if isinstance(packet, Ack)] == [0]
+    for connection, _ in [(reader, received), *opened]:
+        connection.connection_lost(None)
+
+
+def advertisement() -> bytes:
+    return props(user_properties=[("period", "1s"), ("size", "10")]).encode_passed_on()
+
+
 @pytest.mark.parametrize(
     ("topic", "alias", "code"), [("", 1, 0x82), ("a", 3, 0x94)], ids=["never set", "above the maximum"]
 )

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import signal
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -247,6 +248,24 @@ def test_users_need_a_password_and_rights(
     ann.stage([{"topic": "plant/2", "payload": b""}])
     with pytest.raises(fl.FlightUnauthorizedError, match="row 1: publishing to 'other'"):
         ann.stage([{"topic": "plant/2", "payload": b""}, {"topic": "other", "payload": b""}])
+
+
+def test_rights_that_changed_since_rows_were_staged_count_when_they_are_published(
+    start_broker: StartBroker, connect: Connect, tmp_path: Path
+) -> None:
+    rules = tmp_path / "acl"
+    rules.write_text("allow anyone all #\n")
+    broker = start_broker(CONFIG + f'[security]\nacl_file = "{rules}"\n')
+    client = connect(broker)
+    allowed, forbidden = (client.stage([{"topic": topic, "payload": b""}]) for topic in ("a", "b"))
+
+    rules.write_text("deny anyone publish b\nallow anyone all #\n")
+    broker.process.send_signal(signal.SIGHUP)
+    broker.wait_logged("reloaded access rules")
+
+    assert client.act("publish", query="q", batch=0, staged=[allowed])["published"] == 1
+    with pytest.raises(fl.FlightUnauthorizedError, match="row 0: publishing to 'b' is not allowed"):
+        client.act("publish", query="q", batch=1, staged=[forbidden])
 
 
 def test_tls_is_offered_with_the_certificate_of_the_configuration(

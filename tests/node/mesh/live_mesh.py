@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.conftest import BrokerProcess
+from tests.conftest import BrokerProcess, Certificates
 from tests.peer import Peer, join
 
 from timebound.wire.codec import encode
@@ -43,12 +43,17 @@ class Mesh:
         more: str = "",
         relay: Callable[[int], int] | None = None,
         tops: dict[str, str] | None = None,
+        listeners: str = "",
     ) -> None:
-        """Start them; `more` is the top of every configuration, `tops` of some; `relay` leads to a port."""
+        """Start them; `more` is the top of every configuration, `tops` of some; `relay` leads to a port.
+
+        `listeners` are those for clients beside the one that links use.
+        """
         self._folder = folder
         self._links = links
         self._more = more
         self._tops = tops or {}
+        self._listeners = listeners
         self._started: list[BrokerProcess] = []
         names = sorted({name for link in links for name in link})
         self.ports = dict(zip(names, free_ports(len(names)), strict=True))
@@ -61,7 +66,7 @@ class Mesh:
 
     def start(self, name: str) -> BrokerProcess:
         text = f'node_name = "{name}"\nsys_interval = "50ms"\n{self._tops.get(name, self._more)}'
-        text += f"[[listeners]]\nport = {self.ports[name]}\n"
+        text += f"[[listeners]]\nport = {self.ports[name]}\n{self._listeners}"
         for (source, target), more in self._links.items():
             if source == name:
                 where = f'host = "127.0.0.1"\nport = {self._doors[target]}\n'
@@ -82,6 +87,10 @@ class Mesh:
 
     def join(self, name: str, client_id: str = "") -> Peer:
         return join(self.ports[name], client_id)
+
+    def join_over(self, name: str, scheme: str, certificates: Certificates) -> Peer:
+        """A client of a broker over one of `listeners`."""
+        return join(self.brokers[name].over(scheme, certificates).port)
 
     def figures(self, name: str, *wanted: str) -> dict[str, float]:
         """Figures of a broker under $SYS/broker/, as they are now."""

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.conftest import Certificates, four_listeners
 from tests.node.mesh.live_mesh import PROBE, TIMEOUT_S, Flood, Mesh, read_numbers, wait_wanted
 from tests.peer import Peer, join
 
@@ -21,9 +22,11 @@ SMALL = "[mesh]\nqueue_messages_max = 200\n"
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
+def pair(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[Mesh]:
     """A link that fills up at 200 messages and carries less than a client can publish."""
-    mesh = Mesh(tmp_path_factory.mktemp("pair"), {("a", "b"): "link_bytes_per_second = 1_000_000\n"}, SMALL)
+    links = {("a", "b"): "link_bytes_per_second = 1_000_000\n"}
+    listeners = four_listeners(certificates)
+    mesh = Mesh(tmp_path_factory.mktemp("pair"), links, SMALL, listeners=listeners)
     yield mesh
     mesh.end()
 
@@ -54,31 +57,46 @@ class Relays:
             relay.cut()
 
 
+@pytest.fixture
+def both(pair: Mesh, scheme: str, certificates: Certificates) -> Iterator[tuple[Peer, Peer]]:
+    """A publisher at one broker and a subscriber at the other, over each transport in turn."""
+    with (
+        pair.join_over("a", scheme, certificates) as publisher,
+        pair.join_over("b", scheme, certificates) as subscriber,
+    ):
+        yield publisher, subscriber
+
+
 @pytest.mark.parametrize("qos", [1, 2])
-def test_all_that_was_acknowledged_arrives_over_a_full_link(pair: Mesh, qos: int) -> None:
-    topic = f"t/{qos}"
-    with pair.join("a") as publisher, pair.join("b") as subscriber:
-        subscriber.subscribe(topic)
-        wait_wanted(publisher, topic)
+def test_all_that_was_acknowledged_arrives_over_a_full_link(
+    both: tuple[Peer, Peer], scheme: str, qos: int
+) -> None:
+    publisher, subscriber = both
+    topic = f"{scheme}/{qos}"
+    subscriber.subscribe(topic)
+    wait_wanted(publisher, topic)
 
-        flood = Flood(publisher, topic, COUNT, qos, digits=300)
+    flood = Flood(publisher, topic, COUNT, qos, digits=300)
 
-        assert sorted(read_numbers(subscriber, COUNT)) == list(range(COUNT))
-        flood.join()
-        assert (flood.acknowledged, flood.refused) == (COUNT, [])
-        subscriber.expect_silence()
+    assert sorted(read_numbers(subscriber, COUNT)) == list(range(COUNT))
+    flood.join()
+    assert (flood.acknowledged, flood.refused) == (COUNT, [])
+    subscriber.expect_silence()
 
 
-def test_qos_0_is_slowed_and_not_dropped_where_its_socket_can_wait(pair: Mesh) -> None:
-    with pair.join("a") as publisher, pair.join("b") as subscriber:
-        subscriber.subscribe("t/0")
-        wait_wanted(publisher, "t/0")
+def test_qos_0_is_slowed_and_not_dropped_where_its_socket_can_wait(
+    both: tuple[Peer, Peer], scheme: str
+) -> None:
+    publisher, subscriber = both
+    topic = f"{scheme}/0"
+    subscriber.subscribe(topic)
+    wait_wanted(publisher, topic)
 
-        # Large enough that what is read of a socket at once fits in before the link is exhausted.
-        flood = Flood(publisher, "t/0", COUNT, 0, digits=300)
+    # Large enough that what is read of a socket at once fits in before the link is exhausted.
+    flood = Flood(publisher, topic, COUNT, 0, digits=300)
 
-        assert sorted(read_numbers(subscriber, COUNT)) == list(range(COUNT))
-        flood.join()
+    assert sorted(read_numbers(subscriber, COUNT)) == list(range(COUNT))
+    flood.join()
 
 
 def test_links_that_are_full_in_a_circle_go_on(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from timebound.core.mesh.options import MeshOptions
 from timebound.core.values.access import PUBLISH, SUBSCRIBE, AccessRule
 from timebound.errors import ConfigError, TimeboundError
 from timebound.linking import codec as mesh_codec
-from timebound.linking import mesh as linking_mesh
+from timebound.linking import join as linking_join
 from timebound.sim.deployment.checkers.registry import all_checkers
 from timebound.sim.deployment.deployment import Checker, Deployment
 from timebound.sim.deployment.links import Route
@@ -118,7 +118,7 @@ def test_both_fidelities_take_the_same_decisions_under_overload(
 ) -> None:
     # What answers reveal of the time behind a socket is known to brokers alone, so both do without.
     setting = replace(setting_of(tmp_path, strategy=strategy, rate=400), keeps_fresh=False)
-    monkeypatch.setattr(linking_mesh, "MeshOptions", without_freshness)
+    monkeypatch.setattr(linking_join, "MeshOptions", without_freshness)
     monkeypatch.setattr(experiment, "_link", even_link)
     # Without a value of its own, each route counts copies as the mesh does.
     monkeypatch.setattr(Route, "size_of", property(lambda _: nominal_size, lambda *_: None), raising=False)

@@ -88,7 +88,8 @@ class Statistics:
         self.tls_failures = counters.tls_failures
         self.faults = counters.faults
         self.refused = sum(counters.refused.values())
-        # Pairs not delivered and messages refused. No reason is used for both, so each is exact.
+        # Pairs not delivered and messages refused. Only `not_authorized` is used for both: new access rules
+        # drop waiting copies; `refused` and the account tell them apart.
         self.dropped = {reason: count + account.dropped[reason] for reason, count in counters.refused.items()}
         self.retained_refused = counters.retained_refused
         self.sessions = 0

@@ -1,7 +1,10 @@
 """The subscription index: which subscriptions select a message, here and at other brokers.
 
-A trie of topic levels finds the filters that match a topic; the result is cached as a `Match` until a
-subscription changes. Content filters are evaluated once for each message: its `Selected` has the result.
+A trie of topic levels finds the filters that match a topic; the result is cached per topic as a
+`Match` until a subscription changes. Content filters and the turn of a shared group are not cached: filters
+are evaluated once for each message, and its `Selected` has the result for all who ask.
+
+Long, since trie, match and selection call each other inside one compiled module: every message passes here.
 """
 
 from __future__ import annotations
@@ -78,9 +81,6 @@ class SharedGroup:
         if subscription.terms.name:
             self.named -= 1
 
-    def has_predicate(self) -> bool:
-        return any(subscription.predicate is not None for subscription in self.members.values())
-
     def predicates(self) -> list[Predicate]:
         """Return the content filters of all members."""
         return [one.predicate for one in self.members.values() if one.predicate is not None]
@@ -119,6 +119,14 @@ class TrieLeaf:
             count += len(group.members)
         return count
 
+    def subscriptions(self) -> list[Subscription]:
+        """Return those of this broker's clients."""
+        found = list(self.plain.values())
+        found += [one for one in cast(list[Subscription], self.content.keys()) if not one.home]
+        for group in self.groups.values():
+            found += group.members.values()
+        return found
+
 
 class TrieNode:
     """One level of the trie. `leaf` ends a filter here; `rest` ends one with `#` here."""
@@ -152,10 +160,12 @@ class Match:
         "plain",
         "predicates",
         "remote",
+        "topic",
         "trace_hint",
     )
 
-    def __init__(self, leaves: list[TrieLeaf]) -> None:
+    def __init__(self, topic: str, leaves: list[TrieLeaf]) -> None:
+        self.topic = topic
         self.plain: list[Subscription] = []
         self.remote = _NO_SUBSCRIPTIONS
         self.by_home: list[Any] | None = None  # `remote` as the mesh groups it, once known
@@ -221,10 +231,7 @@ class Selected:
     def add(self, found: list[object]) -> None:
         """Add subscriptions whose content filters hold."""
         for subscription in cast(list[Subscription], found):
-            if subscription.home:
-                self.remote.append(subscription)
-            else:
-                self.local.append(subscription)
+            (self.remote if subscription.home else self.local).append(subscription)
 
     def evaluate_alone(self, content: ContentIndex, attributes: Attributes, error: Exception) -> None:
         """Ask each filter alone, since `error` was raised: to find out by which."""
@@ -240,11 +247,12 @@ class SubscriptionIndex:
     Its length counts those of its clients.
     """
 
-    __slots__ = ("_count", "_matches", "_remote_count", "_root", "_selection")
+    __slots__ = ("_count", "_last", "_matches", "_remote_count", "_root", "_selection")
 
     def __init__(self) -> None:
         self._root = TrieNode()
         self._matches: dict[str, Match] = {}
+        self._last: Match | None = None  # of these, the last that was asked for
         self._count = 0
         self._remote_count = 0
         self._selection: Selected | None = None  # of the message that is being distributed
@@ -338,12 +346,15 @@ class SubscriptionIndex:
 
     def match(self, topic: str) -> Match:
         """Return the match of a topic, from the cache or computed now."""
+        if self._last is not None and self._last.topic is topic:
+            return self._last
         match = self._matches.get(topic)
         if match is None:
             if len(self._matches) >= MATCHES_MAX:
                 self._matches.clear()
-            match = Match(self._find_leaves(topic))
+            match = Match(topic, self._find_leaves(topic))
             self._matches[topic] = match
+        self._last = match
         return match
 
     def select(self, message: Message) -> Selected:
@@ -372,9 +383,11 @@ class SubscriptionIndex:
 
     def clear_matches(self) -> None:
         """Empty the cache of matches."""
+        self._last = None
         self._matches.clear()
 
     def _forget_matches(self, topic_filter: str) -> None:
+        self._last = None
         if has_wildcard(topic_filter):
             self._matches.clear()
         else:
@@ -383,10 +396,9 @@ class SubscriptionIndex:
     def _find_leaves(self, topic: str) -> list[TrieLeaf]:
         leaves: list[TrieLeaf] = []
         nodes = [self._root]
-        levels = topic.split("/")
         # MQTT 5, 4.7.2: a leading wildcard never selects a topic that starts with $.
         wild = not topic.startswith("$")
-        for level in levels:
+        for level in topic.split("/"):
             following: list[TrieNode] = []
             for node in nodes:
                 if wild and node.rest is not None:
@@ -463,6 +475,20 @@ class SubscriptionIndex:
                 path[depth - 1].any_level = None
             else:
                 del path[depth - 1].children[level]
+
+    def subscriptions(self) -> list[Subscription]:
+        """Return all subscriptions of this broker's clients, in no particular order."""
+        found: list[Subscription] = []
+        pending = [self._root]
+        while pending:
+            node = pending.pop()
+            for leaf in (node.leaf, node.rest):
+                if leaf is not None:
+                    found += leaf.subscriptions()
+            pending.extend(node.children.values())
+            if node.any_level is not None:
+                pending.append(node.any_level)
+        return found
 
     def _check(self) -> None:
         """Assert that the structure is consistent."""

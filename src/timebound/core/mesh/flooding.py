@@ -145,9 +145,13 @@ class Replica:
             if self._opaque >= OPAQUE_MAX:
                 return False
             self._opaque += 1
+        self._apply(advertisement)  # first: if it fails, the advertisement is still news
         facts[advertisement.key] = advertisement
-        self._apply(advertisement)
         return True
+
+    def own(self) -> list[LinkStateAdvertisement]:
+        """Return what this broker has advertised, withdrawals too."""
+        return list(self._known[self.name].values())
 
     def owners(self) -> list[str]:
         """Return the brokers of which something is known."""

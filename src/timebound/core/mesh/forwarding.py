@@ -9,7 +9,7 @@ Long, since every step of a message works on the same copies in transit.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import cast
 
 from timebound.core.link.due import DueList
@@ -51,6 +51,7 @@ class Forwarder:
         "link_state",
         "links",
         "name",
+        "on_error",
         "options",
         "parking",
         "router",
@@ -68,6 +69,7 @@ class Forwarder:
     ) -> None:
         self.name = name
         self.due = DueList()  # until its broker has one for all outlets
+        self.on_error: Callable[[Exception], None] | None = None  # about one message; None: raise it
         self.link_state = link_state
         self.table = table
         self.options = options
@@ -131,15 +133,17 @@ class Forwarder:
         self.account.published += 1
         if self.stalled:
             self.stalled = []
-        self._is_local = True
         groups = what.groups(self.table)
         for group in groups:
             self.account.open(group)
         if len(groups) == 1 and self._pass(what, groups[0], (), 0, now_ns):
             self.account.received += 1
         else:
-            self.receive(Copy(what, (), 0, None), now_ns)
-        self._is_local = False
+            self._is_local = True
+            try:
+                self.receive(Copy(what, (), 0, None), now_ns)
+            finally:
+                self._is_local = False
 
     def refuse(self, what: MeshMessage, now_ns: int) -> None:
         """Count a message that was published while this broker is down, and all its pairs as dropped."""
@@ -473,27 +477,44 @@ class Forwarder:
             if entry is None:
                 return
             placement = cast(Placement, entry.item)
-            transit = placement.transit
-            transit.forget(placement)
-            groups = placement.groups
-            if transit.placements and self.options.routing == LATE:
-                groups = self._better_here(placement, link, now_ns)
-                if not groups:
-                    continue
-            if self.options.is_thrifty and not self._pays(link, transit, groups, now_ns):
-                self._lose(Placement(transit, link.name, groups), Reason.QUEUE_FULL, now_ns)
-                continue
-            self._send(link, transit, groups, now_ns)
-            return
+            placement.transit.forget(placement)
+            try:
+                if self._send_best(placement, link, now_ns):
+                    return
+            except Exception as error:  # concerns one message; the link has to carry the others
+                link.is_busy = False
+                self.note_error(error)
+                self._lose(placement, Reason.FAULT, now_ns)
+
+    def note_error(self, error: Exception) -> None:
+        """Report an internal error that concerns one message."""
+        if self.on_error is None:
+            raise error
+        self.on_error(error)
+
+    def _send_best(self, placement: Placement, link: MeshLink, now_ns: int) -> bool:
+        """Send what was chosen over a link; return False if it is better not sent there."""
+        transit = placement.transit
+        groups = placement.groups
+        if transit.placements and self.options.routing == LATE:
+            groups = self._better_here(placement, link, now_ns)
+            if not groups:
+                return False
+        if self.options.is_thrifty and not self._pays(link, transit, groups, now_ns):
+            self._lose(Placement(transit, link.name, groups), Reason.QUEUE_FULL, now_ns)
+            return False
+        self._send(link, transit, groups, now_ns)
+        return True
 
     def _send(self, link: MeshLink, transit: InTransit, groups: list[HomeGroup], now_ns: int) -> None:
         # Shared where it can be: a pack then sees at once that two copies go the same way.
         targets = groups[0].targets if len(groups) == 1 else {group.home for group in groups}
+        copy = self._make_copy(transit, targets)
         if transit.placements and self.options.routing == LATE:
             self._withdraw(transit, targets, now_ns)
         waited_ns = now_ns - transit.arrived_ns
         link.sending(transit.what.size_bytes, waited_ns, now_ns)
-        self._dispatch(link, self._make_copy(transit, targets), waited_ns)
+        self._dispatch(link, copy, waited_ns)
 
     def _dispatch(self, link: MeshLink, copy: Copy, waited_ns: int) -> None:
         """Order a copy to be sent: in a pack where the neighbour takes them."""

@@ -55,14 +55,28 @@ class Interest:
         self._index.changes = []
         found: list[tuple[MeshSubscription, bool]] = []
         for subscription, is_added in changes:
-            group, topic_filter = split_share(subscription.topic_filter)
-            if is_own_topic(topic_filter):
-                continue
-            if group:
-                self._change_group(group, topic_filter, subscription, is_added, found)
-            else:
-                found.append((self.advertised(subscription), is_added))
+            self._change(subscription, is_added, found)
         return found
+
+    def _change(
+        self, subscription: Subscription, is_added: bool, found: list[tuple[MeshSubscription, bool]]
+    ) -> None:
+        group, topic_filter = split_share(subscription.topic_filter)
+        if is_own_topic(topic_filter):
+            return
+        if group:
+            self._change_group(group, topic_filter, subscription, is_added, found)
+        else:
+            found.append((self.advertised(subscription), is_added))
+
+    def all(self) -> dict[tuple[str, str], MeshSubscription]:
+        """Return everything to advertise, by client and topic filter, whatever was taken before."""
+        self._index.changes = []
+        self._groups = {}
+        found: list[tuple[MeshSubscription, bool]] = []
+        for subscription in self._index.subscriptions():
+            self._change(subscription, True, found)
+        return {(one.client_id, one.topic_filter): one for one, _ in found}
 
     def _change_group(
         self,

@@ -63,6 +63,7 @@ class Member:
         "absence",
         "account",
         "forwarder",
+        "is_behind",
         "name",
         "pressed",
         "received",
@@ -84,6 +85,7 @@ class Member:
         self.absence = Absence(self.replica, options.forget_after_ns)
         self.resent = 0  # copies sent again after their link failed unconfirmed
         self.received = 0  # copies from neighbours
+        self.is_behind = False  # an error may have left out an advertisement: `catch_up`
         self.pressed: list[str] = []  # homes of the last message published to which all paths are full
         self._interest = Interest(index, name)
         self._advertisements: list[SendAdvertisement] = []
@@ -251,7 +253,10 @@ class Member:
         if is_for_here and len(targets) == 1:
             self.account.received += 1
         elif targets != {self.name}:
-            self.forwarder.receive(Copy(what, copy.via, copy.hops, targets - {self.name}), now_ns)
+            try:
+                self.forwarder.receive(Copy(what, copy.via, copy.hops, targets - {self.name}), now_ns)
+            except Exception as error:  # the clients of this broker get it nevertheless
+                self.forwarder.note_error(error)
         return is_for_here
 
     def is_home_of(self, copy: Copy) -> bool:
@@ -270,15 +275,47 @@ class Member:
 
     def take_advertisements(self) -> list[SendAdvertisement]:
         """Return advertisements to send to neighbours, in order."""
-        for subscription, is_wanted in self._interest.take():
-            if is_wanted:
-                self._flood(self.replica.subscribe(subscription), "")
-            else:
-                self._flood(self.replica.unsubscribe(subscription.client_id, subscription.topic_filter), "")
+        try:
+            changes = self._interest.take()
+        except Exception as error:
+            self._fall_behind(error)
+            changes = []
+        for subscription, is_wanted in changes:
+            try:
+                self._advertise(subscription, is_wanted)
+            except Exception as error:  # concerns one subscription
+                self._fall_behind(error)
         sends = self._advertisements
         if sends:
             self._advertisements = []
         return sends
+
+    def _advertise(self, subscription: MeshSubscription, is_wanted: bool) -> None:
+        if is_wanted:
+            self._flood(self.replica.subscribe(subscription), "")
+        else:
+            self._flood(self.replica.unsubscribe(subscription.client_id, subscription.topic_filter), "")
+
+    def _fall_behind(self, error: Exception) -> None:
+        self.is_behind = True
+        self.forwarder.note_error(error)
+
+    def catch_up(self) -> None:
+        """Advertise again, after an error, what the clients of this broker want and no longer want."""
+        self.is_behind = False
+        wanted = self._interest.all()
+        known: dict[tuple[str, str], MeshSubscription] = {}
+        for advertisement in self.replica.own():
+            if advertisement.subscription is not None:
+                known[(advertisement.key[2], advertisement.key[3])] = advertisement.subscription
+        for key in known:
+            if key not in wanted:
+                self.replica.unsubscribe(*key)
+        for key, subscription in wanted.items():
+            if key not in known or known[key].terms != subscription.terms:
+                self.replica.subscribe(subscription)
+        for advertisement in self.replica.own():
+            self._flood(advertisement, "")
 
     def wake(self, now_ns: int) -> list[str]:
         """Drop what can no longer arrive, and advertise measured delays; called about once a second.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from timebound.core.link.strategy.entry import Entry
 from timebound.core.mesh.table import HomeGroup, SubscriptionTable
 from timebound.core.values.message import Message
@@ -55,6 +57,7 @@ class Seen:
         self._numbers_before = self._before.get((origin, started_ns), set())
 
 
+@mypyc_attr(acyclic=True)
 class MeshMessage:
     """A message with the broker where it entered the mesh.
 
@@ -99,6 +102,7 @@ class MeshMessage:
         return self._groups
 
 
+@mypyc_attr(acyclic=True)
 class PackReceipt:
     """What a neighbour waits for: that all copies of one pack of its are taken, and stored if need be.
 
@@ -114,6 +118,7 @@ class PackReceipt:
         self.is_stored = False  # some of them wait for the disk
 
 
+@mypyc_attr(acyclic=True)
 class Copy:
     """One copy of a message between two brokers.
 
@@ -138,6 +143,7 @@ class Copy:
         self.receipt = receipt
 
 
+@mypyc_attr(acyclic=True)
 class CopyPack:
     """Copies that leave over one link together, and are confirmed together, by one packet id."""
 

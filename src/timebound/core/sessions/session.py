@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, cast
 
+from mypy_extensions import mypyc_attr
+
 from timebound.core.link.outlet import Outlet
 from timebound.core.link.strategy.audience import Audience
 from timebound.core.link.strategy.entry import NEVER_NS
@@ -30,6 +32,7 @@ PUBCOMP: Final = 7
 NO_KEYS: Final[dict[str, bool]] = {}
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 class Reply:
     """An answer to one packet of the client; `frame` is set if the shell encoded it."""
 

@@ -143,9 +143,10 @@ def covers(filter_a: str, filter_b: str) -> bool:
 class ClientAccess:
     """The rights of one client. The node makes one per connection and calls it directly."""
 
-    __slots__ = ("_has_rules", "_publish_cache", "_publish_rules", "_subscribe_rules")
+    __slots__ = ("_allowed", "_has_rules", "_publish_cache", "_publish_rules", "_subscribe_rules")
 
     def __init__(self, rules: list[AccessRule], user: str, client_id: str) -> None:
+        self._allowed: str | None = None  # the last topic it was allowed to publish to
         self._has_rules = len(rules) > 0
         self._publish_cache: dict[str, bool] = {}
         self._publish_rules: list[_FilledRule] = []
@@ -164,6 +165,15 @@ class ClientAccess:
 
     def may_publish(self, topic: str) -> bool:
         """Whether a message to this topic is accepted; also used for wills."""
+        # Publishers repeat topics, and equal ones are one object (`wire/publish.py`).
+        if topic is self._allowed:
+            return True
+        is_allowed = self._may_publish(topic)
+        if is_allowed and len(topic) <= CACHED_TOPIC_LENGTH_MAX:
+            self._allowed = topic
+        return is_allowed
+
+    def _may_publish(self, topic: str) -> bool:
         if not self._has_rules:
             return topic[:1] != "$" or _default_publish(topic, False)
         cached = self._publish_cache.get(topic)

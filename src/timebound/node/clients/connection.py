@@ -23,6 +23,7 @@ from timebound.core.sessions.session import Session
 from timebound.core.values.message import FRAME_KEPT_MAX, Message
 from timebound.errors import ProtocolError
 from timebound.node.clients import neighbour
+from timebound.node.clients.adapter import Adapter
 from timebound.node.clients.handshake import (
     Accepted,
     Door,
@@ -88,10 +89,12 @@ class Connection(ConnectionOutput):
         self._packets: list[Packet] = []  # those from `_next` on are not yet handled
         self._next = 0
         self._arrived_ns = 0
+        self._full_shift = 0
         self._long_messages = 0  # of all clients, at the last message of this one
         # In progress over several turns; later packets wait.
         self._request: requests.Request | Inquiry | None = None
         self._aliases: dict[int, str] = {}
+        self._usual_topic: str | None = None  # of the last message: within limits, and no request
         # A shorter topic is always within the limits: a character takes up to four bytes, and there is
         # at most one level more than characters.
         self._topic_unchecked_max = min(
@@ -115,6 +118,8 @@ class Connection(ConnectionOutput):
     def _enter(self, transport: Any) -> None:
         self._last_heard_ns = self.driver.now_ns()
         transport.set_write_buffer_limits(self.driver.limits.write_buffer_bytes)
+        # Of a full read, frames and records leave less: from half of it on, more may be waiting.
+        self._full_shift = 1 if isinstance(transport, Adapter) else 0
         address = transport.get_extra_info("peername")
         self.peer = f"{address[0]}:{address[1]}" if address else "?"
         if not self.door.enter(self.number, self.peer):
@@ -160,7 +165,7 @@ class Connection(ConnectionOutput):
         if not self.is_arrived and self.state != DECIDING:
             self._handle_first(now_ns)
         bytes_max = SHARED_READ_BYTES if self.input.is_contended else READ_BYTES_MAX
-        if len(data) >= bytes_max or self.driver.is_storage_behind():
+        if len(data) >= bytes_max >> self._full_shift or self.driver.is_storage_behind():
             self._stop_reading(STOP_TURN)
         if len(data) <= SMALL_READ_BYTES:
             self.driver.turn_now()
@@ -395,16 +400,19 @@ class Connection(ConnectionOutput):
         elif isinstance(packet, Pingreq):
             self.broker.answer(session, PINGRESP_FRAME)
         else:
-            requests.handle(self, session, packet, now_ns)
+            requests.handle(self, session, packet)
 
     def _on_publish(self, session: Session, packet: Publish, now_ns: int) -> None:
         """Publish a message at once."""
-        topic = self._topic_of(packet)
-        if not topic:
-            return
-        if topic[0] == "$" and topic.startswith(control.PREFIX):
-            self._on_request(session, packet, topic, now_ns)
-            return
+        topic = packet.topic
+        if topic is not self._usual_topic or packet.topic_alias:
+            topic = self._topic_of(packet)
+            if not topic:
+                return
+            if topic[0] == "$" and topic.startswith(control.PREFIX):
+                self._on_request(session, packet, topic, now_ns)
+                return
+            self._usual_topic = topic
         if self.policers and self._police(session, packet, topic) == TURNED_DOWN:
             return
         message = self._message_of(session, packet, topic)
@@ -415,14 +423,17 @@ class Connection(ConnectionOutput):
         """Queue a message; return False if it has to wait until the queues are empty."""
         if not self.entrance.may_queue(self):
             return False
-        topic = self._topic_of(packet)
-        if not topic:
-            return True
-        if topic[0] == "$" and topic.startswith(control.PREFIX):
-            if self.client_input.waiting > 0:
-                return False
-            self._on_request(session, packet, topic, now_ns)
-            return True
+        topic = packet.topic
+        if topic is not self._usual_topic or packet.topic_alias:
+            topic = self._topic_of(packet)
+            if not topic:
+                return True
+            if topic[0] == "$" and topic.startswith(control.PREFIX):
+                if self.client_input.waiting > 0:
+                    return False
+                self._on_request(session, packet, topic, now_ns)
+                return True
+            self._usual_topic = topic
         is_excess = False
         if self.policers:
             verdict = self._police(session, packet, topic)
@@ -491,7 +502,7 @@ class Connection(ConnectionOutput):
 
     def _message_of(self, session: Session, packet: Publish, topic: str) -> Message | None:
         """Make the message of a packet, with the time it was read; None if it was refused."""
-        if packet.passed_on or packet.message_expiry_interval >= 0:
+        if len(packet.passed_on) > 0 or packet.message_expiry_interval >= 0:
             if len(packet.user_properties) > self.driver.limits.user_properties_max:
                 text = "too many user properties"
                 self._refuse_publish(packet, reasons.ReasonCode.QUOTA_EXCEEDED, text, Reason.QUOTA)
@@ -512,11 +523,12 @@ class Connection(ConnectionOutput):
             message.promised_ns = self.promised_ns
         if packet.dup:
             message.is_repeated = True
-        if packet.frame and len(packet.frame) <= FRAME_KEPT_MAX:
+        frame = packet.frame
+        if len(frame) <= FRAME_KEPT_MAX:
             if self.version == 5:
-                message.frame_v5 = packet.frame
+                message.frame_v5 = frame
             else:
-                message.frame_v4 = packet.frame
+                message.frame_v4 = frame
         return message
 
     def _look_at_names(self, session: Session, packet: Publish, topic: str) -> None:

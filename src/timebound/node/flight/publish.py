@@ -117,10 +117,7 @@ class RowPublisher:
         for message in _messages(batch, "", self._limits):
             if isinstance(message, str):
                 raise ValueError(f"row {row}: {message}")
-            if not access.may_publish(message.topic):
-                raise fl.FlightUnauthorizedError(
-                    f"not_authorized: row {row}: publishing to {message.topic!r} is not allowed"
-                )
+            _check_right(access, message, row)
             row += 1
 
     def _check_room(self, more_bytes: int) -> None:
@@ -147,6 +144,9 @@ class RowPublisher:
     ) -> dict[str, int]:
         """Publish staged rows as one batch of a query, unless it was published before; blocks.
 
+        Rights may have changed since the rows were staged: at the first row that is not allowed any more
+        the batch stops.
+
         Raises:
             ValueError: rows are not staged.
         """
@@ -158,13 +158,13 @@ class RowPublisher:
             if done is None:
                 published = skipped = 0
             else:
-                published, skipped = self._publish_files(user, query, batch, paths, done)
+                published, skipped = self._publish_files(user, query, batch, paths, done, access)
             for path in paths:
                 path.unlink(missing_ok=True)
         return {"published": published, "skipped": skipped, "was_done": int(done is None)}
 
     def _publish_files(
-        self, user: str, query: str, batch: int, paths: list[Path], done: int
+        self, user: str, query: str, batch: int, paths: list[Path], done: int, access: ClientAccess
     ) -> tuple[int, int]:
         for path in paths:
             self._check_owner(path, user)
@@ -176,6 +176,7 @@ class RowPublisher:
                 row += 1
                 if row <= done:
                     continue
+                _check_right(access, message, row - 1)
                 chunk.append(message)
                 if len(chunk) == CHUNK_ROWS:
                     self._publish_chunk(chunk)
@@ -229,6 +230,13 @@ class RowPublisher:
             self._loop.call_soon(self._route, messages, start, stored)
         else:
             self._driver.wait_stored(stored.set)
+
+
+def _check_right(access: ClientAccess, message: Message, row: int) -> None:
+    if not access.may_publish(message.topic):
+        raise fl.FlightUnauthorizedError(
+            f"not_authorized: row {row}: publishing to {message.topic!r} is not allowed"
+        )
 
 
 class Progress:

@@ -133,7 +133,7 @@ class SimClient:
             self._open()
 
     def disconnect(self, *, code: int = 0, expiry_s: int | None = None) -> None:
-        """Say goodbye; a code other than 0 leaves the will in force."""
+        """Send DISCONNECT; a code other than 0 leaves the will in force."""
         self.is_wanted = False
         cable = self._cable
         if cable is None:
@@ -479,7 +479,7 @@ class SimClient:
             self._ping(self._connection)
 
     def _begin_run(self) -> None:
-        """A new session: nothing of the one before is left."""
+        """Begin a new session: nothing of the one before is left."""
         now_ns = self.clock.now_ns()
         self._history.run_ends[self.setting.name, self.run] = now_ns
         self.run += 1

@@ -51,7 +51,7 @@ class Route:
         return self.is_dead or self.rate_bytes_per_s != self._whole_rate
 
     def restore(self) -> None:
-        """Be as fast as at the beginning."""
+        """Restore the speed of the beginning."""
         self.rate_bytes_per_s = self._whole_rate
 
 

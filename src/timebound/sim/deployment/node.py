@@ -22,7 +22,8 @@ from timebound.core.sessions.durability import Batch
 from timebound.core.values.access import AccessList, AccessRule
 from timebound.core.values.message import Message
 from timebound.linking.greeting import Greeting
-from timebound.linking.mesh import Mesh, join_mesh
+from timebound.linking.join import join_mesh
+from timebound.linking.mesh import Mesh
 from timebound.sim.deployment.host import LinkTerms, Redialling
 from timebound.sim.deployment.intake import SimIntake
 from timebound.sim.deployment.links import Cable

@@ -135,7 +135,7 @@ class ServedClient(ServedOutput):
         elif isinstance(packet, (Subscribe, Unsubscribe)):
             self._begin_request(session, packet)
         else:
-            handle(self, session, packet, now_ns)
+            handle(self, session, packet)
         return True
 
     def _connect(self, packet: Connect) -> None:

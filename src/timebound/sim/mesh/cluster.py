@@ -121,7 +121,7 @@ class Cluster:
         if known is not None and estimator.has_moved(known):
             self.announce(link.source, link.target, estimator.link_delay(), now_ns)
 
-    def exchange_delay_reports(self, now_ns: int) -> None:
+    def exchange_delay_reports(self) -> None:
         """Pass the delay report of every broker to its neighbours."""
         reports = {name: broker.delay_report() for name, broker in self.brokers.items()}
         for source, target in self.sim_links:
@@ -193,7 +193,7 @@ class ReportDelays(Event):
         self.interval_ns = interval_ns
 
     def happen(self, now_ns: int) -> None:
-        self.cluster.exchange_delay_reports(now_ns)
+        self.cluster.exchange_delay_reports()
         if now_ns < self.cluster.publish_until_ns:
             self.cluster.kernel.schedule(now_ns + self.interval_ns, self)
 

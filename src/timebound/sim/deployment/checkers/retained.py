@@ -53,7 +53,7 @@ class Retained(Checker):
         return node.name in [name for name, _, _ in sent.taken]
 
     def life_ended(self, deployment: Deployment, node: SimNode) -> None:
-        """From the last one acknowledged on, any may be what the disk has."""
+        """Expect any message from the last acknowledged one on: the disk may have it."""
         for (name, topic), numbers in self._latest.items():
             if name == node.name:
                 known = [place for place, one in enumerate(numbers) if self._is_stored(deployment, node, one)]

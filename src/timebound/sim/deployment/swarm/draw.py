@@ -192,7 +192,7 @@ def _at(random: Random, first_ms: int, last_ms: int = LAST_MS) -> int:
 
 
 def _connections(random: Random, client: ClientSetting) -> list[Action]:
-    """When a client comes and goes."""
+    """Draw when a client comes and goes."""
     name = client.name
     actions = [Action(_at(random, 0, 1_500), "connect", name)]
     for _ in range(random.choice((0, 0, 1, 2))):
@@ -287,7 +287,7 @@ def _publications(random: Random, clients: tuple[ClientSetting, ...]) -> list[Ac
 
 
 def _flows(random: Random, clients: tuple[ClientSetting, ...]) -> list[Action]:
-    """Flows that are advertised, some too large, and used within their contracts and beyond; weights."""
+    """Draw flows that are advertised, some too large, and used within their contracts and beyond; weights."""
     actions: list[Action] = []
     number = FIRST_OF_FLOWS
     for client in clients:
@@ -315,7 +315,7 @@ def _flows(random: Random, clients: tuple[ClientSetting, ...]) -> list[Action]:
 
 
 def _floods(random: Random, clients: tuple[ClientSetting, ...]) -> list[Action]:
-    """More at once than a turn can take in, but not more than slow links carry before the end."""
+    """Draw more at once than a turn can take in, but not more than slow links carry before the end."""
     actions: list[Action] = []
     number = FIRST_OF_FLOODS
     for client in clients:
@@ -331,7 +331,7 @@ def _floods(random: Random, clients: tuple[ClientSetting, ...]) -> list[Action]:
 
 
 def _request(random: Random, number: int, name: str, topic: str) -> Action:
-    """Another request about the input, right or wrong."""
+    """Draw another request about the input, right or wrong."""
     wanted: dict[str, Any] = random.choice(
         (
             {"topic": f"$timebound/advertise/{topic}"},  # ends the flow
@@ -380,7 +380,7 @@ def _node_faults(random: Random, nodes: tuple[str, ...]) -> list[Action]:
 
 
 def _rule_changes(random: Random, nodes: tuple[str, ...]) -> list[Action]:
-    """Other access rules, for a while or for good, at some of the nodes."""
+    """Draw other access rules, for a while or for good, at some of the nodes."""
     actions: list[Action] = []
     if random.random() < 0.7:
         return actions
