@@ -300,6 +300,7 @@ CALLED_BY = {
         {"streamReader", "streamWriter", "initialOffset", "latestOffset"}
         | {"getDefaultReadLimit", "prepareForTriggerAvailableNow"}
     ),
+    "websockets": frozenset({"select_subprotocol"}),
 }
 
 

@@ -33,6 +33,8 @@ CONNECTING = [
     ("weight", "set", "a", "1"),
     ("weight", "remove", "a"),
     ("pipeline", "live", "--servers", "a:1"),
+    ("mesh",),
+    ("mesh", "path", "a", "b"),
 ]
 
 
@@ -127,7 +129,7 @@ def test_commands_that_connect_are_all_listed_here() -> None:
     walk(typer.main.get_command(app), ())
 
     assert sorted(found) == sorted(
-        words[: 2 if words[0] in ("strategy", "weight", "pipeline") else 1] for words in CONNECTING
+        words[: 2 if words[0] in ("strategy", "weight", "pipeline", "mesh") else 1] for words in CONNECTING
     )
 
 

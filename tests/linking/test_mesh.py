@@ -7,6 +7,7 @@ from tests.node.mesh.doubles import SECOND, VirtualNodes
 
 from timebound.config.values import NeighbourConfig
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
+from timebound.core.matching.gradual import GradualSelection
 from timebound.core.mesh.absence import Absence
 from timebound.core.mesh.message import Copy, MeshMessage
 from timebound.core.mesh.options import MeshOptions
@@ -194,6 +195,80 @@ def test_a_second_copy_is_not_confirmed_before_the_first_is_stored() -> None:
     run(nodes, SECOND)
     assert unconfirmed(nodes) == []
     assert len(nodes.nodes["b"].arrived) == 1
+
+
+def hold_one(nodes: VirtualNodes) -> int:
+    """Publish a message whose filters take b several steps, and let it arrive; return how many a took."""
+    for number in range(80):
+        where = " AND ".join([f"(a{one} <> {number} OR b{one} IS NULL)" for one in range(40)])
+        for client_id in ("picky", "choosy"):
+            terms = Terms(where=where, name=str(number))
+            subscribe(nodes, "b", client_id, Subscription(client_id=client_id, topic_filter="t", terms=terms))
+    now_ns = nodes.kernel.now_ns
+    broker = nodes.nodes["a"].broker
+    broker.route(Message("t", b"x", 1, False, now_ns, "p", user_properties=(("a", "1"),)), now_ns)
+    steps = finish_matching(nodes, "a")
+    run(nodes, SECOND)
+    return steps
+
+
+def finish_matching(nodes: VirtualNodes, name: str) -> int:
+    """Match what is held at a broker; return in how many steps."""
+    steps = 0
+    broker = nodes.nodes[name].broker
+    while broker.is_matching():
+        steps += 1
+        broker.wake(nodes.kernel.now_ns)
+    nodes.nodes[name].clock.schedule()
+    run(nodes, SECOND)
+    return steps
+
+
+def test_a_copy_that_meets_expensive_filters_is_matched_in_steps_and_confirmed_afterwards() -> None:
+    nodes = start({("a", "b"): 1_000_000})
+    steps = hold_one(nodes)
+    assert steps > 1
+
+    assert nodes.nodes["b"].broker.is_matching()
+    assert nodes.nodes["b"].arrived == []
+    assert len(unconfirmed(nodes)) == 1
+    assert finish_matching(nodes, "b") == steps
+
+    assert len(nodes.nodes["b"].arrived) == 2
+    assert unconfirmed(nodes) == []
+    nodes.nodes["b"].broker._check()
+
+
+def test_a_second_copy_is_not_confirmed_before_the_first_has_been_matched() -> None:
+    nodes = start({("a", "b"): 1_000_000}, durable=("b",))
+    hold_one(nodes)
+    nodes.cut("a", "b")
+    nodes.join("a", "b")
+    run(nodes, SECOND)
+    assert nodes.nodes["b"].mesh.figures()["duplicates"] == 1
+    assert len(unconfirmed(nodes)) == 1
+
+    finish_matching(nodes, "b")
+    nodes.nodes["b"].commit()
+    run(nodes, SECOND)
+
+    assert len(nodes.nodes["b"].arrived) == 2
+    assert unconfirmed(nodes) == []
+
+
+def test_a_copy_that_causes_an_error_in_a_later_step_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = start({("a", "b"): 1_000_000})
+    hold_one(nodes)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(GradualSelection, "step", fail)
+    finish_matching(nodes, "b")
+
+    assert [str(fault.error) for fault in nodes.nodes["b"].broker.take_faults()] == ["a bug"]
+    assert nodes.nodes["b"].arrived == []
+    assert unconfirmed(nodes) == []
 
 
 def test_a_copy_that_causes_an_error_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,29 +7,34 @@ import json
 import socket
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from tests.conftest import BrokerProcess, StartBroker
+from tests.node.doubles import Build
+from tests.node.victim_life import DirectLoop
 from tests.peer import Peer, join, props
 
 from timebound.core.sessions.session import PUBACK
 from timebound.node import memory
 from timebound.node.memory import (
     COLLECT_AFTER,
-    COLLECT_AFTER_LARGE,
     COLLECT_EVERY,
     COLLECT_EVERY_LARGE,
     COLLECT_QUEUED_BYTES_MAX,
+    NEVER,
     RELEASE_AFTER,
     RELEASE_BYTES_MIN,
     RELEASE_TIMES,
+    SET_ASIDE_BYTES_MIN,
     MemoryKeeper,
+    set_collecting,
 )
 from timebound.wire.codec import encode
-from timebound.wire.packets import Ack, Publish, Suback, Subscribe, SubscribeEntry, make_publish
+from timebound.wire.packets import Ack, Connect, Publish, Suback, Subscribe, SubscribeEntry, make_publish
 
 MEBIBYTE = 1024 * 1024
 WRITE_BUFFER_BYTES = 64 * 1024
@@ -194,6 +199,13 @@ def test_timers_of_many_absent_clients_fill_neither_memory_nor_disk(start_broker
     check_timers(start_broker('sys_interval = "100ms"\n'), 200, 2_000)
 
 
+@pytest.fixture
+def few_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a broker; the process of the tests has many."""
+    monkeypatch.setattr(memory, "COLLECT_BLOCKS_MAX", 1 << 40)
+
+
+@pytest.mark.usefixtures("few_objects")
 def test_all_is_collected_now_and_then_and_less_often_while_much_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -211,16 +223,86 @@ def test_all_is_collected_now_and_then_and_less_often_while_much_waits(
     assert len(collected) == 1
 
 
-def test_while_much_waits_little_is_collected_at_a_time() -> None:
-    before = gc.get_threshold()
+def test_where_there_are_many_objects_all_is_collected_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    collected: list[int] = []
+    monkeypatch.setattr(memory.gc, "collect", lambda: collected.append(1))
+    monkeypatch.setattr(memory, "COLLECT_BLOCKS_MAX", sys.getallocatedblocks() // 2)
     keeper = MemoryKeeper()
-    try:
-        keeper.patrol(2 * COLLECT_QUEUED_BYTES_MAX, 1, 0)
-        assert gc.get_threshold()[:2] == COLLECT_AFTER_LARGE
+
+    for _ in range(COLLECT_EVERY_LARGE):
         keeper.patrol(0, 1, 0)
-        assert gc.get_threshold()[:2] == COLLECT_AFTER
+
+    assert len(collected) == 1
+
+
+@pytest.fixture
+def collecting() -> Iterator[None]:
+    """Collections as in a broker, of what this test makes."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    set_collecting()
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+class Ring:
+    """Refers to itself."""
+
+    def __init__(self) -> None:
+        self.own = self
+
+
+@pytest.mark.usefixtures("collecting")
+def test_only_young_collections_run_by_themselves() -> None:
+    assert gc.get_threshold() == (COLLECT_AFTER, NEVER, NEVER)
+
+
+@pytest.mark.usefixtures("collecting", "few_objects")
+def test_what_is_set_aside_is_found_by_the_next_full_collection() -> None:
+    keeper = MemoryKeeper()
+    ring = Ring()
+    known = weakref.ref(ring)
+    keeper.set_aside()
+    del ring
+    gc.collect()
+    assert known() is not None
+
+    for _ in range(COLLECT_EVERY):
+        keeper.patrol(0, 1, 0)
+
+    assert known() is None
+
+
+@pytest.mark.usefixtures("collecting")
+async def test_no_collection_visits_what_waits_in_full_queues(build: Build) -> None:
+    """Each copy that comes takes the place of an older one, so nothing says that many are new."""
+    visited: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            visited.append(len(gc.get_objects(generation=info["generation"])))
+
+    house = build()
+    house.driver._loop = DirectLoop()
+    subscription = Subscribe(1, [SubscribeEntry("t")], props(user_properties=[("deadline", "24h")]))
+    for number in range(4):
+        reader, _ = house.open(Connect(f"reader-{number}"), subscription)
+        reader.pause_writing()
+    writer, _ = house.open(Connect("writer"))
+    frames = [encode(make_publish("t", b"x" * 400), 5)] * 100
+    gc.callbacks.append(note)
+    try:
+        while house.broker.account.dropped["queue_full"] < 60_000:
+            writer.data_received(b"".join(frames))
+            house.driver.turn()
     finally:
-        gc.set_threshold(*before)
+        gc.callbacks.remove(note)
+
+    assert house.broker.queued_bytes() > SET_ASIDE_BYTES_MIN
+    # Some visit what the first full queues have ranked.
+    assert sum(visited) < 6 * COLLECT_AFTER
 
 
 def test_memory_is_given_back_once_queues_have_emptied_by_much() -> None:

@@ -20,11 +20,12 @@ from timebound.core.input.publisher import Publisher
 from timebound.core.input.requests import BOUNDS_TOPIC, InputRequest
 from timebound.core.link.due import DueList
 from timebound.core.link.scheduling import Scheduling
+from timebound.core.matching.gradual import HeldMessage
 from timebound.core.matching.index import SubscriptionIndex
 from timebound.core.matching.retained import WALK_STEPS_MAX, RetainedStore
 from timebound.core.matching.tap import Tap
 from timebound.core.mesh.member import Member
-from timebound.core.mesh.message import Copy, PackReceipt
+from timebound.core.mesh.message import Copy
 from timebound.core.publishing import Publishing
 from timebound.core.sessions.correlations import TIMERS_MAX, Correlations
 from timebound.core.sessions.durability import ALL_SO_FAR, Batch, Durability
@@ -34,7 +35,6 @@ from timebound.core.sessions.outbound import Outbound
 from timebound.core.sessions.pressure import Pressure
 from timebound.core.sessions.session import (
     ENCODED,
-    PUBACK,
     PUBCOMP,
     PUBREL,
     ReadyList,
@@ -468,32 +468,22 @@ class Broker:
         assert mesh is not None, "only a member of a mesh has neighbours"
         message = copy.what.message
         mark = self._durability.mark()
+        held: HeldMessage | None = None
         try:
             self._distribution.number(message)
             if not mesh.lets_in(link.client_id, copy):
                 mesh.refuse(link.client_id, copy, now_ns)
                 self.counters.refuse(Reason.NOT_AUTHORIZED)
             elif mesh.receive(copy, now_ns):
-                self._distribution.distribute(message, now_ns)
+                held = self._distribution.distribute_copy(message, now_ns)
             elif mesh.is_home_of(copy):
-                mark = ALL_SO_FAR  # a second copy; the first may not be on disk yet
+                # A second copy; the first may be under way, or not on disk yet.
+                held = self._distribution.last_held(message.publisher)
+                mark = ALL_SO_FAR
         finally:
             self._distribution.end_selection()
-            if copy.receipt is not None:
-                self._note_receipt(link, copy.receipt, mark)
-            elif packet_id:
-                self._durability.reply(link, Reply(PUBACK, packet_id), mark)
-
-    def _note_receipt(self, link: Session, receipt: PackReceipt, mark: int) -> None:
-        """Confirm a pack with its last copy, unless its link does; `mark` is that of this copy."""
-        receipt.left -= 1
-        is_stored = mark == ALL_SO_FAR or mark != self._durability.mark()
-        if is_stored:
-            receipt.is_stored = True
-        if not receipt.left and (receipt.is_stored or not receipt.may_wait):
-            # Orders of earlier copies may be in earlier batches.
-            mark = ALL_SO_FAR if receipt.is_stored else self._durability.mark()
-            self._durability.reply(link, Reply(PUBACK, receipt.packet_id), mark)
+            if packet_id or copy.receipt is not None:
+                self.publishing.confirm_copy(link, packet_id, copy.receipt, held, mark)
 
     def _publish_due_wills(self, now_ns: int) -> None:
         while self._lifecycle.due_wills:

@@ -192,23 +192,42 @@ class Distribution:
             if not len(self._gradual):
                 self._is_holding = False
                 self.held = None
-        if held is not None:
-            message = held.selection.message
-            match = self._index.match(message.topic)
-            message.trace_hint = match.trace_hint
-            self._index.put_selection(held.selection.selected())
-            self._route_selectively(match, message, now_ns)
-            self._finish(message, now_ns)
+        if held is not None and held.error is None:
+            try:
+                self._distribute_held(held, now_ns)
+            except Exception as error:  # concerns one message
+                held.error = error
         return held
+
+    def _distribute_held(self, held: HeldMessage, now_ns: int) -> None:
+        message = held.selection.message
+        match = self._index.match(message.topic)
+        message.trace_hint = match.trace_hint
+        self._index.put_selection(held.selection.selected())
+        self._route_selectively(match, message, now_ns)
+        if held.is_copy:
+            self.end_selection()
+        else:
+            self._finish(message, now_ns)
 
     def number(self, message: Message) -> None:
         """Number a message that has arrived at this broker."""
         self.sequence += 1
         message.sequence = self.sequence
 
-    def distribute(self, message: Message, now_ns: int) -> int:
-        """Distribute a message to the clients of this broker; return the number of sessions matched."""
-        return self._distribute(self._index.match(message.topic), message, now_ns)
+    def distribute_copy(self, message: Message, now_ns: int) -> HeldMessage | None:
+        """Distribute a message from another broker to the clients of this one.
+
+        Return it if it is matched in steps: `continue_matching` does the rest.
+        """
+        match = self._index.match(message.topic)
+        if (match.cost > TESTS_PER_STEP or self._is_holding) and self._hold(match, message, now_ns):
+            held = self.held
+            assert held is not None
+            held.is_copy = True
+            return held
+        self._distribute(match, message, now_ns)
+        return None
 
     def _prepare(self, message: Message, now_ns: int) -> None:
         """Keep a message if it is retained, for the subscriptions to come."""

@@ -26,7 +26,7 @@ from timebound.core.values.message import Message
 from timebound.core.values.store_orders import PutOffset, StoreOrder
 from timebound.linking.mesh import Mesh
 from timebound.node.input.input import Input
-from timebound.node.memory import MemoryKeeper
+from timebound.node.memory import SET_ASIDE_BYTES_MIN, MemoryKeeper
 from timebound.node.notices import Notices
 from timebound.units import SECOND
 from timebound.wire.codec import clear_caches
@@ -211,6 +211,8 @@ class Driver:
         queued_bytes = broker.queued_bytes()
         if queued_bytes > self._queued_bytes_peak:
             self._queued_bytes_peak = queued_bytes
+        if queued_bytes >= SET_ASIDE_BYTES_MIN:
+            self.memory.set_aside()
         for close in broker.take_closes():
             connection = self.connections.get(close.connection)
             if connection is not None:

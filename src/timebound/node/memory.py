@@ -9,24 +9,27 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import sys
 from collections.abc import Callable
 from typing import Final, Protocol
 
 # A full collection frees old cycles, and empties the interpreter's free lists, each of which may keep an
-# arena. It visits all objects, about 30 per session and a few per queued copy: for this many it takes about
-# 10 ms. With more, it runs less often.
+# arena. It visits all objects: about 30 per session, a few per queued copy, hundreds per long content filter.
+# For this many it takes about 20 ms. With more, it runs less often.
 COLLECT_SESSIONS_MAX: Final = 1_000
 COLLECT_QUEUED_BYTES_MAX: Final = 16 * 1024 * 1024
+COLLECT_BLOCKS_MAX: Final = 500_000
 COLLECT_EVERY: Final = 60  # seconds
 COLLECT_EVERY_LARGE: Final = 600
-# Surviving new objects before a young collection, and young collections before a middle one. A turn makes
-# and drops thousands of objects; with the default of 700 they are visited several times in between.
-# Measured: 30 to 45 % more messages per second, with a trace and without.
-COLLECT_AFTER: Final = (50_000, 20)
-# While queues are full, new objects survive and cost 1 to 3 us each: so fewer at a time.
-COLLECT_AFTER_LARGE: Final = (5_000, 2)
-# Full collections never run by themselves: with full queues they stall the broker for 0.3 s.
+# Young collections visit new objects alone, after so many more were made than freed: 1 to 2 ms. A turn makes
+# and drops thousands; with the default of 700 they are visited several times in between.
+COLLECT_AFTER: Final = 20_000
+# Middle and full collections never run by themselves. What a flood or long filters make stays, and a middle
+# one visits all of it that is new: it stalled the broker for 0.1 s, and a full one for 0.3 s.
 NEVER: Final = 1_000_000_000
+# While this much waits, what is new is set aside in every turn. In full queues as much is freed as made, so a
+# young collection comes late, and visits all that has come since.
+SET_ASIDE_BYTES_MIN: Final = 2 * 1024 * 1024
 # Memory is returned when the queues are this much below their last peak for this many seconds.
 RELEASE_BYTES_MIN: Final = 4 * 1024 * 1024
 RELEASE_AFTER: Final = 5
@@ -53,15 +56,16 @@ class MemoryKeeper:
         self._seconds_below = 0
         self._releases_left = 0
         self._seconds_since = 0  # since the last full collection
-        self._is_small = True
+        self._is_aside = False  # something new was set aside since
         self.figures: Renewable | None = None
 
     def patrol(self, queued_bytes: int, sessions: int, now_ns: int) -> None:
         """Check the queues; called about once a second with the most they held since the last call."""
-        is_small = sessions <= COLLECT_SESSIONS_MAX and queued_bytes <= COLLECT_QUEUED_BYTES_MAX
-        if is_small != self._is_small:
-            self._is_small = is_small
-            set_collecting(is_small=is_small)
+        is_small = (
+            sessions <= COLLECT_SESSIONS_MAX
+            and queued_bytes <= COLLECT_QUEUED_BYTES_MAX
+            and sys.getallocatedblocks() <= COLLECT_BLOCKS_MAX
+        )
         self._seconds_since += 1
         is_due = self._seconds_since >= (COLLECT_EVERY if is_small else COLLECT_EVERY_LARGE)
         if is_due:
@@ -93,13 +97,21 @@ class MemoryKeeper:
             self.figures.publish(now_ns)
 
     def _collect(self) -> None:
+        if self._is_aside:
+            self._is_aside = False
+            gc.unfreeze()  # what was set aside at the start, too: it cannot be told apart
         gc.collect()
         self._seconds_since = 0
 
+    def set_aside(self) -> None:
+        """Keep what is new out of young collections; takes no time."""
+        self._is_aside = True
+        gc.freeze()
 
-def set_collecting(*, is_small: bool) -> None:
-    """Set the size of young collections: small while queues are full."""
-    gc.set_threshold(*(COLLECT_AFTER if is_small else COLLECT_AFTER_LARGE), NEVER)
+
+def set_collecting() -> None:
+    """Have only young collections run by themselves."""
+    gc.set_threshold(COLLECT_AFTER, NEVER, NEVER)
 
 
 def _find_trim() -> Callable[[int], int] | None:

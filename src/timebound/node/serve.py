@@ -123,7 +123,7 @@ async def _serve(config: Config, is_persistent: bool, accept_loss: bool, manager
     # Objects that live as long as the process need not be visited by every collection.
     gc.collect()
     gc.freeze()
-    set_collecting(is_small=True)
+    set_collecting()
     _greet(server, config, is_persistent)
     manager.tell(READY)
     feeding = asyncio.create_task(manager.feed_watchdog(), name="timebound-watchdog")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import socket
 import ssl
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
@@ -17,6 +19,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.conftest import BrokerProcess, Certificates
+from tests.node.clients_in_memory import WebSocketClient
+from tests.node.doubles import Build
 from tests.peer import join
 from websockets.asyncio.client import connect as connect_async
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -605,6 +609,20 @@ def test_a_flood_of_one_connection_leaves_others_their_turn() -> None:
 
     assert turns <= 2
     assert loop.soon, "the flood was over before the other had its turn"
+
+
+async def test_a_connection_that_has_ended_leaves_nothing_for_the_collector(build: Build) -> None:
+    house = build()
+    client = WebSocketClient(house, "127.0.0.1")
+    client.send(Connect("brief"))
+    known = weakref.ref(client.protocol._protocol)
+    gc.disable()
+    try:
+        client.lose()
+        client.protocol = None
+        assert known() is None
+    finally:
+        gc.enable()
 
 
 def test_what_is_written_goes_out_as_one_binary_frame() -> None:

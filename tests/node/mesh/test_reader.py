@@ -29,6 +29,7 @@ class Link:
         self.reader = NeighbourReader(
             name,
             house.broker.entrance,
+            house.broker.counters,
             self.session,
             self._take,
             house.driver.now_ns,
@@ -98,6 +99,22 @@ async def test_a_turn_that_is_over_leaves_the_rest_and_the_socket_unread(build: 
     finish(house)
     assert [number for _, number in link.taken] == list(range(1, 1_001))
     assert not link.is_held
+
+
+async def test_after_a_copy_that_met_content_filters_the_clock_is_checked(build: Build) -> None:
+    house = build()
+    client(house, "picky").send(
+        Subscribe(1, [SubscribeEntry("t")], props(user_properties=[("where", "a = 1")]))
+    )
+    link = Link(house)
+    link.read("t", 10)
+    now_ns = house.driver.now_ns()
+
+    assert link.reader.pass_through(now_ns, now_ns) == 1
+
+    link.read("u", 10)
+    finish(house)
+    assert len(link.taken) == 20
 
 
 async def test_a_flood_from_a_neighbour_keeps_the_bound_of_a_local_flow(build: Build) -> None:

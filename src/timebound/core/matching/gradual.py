@@ -96,10 +96,12 @@ class HeldMessage:
     `homes` is what its acknowledgement waits for: its own name, until it has been matched.
     """
 
-    __slots__ = ("homes", "name", "packet_id", "selection")
+    __slots__ = ("error", "homes", "is_copy", "name", "packet_id", "selection")
 
     def __init__(self, selection: GradualSelection) -> None:
         self.selection = selection
+        self.error: Exception | None = None  # it could not be matched or distributed, and is lost
+        self.is_copy = False  # from another broker
         self.name = f"matching {selection.message.sequence}"
         self.homes = [self.name]
         self.packet_id = 0  # of a QoS 2 message, to be stored when it has been matched
@@ -148,11 +150,12 @@ class Gradual:
         if publisher is None:
             return None
         waiting = self._publishers.pop(publisher)
+        held = waiting[0]
         try:
-            is_done = waiting[0].selection.step()
-        except Exception:  # the message is lost, but holds up no other
-            self._release(publisher, waiting)
-            raise
+            is_done = held.selection.step()
+        except Exception as error:  # the message is lost, but holds up no other
+            held.error = error
+            is_done = True
         if is_done:
             return self._release(publisher, waiting)
         self._publishers[publisher] = waiting

@@ -13,7 +13,7 @@ import ipaddress
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -76,6 +76,20 @@ class Unframing:
             self._is_running = False
 
 
+class MqttProtocol(ServerProtocol):
+    """The server's side of a WebSocket.
+
+    Given as an argument, the function below would refer to the protocol that keeps it.
+    """
+
+    def select_subprotocol(self, subprotocols: Sequence[Subprotocol]) -> Subprotocol | None:
+        """Select the first known subprotocol; a client that offers none is served as well."""
+        for name in subprotocols:
+            if name in SUBPROTOCOLS:
+                return Subprotocol(name)
+        return None
+
+
 class WebSocketAdapter(Adapter):
     """One WebSocket: decodes frames into the connection, encodes what it writes.
 
@@ -102,9 +116,8 @@ class WebSocketAdapter(Adapter):
         self._has_pongs = False  # written since then
         self._is_reading = True
         self.is_waiting = False  # for its turn of `unframing`
-        self._protocol = ServerProtocol(
+        self._protocol = MqttProtocol(
             subprotocols=SUBPROTOCOLS,
-            select_subprotocol=_select_subprotocol,
             max_size=packet_size_max,
             logger=_library_logger,
         )
@@ -129,6 +142,9 @@ class WebSocketAdapter(Adapter):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unread.clear()
+        # These refer to the protocol, and it to them: left so, all would wait for a full collection.
+        self._protocol.parser.close()
+        self._protocol.parser_exc = None
         self._inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -300,11 +316,3 @@ def _is_own_origin(origin: str, host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _select_subprotocol(protocol: ServerProtocol, offered: Any) -> Subprotocol | None:
-    """Select the first known subprotocol; a client that offers none is served as well."""
-    for name in offered:
-        if name in SUBPROTOCOLS:
-            return Subprotocol(name)
-    return None

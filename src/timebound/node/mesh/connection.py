@@ -182,6 +182,7 @@ class LinkConnection(BufferedReads):
         self._reader = link.inlet = NeighbourReader(
             self._name,
             driver.broker.entrance,
+            driver.broker.counters,
             link.session,
             partial(self._mesh.on_copy, link),
             driver.now_ns,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from timebound.core.account.counters import Counters
 from timebound.core.input.entrance import Entrance
 from timebound.core.input.publisher import InputMessage
 from timebound.core.mesh.message import Copy
@@ -32,6 +33,7 @@ class NeighbourReader(InputReader):
         self,
         name: str,
         entrance: Entrance,
+        counters: Counters,
         session: Session,
         take: TakeCopy,
         now_ns: Callable[[], int],
@@ -43,6 +45,8 @@ class NeighbourReader(InputReader):
         super().__init__()
         self._client_id = NEIGHBOUR_PREFIX + name
         self._entrance = entrance
+        self._counters = counters
+        self._long_messages = 0  # at the last copy
         self._session = session
         self._take = take
         self._now_ns = now_ns
@@ -76,18 +80,21 @@ class NeighbourReader(InputReader):
         copies = self._copies
         packet_ids = self._packet_ids
         take = self._take
+        self.is_slow = False
         started = self._next
         look_at = started + CLOCK_EVERY
         count = len(copies)
         while self._next < count:
             index = self._next
-            if index >= look_at:
+            if index >= look_at or self.is_slow:
+                self.is_slow = False
                 now_ns = self._now_ns()
                 if now_ns >= until_ns:
                     break
                 look_at = index + CLOCK_EVERY
             self._next = index + 1
             take(copies[index], packet_ids[index], now_ns)
+            self._note_length()
         served = self._next - started
         self._note_rest()
         return served
@@ -125,6 +132,13 @@ class NeighbourReader(InputReader):
     def publish_queued(self, queued: InputMessage, now_ns: int) -> None:
         assert queued.copy is not None, "a neighbour sends copies"
         self._take(queued.copy, queued.packet_id, now_ns)
+        self._note_length()
+
+    def _note_length(self) -> None:
+        """Have the clock checked after a copy that may have taken long."""
+        if self._counters.long_messages != self._long_messages:
+            self._long_messages = self._counters.long_messages
+            self.is_slow = True
 
     def failed(self, error: Exception) -> None:
         self._on_error(error)
