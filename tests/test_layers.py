@@ -95,7 +95,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "input": {"values", "account", "sessions", "mesh"},
         "wakeups": {"link", "sessions", "mesh"},
         "distribution": {"predicate", "values", "matching", "account", "sessions", "mesh"},
-        "publishing": {"values", "matching", "account", "sessions", "distribution"},
+        "publishing": {"values", "matching", "account", "sessions", "distribution", "mesh"},
         "broker": {
             "values",
             "matching",

@@ -400,7 +400,7 @@ class NeighbourLink:
                 is_free = self._meter.written(len(data), FULL_BYTES, now_ns)
                 self.busy_until_ns = 0 if is_free else self._meter.wake_ns
                 self._allowed -= len(data)
-                if not is_free or self._outlet.is_timed(now_ns):
+                if not is_free or self._allowed <= 0 or self._outlet.is_timed(now_ns):
                     # Ask the meter again before the next copy.
                     self._allowed = 0
                     self._asked_ns = 0
