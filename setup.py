@@ -71,6 +71,7 @@ NOT_COMPILED = (
     "core/input/matrices.py",
     "core/input/options.py",
     "core/input/schedulability.py",
+    "core/mesh/reservation/messages.py",
     "wire/reasons.py",
 )
 # What a message or a simulation spends its time in, by how the names of its C files begin, and mypyc's own

@@ -36,6 +36,7 @@ COMPILED = {
         "absence account border figures flooding forwarding interest link member message options overlay "
         "pressure routes table"
     ),
+    "core.mesh.reservation": "crankback network_map resources",
     "core.predicate": "attributes cost lexer like parser predicate search terms values",
     "core.predicate.index": "attribute gradual index lookup tables",
     "core.sessions": (

@@ -11,6 +11,7 @@ from timebound.commands._paper_grid import run_grid, write_paper
 from timebound.errors import TimeboundError
 from timebound.pipeline.report.report import render_report
 from timebound.pipeline.sweep.results import read_results
+from timebound.sim.papers import grid
 from timebound.sim.papers.grid import Job, jobs
 
 
@@ -23,14 +24,16 @@ def test_without_pyspark_it_says_so_and_runs_here(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
 
-    rows, _, _ = run_grid(wanted(strategies=("fifo",))[:1], "paper", workers=None, master=None, remote=None)
+    rows, _, _ = run_grid(
+        grid, wanted(strategies=("fifo",))[:1], "paper", workers=None, master=None, remote=None
+    )
 
     assert len(rows) == 1
     assert "pyspark is not installed: running in processes on this machine" in capsys.readouterr().err
 
 
 def test_rows_are_kept_with_figures_and_what_was_printed(tmp_path: Path) -> None:
-    rows, wall_s, cores = run_grid(wanted(strategies=("eb", "fifo")), "paper", 1, None, None)
+    rows, wall_s, cores = run_grid(grid, wanted(strategies=("eb", "fifo")), "paper", 1, None, None)
 
     write_paper(tmp_path, "002", rows, 0.5, wall_s, cores)
 
@@ -49,7 +52,7 @@ def test_rows_are_kept_with_figures_and_what_was_printed(tmp_path: Path) -> None
 
 def test_a_sweep_of_weights_is_drawn_along_them(tmp_path: Path) -> None:
     few = jobs("002", figures=(4,), scenarios=("ssd",), weights=(0.2, 0.8), minutes=0.2)
-    rows, wall_s, cores = run_grid(few, "paper", 1, None, None)
+    rows, wall_s, cores = run_grid(grid, few, "paper", 1, None, None)
 
     write_paper(tmp_path, "002", rows, 120.0, wall_s, cores)
 
@@ -63,4 +66,4 @@ def test_a_master_needs_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
 
     with pytest.raises(TimeboundError, match="needs the package pyspark"):
-        run_grid(wanted(strategies=("fifo",))[:1], "paper", None, "spark://host:7077", None)
+        run_grid(grid, wanted(strategies=("fifo",))[:1], "paper", None, "spark://host:7077", None)

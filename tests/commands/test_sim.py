@@ -108,7 +108,7 @@ def test_paper_prints_tables_for_people() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("paper 009", "choose 000, 001 or 002"),
+        ("paper 009", "choose from 000, 001, 002, 004"),
         ("paper 002 --reading sideways", "unknown"),
         ("paper 002 --seeds many", "list of numbers"),
         ("paper 002 --figure 7", "no figure 7"),

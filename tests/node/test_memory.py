@@ -235,6 +235,21 @@ def test_where_there_are_many_objects_all_is_collected_less_often(monkeypatch: p
     assert len(collected) == 1
 
 
+def test_after_a_flood_all_is_collected_once_however_many_objects_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    collected: list[int] = []
+    monkeypatch.setattr(memory.gc, "collect", lambda: collected.append(1))
+    monkeypatch.setattr(memory, "COLLECT_BLOCKS_MAX", 0)
+    keeper = MemoryKeeper()
+    keeper.patrol(10 * RELEASE_BYTES_MIN, 1, 0)
+
+    for _ in range(RELEASE_AFTER):
+        keeper.patrol(0, 1, 0)
+
+    assert len(collected) == 1
+
+
 @pytest.fixture
 def collecting() -> Iterator[None]:
     """Collections as in a broker, of what this test makes."""

@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from timebound.commands._screen import progress_bar, screen
 from timebound.commands._spark import run_plan, show_errors
@@ -15,9 +15,8 @@ from timebound.packages import missing
 
 if TYPE_CHECKING:
     from timebound.pipeline.sweep.results import Figure, Printed
-    from timebound.sim.papers.grid import GridRow, Job
+    from timebound.sim.papers.grid import GridRow
 
-RUN_ROW: Final = "timebound.sim.papers.grid:open_runs"
 MEASURES: Final = ("delivery_rate", "earning", "traffic")
 # Runs of the papers take seconds each, so a task may be one run: the bar moves, and no core waits long.
 TASKS_MAX: Final = 256
@@ -26,24 +25,24 @@ MINUTES: Final = 120.0
 
 
 def run_grid(
-    wanted: list[Job], title: str, workers: int | None, master: str | None, remote: str | None
-) -> tuple[list[GridRow], float, int]:
-    """Carry out runs; return their rows in order, the seconds and the cores.
+    grid: Any, wanted: list[Any], title: str, workers: int | None, master: str | None, remote: str | None
+) -> tuple[list[Any], float, int]:
+    """Carry out runs of a module of runs; return their rows in order, the seconds and the cores.
+
+    The module has `run_all` for processes, and `open_runs`, `RESULTS` and `row_of` for Spark.
 
     Raises:
         TimeboundError: no run succeeded, or a master was named and pyspark is missing.
     """
     if workers is None and (master or remote or not missing("pyspark")):
-        return _run_on_spark(wanted, title, master, remote)
+        return _run_on_spark(grid, wanted, title, master, remote)
     if workers is None:
         screen.print("pyspark is not installed: running in processes on this machine", style="dim")
-    from timebound.sim.papers.grid import run_all
-
     started_s = time.monotonic()
     rows = []
     with progress_bar(screen) as bar:
         task = bar.add_task(title, total=len(wanted))
-        for row in run_all(wanted, workers or 0):
+        for row in grid.run_all(wanted, workers or 0):
             rows.append(row)
             bar.advance(task)
     return rows, time.monotonic() - started_s, workers or os.cpu_count() or 1
@@ -85,15 +84,14 @@ def write_paper(
 
 
 def _run_on_spark(
-    wanted: list[Job], title: str, master: str | None, remote: str | None
-) -> tuple[list[GridRow], float, int]:
+    grid: Any, wanted: list[Any], title: str, master: str | None, remote: str | None
+) -> tuple[list[Any], float, int]:
     from timebound.pipeline.sweep.sweep import SweepPlan
-    from timebound.sim.papers.grid import RESULTS, row_of
 
-    plan = SweepPlan([asdict(job) for job in wanted], RUN_ROW, b"", RESULTS)
+    plan = SweepPlan([asdict(job) for job in wanted], f"{grid.__name__}:open_runs", b"", grid.RESULTS)
     table, wall_s, cores = run_plan(plan, title, master, remote, min(len(wanted), TASKS_MAX))
     show_errors(table)
-    rows = [row_of(values) for values in table.to_pylist() if not values["error"]]
+    rows = [grid.row_of(values) for values in table.to_pylist() if not values["error"]]
     if not rows:
         raise TimeboundError("no run succeeded; the errors are above")
     return rows, wall_s, cores

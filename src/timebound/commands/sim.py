@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.table import Table
 
+from timebound.commands._paper_004 import path_jobs, run_paths
 from timebound.commands._paper_grid import run_grid, write_paper
 from timebound.commands._renamed import renamed
 from timebound.commands._screen import printer, progress_bar, screen, show_notices
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from timebound.sim.mesh.experiment import RunResult
-    from timebound.sim.papers.grid import GridRow
+    from timebound.sim.papers.grid import GridRow, Job
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -30,6 +31,17 @@ app = typer.Typer(
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of tables.")]
 Seeds = Annotated[str, typer.Option("--seeds", "--seed", help="Seeds, such as 7, 1..10 or 1,2,5.")]
+_GRID: Final = frozenset(
+    {"figure", "rates", "strategies", "mixes", "reading", "minutes", "workers", "master"}
+)
+_SPREAD: Final = frozenset({"remote", "out"})
+# The options of `paper` that have a meaning for a paper, beside seeds, plot and JSON.
+PAPER_OPTIONS: Final = {
+    "000": frozenset[str](),
+    "001": _GRID | _SPREAD,
+    "002": _GRID | _SPREAD | {"scenario"},
+    "004": frozenset({"figure", "reading", "finder", "network", "workers", "master", "remote"}),
+}
 # Numbers of one option; each is a run. A slip such as 1..10000000000 must not fill the memory.
 NUMBERS_MAX: Final = 1_000_000
 
@@ -101,7 +113,8 @@ def swarm(
 @app.command()
 @renamed({"mixes": ("--weights",)})
 def paper(
-    number: Annotated[str, typer.Argument(help="000, 001 or 002.")],
+    context: typer.Context,
+    number: Annotated[str, typer.Argument(help="000, 001, 002 or 004.")],
     figure: Annotated[list[int] | None, typer.Option(help="Only this figure; may be repeated.")] = None,
     scenario: Annotated[str, typer.Option(help="Scenario of 002: psd or ssd.")] = "",
     rates: Annotated[str, typer.Option(help="Messages per minute and publisher, such as 10,15.")] = "",
@@ -112,6 +125,10 @@ def paper(
         str, typer.Option(help="How to read what the paper leaves open; join several with +.")
     ] = "literal",
     minutes: Annotated[float, typer.Option(min=0.1, help="Minutes to simulate; the papers use 120.")] = 120.0,
+    finder: Annotated[
+        str, typer.Option(help="Of 004: indiqos, crankback, fns, fr; several with commas.")
+    ] = "",
+    network: Annotated[str, typer.Option(help="Of 004: single or multi (homed).")] = "",
     workers: Annotated[
         int | None,
         typer.Option(min=0, help="Number of local processes to use instead of Spark; 0 = all cores."),
@@ -123,23 +140,69 @@ def paper(
     as_json: Json = False,
 ) -> None:
     """Repeat a paper's experiments and show them beside what was published."""
+    _refuse_foreign(context, number)
     if plot is not None:
         require("--plot", *FOR_PLOTS)
+    if out is not None:
+        require("--out", *FOR_TRACES)
     if number == "000":
         _paper_000(_numbers(seeds, "--seeds")[0], plot, as_json)
         return
+    if number == "004":
+        wanted = path_jobs(
+            tuple(figure or ()),
+            tuple(_words(finder)),
+            tuple(_words(network)),
+            _numbers(seeds, "--seeds"),
+            reading,
+        )
+        run_paths(wanted, workers, master, remote, plot, as_json=as_json)
+        return
+    jobs = _bounded_delay_jobs(number, figure, scenario, rates, strategies, mixes, seeds, reading, minutes)
+    from timebound.sim.papers import grid
+
+    rows, wall_s, cores = run_grid(grid, jobs, f"paper {number}", workers, master, remote)
+    _show_rows(rows, plot, as_json)
+    if out is not None:
+        write_paper(out, number, rows, minutes, wall_s, cores)
+        screen.print(f"results: {out}   write a page: timebound report {out}")
+
+
+def _refuse_foreign(context: typer.Context, number: str) -> None:
+    """Refuse what was given and has no meaning for this paper."""
+    if number not in PAPER_OPTIONS:
+        known = ", ".join(PAPER_OPTIONS)
+        raise typer.BadParameter(f"paper {number!r} is unknown; choose from {known}", param_hint="NUMBER")
+    for name in {name for names in PAPER_OPTIONS.values() for name in names} - PAPER_OPTIONS[number]:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            papers = [paper for paper, names in PAPER_OPTIONS.items() if name in names]
+            text = f"has no meaning for paper {number}; it is for {', '.join(papers)}"
+            raise typer.BadParameter(text, param_hint=f"--{name}")
+
+
+def _bounded_delay_jobs(
+    number: str,
+    figure: list[int] | None,
+    scenario: str,
+    rates: str,
+    strategies: str,
+    mixes: str,
+    seeds: str,
+    reading: str,
+    minutes: float,
+) -> list[Job]:
+    """List the runs of papers 001 and 002, or refuse the call."""
     from timebound.sim.papers import grid
     from timebound.sim.papers.readings import READINGS
 
-    if number not in grid.FIGURES:
-        raise typer.BadParameter(f"paper {number!r} is unknown; choose 000, 001 or 002", param_hint="NUMBER")
     for name in reading.split("+"):
         if name not in READINGS:
             raise typer.BadParameter(
                 f"reading {name!r} is unknown; choose from {', '.join(READINGS)}", param_hint="--reading"
             )
     try:
-        wanted = grid.jobs(
+        return grid.jobs(
             number,
             figures=tuple(figure or ()),
             scenarios=tuple(_words(scenario)),
@@ -152,13 +215,6 @@ def paper(
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    if out is not None:
-        require("--out", *FOR_TRACES)
-    rows, wall_s, cores = run_grid(wanted, f"paper {number}", workers, master, remote)
-    _show_rows(rows, plot, as_json)
-    if out is not None:
-        write_paper(out, number, rows, minutes, wall_s, cores)
-        screen.print(f"results: {out}   write a page: timebound report {out}")
 
 
 def _show_rows(rows: list[GridRow], folder: Path | None, as_json: bool) -> None:

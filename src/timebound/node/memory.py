@@ -61,13 +61,11 @@ class MemoryKeeper:
 
     def patrol(self, queued_bytes: int, sessions: int, now_ns: int) -> None:
         """Check the queues; called about once a second with the most they held since the last call."""
-        is_small = (
-            sessions <= COLLECT_SESSIONS_MAX
-            and queued_bytes <= COLLECT_QUEUED_BYTES_MAX
-            and sys.getallocatedblocks() <= COLLECT_BLOCKS_MAX
-        )
+        is_small = sessions <= COLLECT_SESSIONS_MAX and queued_bytes <= COLLECT_QUEUED_BYTES_MAX
         self._seconds_since += 1
-        is_due = self._seconds_since >= (COLLECT_EVERY if is_small else COLLECT_EVERY_LARGE)
+        is_due = self._seconds_since >= COLLECT_EVERY_LARGE
+        if self._seconds_since >= COLLECT_EVERY and is_small:
+            is_due = is_due or sys.getallocatedblocks() <= COLLECT_BLOCKS_MAX
         if is_due:
             self._collect()
         has_emptied = self._peak_bytes - queued_bytes >= RELEASE_BYTES_MIN

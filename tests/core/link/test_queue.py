@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 
 import pytest
@@ -485,3 +486,22 @@ def test_an_overloaded_flow_keeps_the_distance_that_its_way_needs() -> None:
             pass
 
     assert in_time == 600
+
+
+def test_a_dissolved_queue_gives_its_entries_in_order_and_leaves_nothing_for_the_collector() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        queue = queue_of(messages_max=50, wants_fresh=True, gives_up_young=False)
+        for number in range(80):
+            queue.push(entry_of(number, 500 + number, flow=("f", number % 3)), 0)
+        assert len(drain(queue, 0)) == 30  # so it knows who would be dropped next
+        found = [entry.item for entry in queue.dissolve()]
+        del queue
+        left = gc.collect()
+    finally:
+        gc.enable()
+
+    assert len(found) == 50
+    assert found == sorted(found, key=int)
+    assert left == 0

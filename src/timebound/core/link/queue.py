@@ -348,6 +348,28 @@ class LinkQueue:
         found.sort(key=_by_sequence)
         return found
 
+    def dissolve(self) -> list[Entry]:
+        """Return all waiting entries in order of arrival; the queue is not used any more.
+
+        Entries and what orders them refer to each other: left so, they would wait for a full collection.
+        """
+        found = self.entries()
+        for entry in found:
+            entry.rank = None
+            entry.timer = None
+            entry.victim = None
+            entry.chain = None
+            entry.flow_next = None
+            entry.flow_previous = None
+            entry.backlog = None
+            entry.kind_next = None
+            entry.kind_previous = None
+        self._single = None
+        self._chains = {}
+        self._backlogs = {}
+        self._latest = {}
+        return found
+
     def set_strategy(self, strategy: Strategy, now_ns: int) -> None:
         """Change the strategy; all waiting entries stay."""
         self.strategy = strategy

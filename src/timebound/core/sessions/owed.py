@@ -219,7 +219,7 @@ class Owed:
             # Only an error leaves any, between a drop and its account; `reconcile` adds the missing outcome.
             self._forget(session, cast(Delivery, entry.item))
         self._charge(session, -ENTRY_COST * session.queued_messages())
-        waiting = [cast(Delivery, entry.item) for entry in scheduled.entries()]
+        waiting = [cast(Delivery, entry.item) for entry in scheduled.dissolve()]
         waiting.sort(key=sequence_of)
         session.queue.extendleft(reversed(waiting))
         session.scheduled = None
