@@ -143,6 +143,15 @@ async def test_a_full_read_ends_reading_until_the_turn_also_behind_frames_and_re
     client.lose()
 
 
+async def test_what_is_behind_tls_is_let_go_at_the_end(build: Build) -> None:
+    """A WebSocket behind it refers to it: they would have to wait for the cycle collector."""
+    adapter = make("tls", Below(), build)
+
+    cast(TlsAdapter, adapter).connection_lost(None)
+
+    assert adapter._inner is None
+
+
 async def test_a_protocol_can_take_over_from_another_behind_tls(build: Build) -> None:
     adapter = make("tls", Below(), build)
     lost: list[object] = []
