@@ -45,12 +45,13 @@ COMPILED = {
     "core.values": (
         "access delay filter_costs limits message reason_codes store_orders subscription trace_columns"
     ),
+    "linking": "link mesh packs",
     "node": "driver",
     "node.clients": "adapter connection output tls",
     "node.input": "buffer input reader",
     "node.journal": "columns",
     "node.links": "meter pacing tcp_info",
-    "node.mesh": "reader",
+    "node.mesh": "connection reader",
     "node.trace": "pack",
     "sim.kernel": "draws kernel",
     "sim.mesh": "cluster faults network workload",

@@ -96,7 +96,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "input": {"values", "account", "sessions", "mesh"},
         "wakeups": {"link", "sessions", "mesh"},
         "distribution": {"predicate", "values", "matching", "account", "sessions", "mesh"},
-        "publishing": {"values", "matching", "account", "sessions", "distribution"},
+        "publishing": {"values", "matching", "account", "sessions", "distribution", "mesh"},
         "broker": {
             "values",
             "matching",
@@ -229,7 +229,9 @@ THIRD_PARTY: dict[str, frozenset[str]] = {
             "pipeline/sweep/results.py",
         }
     ),
-    "mypy_extensions": frozenset({"channel/", "core/", "node/clients/", "sim/kernel/", "wire/"}),
+    "mypy_extensions": frozenset(
+        {"channel/", "core/", "node/clients/", "node/mesh/", "sim/kernel/", "wire/"}
+    ),
     "numpy": frozenset(
         {
             "node/journal/rows.py",

@@ -19,13 +19,17 @@ from timebound.core.values.limits import BrokerLimits
 from timebound.core.values.message import Message
 from timebound.errors import ProtocolError
 from timebound.linking import codec
+from timebound.linking.greeting import PACK_VERSION
 from timebound.linking.link import (
+    CONFIRM_PACKS,
     HELLO_NS,
     LATENCY_WINDOW_NS,
     PINGRESP_FRAME,
     PUBACK,
     NeighbourLink,
 )
+from timebound.linking.packs import PACK_TOPIC, decode_pack, encode_pack
+from timebound.records import Reason
 from timebound.wire.codec import Decoder
 from timebound.wire.packets import Ack, Disconnect, Packet, Pingreq, Pingresp, Publish, Suback
 from timebound.wire.properties import Properties
@@ -84,6 +88,12 @@ class Ends:
 
     def on_later(self, link: NeighbourLink) -> None:
         self.events.append("later")
+
+    def on_fault(self, link: NeighbourLink, error: Exception) -> None:
+        self.events.append(f"fault {error}")
+
+    def on_unconfirmed(self, link: NeighbourLink, now_ns: int) -> None:
+        self.events.append("unconfirmed")
 
     def on_measured(self, link: NeighbourLink, delay: LinkDelay, now_ns: int) -> None:
         self.events.append(f"measured {delay.mean_s_per_kb}")
@@ -434,3 +444,203 @@ def test_an_ended_connection_confirms_nothing_of_the_one_that_replaced_it() -> N
     old.receive([ack(1)], 0)
 
     assert ends.outlet.unconfirmed() == [copy]
+
+
+# --- packs --------------------------------------------------------------------------
+
+
+def packing(
+    ends: Ends, *, version: int = PACK_VERSION, is_paced: bool = False, packet_size_max: int = 0
+) -> NeighbourLink:
+    """An open link to a neighbour of a version, whose hello is confirmed."""
+    session = Broker(BrokerLimits(), AccessList([])).open_link("b", 1)
+    link = NeighbourLink(
+        "b",
+        ends,
+        ends,
+        KB_IN_100_MS,
+        session,
+        ends.outlet,
+        is_paced=is_paced,
+        packet_size_max=packet_size_max,
+        version=version,
+    )
+    link.open(0)
+    [hello] = sent(ends)
+    link.receive([ack(hello.packet_id)], 0)
+    return link
+
+
+def order(ends: Ends, *copies: Copy) -> None:
+    for copy in copies:
+        ends.outlet.pack(copy)
+
+
+def small(number: int, qos: int = 0) -> Copy:
+    message = Message("t", b"%d" % number, qos, False, 0, "p", sequence=number)
+    return Copy(MeshMessage(message, "a", 20, 5), ("a",), 1, {"b"})
+
+
+@pytest.mark.parametrize(
+    ("version", "is_paced", "is_packing"), [(2, False, False), (3, False, True), (3, True, False)]
+)
+def test_a_link_packs_for_a_neighbour_that_knows_packs_unless_its_rate_is_configured(
+    version: int, is_paced: bool, is_packing: bool
+) -> None:
+    ends = Ends()
+    link = packing(ends, version=version, is_paced=is_paced)
+
+    assert bool(ends.outlet.pack_bytes_max) == is_packing
+    link.grant()
+    assert bool(ends.outlet.credit) == is_packing
+
+
+def test_a_pack_is_one_packet_with_one_confirmation_and_dated_for_its_last_byte() -> None:
+    ends = Ends()
+    link = packing(ends)
+    link.latency_ns = 3 * MILLISECOND
+    copies = [small(number) for number in (1, 2, 3)]
+    order(ends, *copies)
+
+    assert link.send_packs(SECOND) == []
+
+    [packet] = sent(ends)
+    assert (packet.topic, packet.qos) == (PACK_TOPIC, 1)
+    found = decode_pack(packet.payload, packet.packet_id, 10 * SECOND)
+    assert [copy.what.number for copy in found] == [1, 2, 3]
+    sending_ns = int(3 * (20 + len("p")) * 100 * MILLISECOND / 1_024)
+    assert {10 * SECOND - copy.what.message.published_ns for copy in found} == {
+        SECOND + 3 * MILLISECOND + sending_ns
+    }
+    assert ends.outlet.unconfirmed() == copies
+    assert link.sent == 3
+    link.receive([ack(packet.packet_id)], 2 * SECOND)
+    assert ends.outlet.unconfirmed() == []
+
+
+def test_a_pack_holds_no_more_than_the_link_sends_in_ten_milliseconds() -> None:
+    ends = Ends()
+    link = packing(ends)
+    link.grant()  # 1,024 bytes take 100 ms
+    assert ends.outlet.credit == 102
+
+    order(ends, *[small(number) for number in range(1, 11)])
+    link.send_packs(0)
+
+    counts = [len(decode_pack(packet.payload, 1, 0)) for packet in sent(ends)]
+    assert counts == [4, 4, 2]
+
+
+def test_a_copy_that_is_too_large_for_a_pack_travels_alone() -> None:
+    ends = Ends()
+    link = packing(ends)
+    order(ends, small(1), copy_of(2, size=40_000), small(3))
+
+    link.send_packs(0)
+
+    packets = sent(ends)
+    assert [packet.topic for packet in packets] == [PACK_TOPIC, "t", PACK_TOPIC]
+    assert codec.decode_copy(packets[1], 0).what.number == 2
+
+
+def test_a_pack_larger_than_the_neighbour_accepts_is_not_sent_and_frees_its_place() -> None:
+    ends = Ends()
+    link = packing(ends, packet_size_max=4_000)
+    copies = [copy_of(1, size=40_000, payload=b"x" * 5_000), small(2)]
+    order(ends, *copies)
+
+    refused = link.send_packs(0)
+
+    assert refused == [(copies[0], Reason.TOO_LARGE)]
+    assert len(sent(ends)) == 1
+    assert ends.outlet.unconfirmed() == copies[1:]
+
+
+def test_the_text_of_a_full_pack_fits_the_neighbours_limit_whatever_its_letters() -> None:
+    ends = Ends()
+    link = packing(ends, packet_size_max=66_000)
+    for number in range(1, 400):
+        message = Message("\U0001f300" * (number % 60 + 1), b"", 0, False, 0, "\U0001f300" * (number % 70))
+        order(ends, Copy(MeshMessage(message, "a", message.size() + 100, 5, number), ("a",), 1, {"b"}))
+
+    assert link.send_packs(0) == []
+
+    found = [copy for packet in sent(ends) for copy in decode_pack(packet.payload, 1, 0)]
+    assert [copy.what.number for copy in found] == list(range(1, 400))
+
+
+def test_a_copy_that_cannot_be_encoded_is_left_out_of_its_pack() -> None:
+    ends = Ends()
+    link = packing(ends)
+    broken = small(2)
+    broken.what.message.publisher = "\ud800"
+    order(ends, small(1), broken, small(3))
+
+    refused = link.send_packs(0)
+
+    assert refused == [(broken, Reason.FAULT)]
+    assert [event[:5] for event in ends.events if event != "ready"] == ["fault"]
+    [packet] = sent(ends)
+    assert [copy.what.number for copy in decode_pack(packet.payload, 1, 0)] == [1, 3]
+
+
+def test_a_transport_that_is_full_takes_the_credit_back() -> None:
+    ends = Ends()
+    link = packing(ends)
+    link.grant()
+
+    link.paused()
+
+    assert (ends.outlet.credit, ends.outlet.is_idle()) == (0, False)
+    link.resumed(0)
+    assert ends.events[-1] == "room"
+
+
+def pack_packet(packet_id: int, *copies: Copy) -> Publish:
+    return Publish(PACK_TOPIC, encode_pack(list(copies), 0, 0), 1, packet_id=packet_id)
+
+
+def test_a_pack_of_qos_0_is_confirmed_with_others_once_all_its_copies_are_taken() -> None:
+    ends = Ends()
+    link = packing(ends)
+
+    link.receive([pack_packet(7, small(1), small(2)), pack_packet(8, small(3))], 0)
+
+    assert ends.events.count("unconfirmed") == 1
+    assert [copy.what.number for copy in ends.copies] == [1, 2, 3]
+    first = ends.copies[0].receipt
+    second = ends.copies[2].receipt
+    assert first is not None
+    assert second is not None
+    second.left = 0  # as the broker does when it has taken the copies
+    assert link.confirm()
+    assert [one.packet_id for one in ends.packets() if isinstance(one, Ack)] == [8]
+    first.left = 0
+    link.write_last()
+    assert [one.packet_id for one in ends.packets() if isinstance(one, Ack)] == [7]
+
+
+def test_many_packs_of_qos_0_are_confirmed_without_a_timer() -> None:
+    ends = Ends()
+    link = packing(ends)
+    for number in range(1, CONFIRM_PACKS + 1):
+        for copy in ends.copies:
+            assert copy.receipt is not None
+            copy.receipt.left = 0
+        assert not ends.packets()
+        link.receive([pack_packet(number, small(number))], 0)
+
+    confirmed = [one.packet_id for one in ends.packets() if isinstance(one, Ack)]
+
+    assert confirmed == list(range(1, CONFIRM_PACKS))
+
+
+def test_packs_with_higher_qos_wait_for_the_broker_alone() -> None:
+    ends = Ends()
+    link = packing(ends)
+
+    link.receive([pack_packet(7, small(1, qos=1))], 0)
+
+    assert "unconfirmed" not in ends.events
+    assert not link.confirm()
+    assert not ends.packets()

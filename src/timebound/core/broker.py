@@ -461,7 +461,8 @@ class Broker:
         """Forward a message from a neighbour broker, and deliver it to this broker's clients.
 
         Its confirmation goes to `link`, of `open_link`, once what must survive a crash is on disk. It does so
-        after an error too, or the neighbour would send the copy again for ever. Packet id 0: none is wanted.
+        after an error too, or the neighbour would send the copy again for ever. Packet id 0: none is wanted,
+        or that of a pack, with its last copy.
         """
         mesh = self._distribution.mesh
         assert mesh is not None, "only a member of a mesh has neighbours"
@@ -481,8 +482,8 @@ class Broker:
                 mark = ALL_SO_FAR
         finally:
             self._distribution.end_selection()
-            if packet_id:
-                self.publishing.confirm_copy(link, packet_id, held, mark)
+            if packet_id or copy.receipt is not None:
+                self.publishing.confirm_copy(link, packet_id, copy.receipt, held, mark)
 
     def _publish_due_wills(self, now_ns: int) -> None:
         while self._lifecycle.due_wills:

@@ -12,6 +12,7 @@ from timebound.core.account.counters import Counters
 from timebound.core.distribution import HELD, Distribution
 from timebound.core.matching.gradual import HeldMessage
 from timebound.core.matching.retained import RetainedStore
+from timebound.core.mesh.message import PackReceipt
 from timebound.core.sessions.durability import ALL_SO_FAR, Durability
 from timebound.core.sessions.faults import Faults
 from timebound.core.sessions.pressure import NO_HOMES, NO_LEVELS, Pressure
@@ -60,15 +61,38 @@ class Publishing:
         self._pressure = pressure
         self._counters = counters
         self._faults = faults
-        # Links and packet ids of copies from other brokers, by the name of the message that they wait for.
-        self._copies: dict[str, list[tuple[Session, int]]] = {}
+        # Links, packet ids and receipts of copies from other brokers, by the name of the message that they
+        # wait for.
+        self._copies: dict[str, list[tuple[Session, int, PackReceipt | None]]] = {}
 
-    def confirm_copy(self, link: Session, packet_id: int, held: HeldMessage | None, mark: int) -> None:
-        """Confirm a copy from another broker once `held` has been matched, and stored where it must be."""
-        if held is None:
-            self._durability.reply(link, Reply(PUBACK, packet_id), mark)
+    def confirm_copy(
+        self,
+        link: Session,
+        packet_id: int,
+        receipt: PackReceipt | None,
+        held: HeldMessage | None,
+        mark: int,
+    ) -> None:
+        """Confirm a copy from another broker once `held` has been matched, and stored where it must be.
+
+        One with a receipt is confirmed with the last copy of its pack.
+        """
+        if held is not None:
+            self._copies.setdefault(held.name, []).append((link, packet_id, receipt))
+        elif receipt is not None:
+            self._note_receipt(link, receipt, mark)
         else:
-            self._copies.setdefault(held.name, []).append((link, packet_id))
+            self._durability.reply(link, Reply(PUBACK, packet_id), mark)
+
+    def _note_receipt(self, link: Session, receipt: PackReceipt, mark: int) -> None:
+        """Confirm a pack with its last copy, unless its link does; `mark` is that of this copy."""
+        receipt.left -= 1
+        if mark == ALL_SO_FAR or mark != self._durability.mark():
+            receipt.is_stored = True
+        if not receipt.left and (receipt.is_stored or not receipt.may_wait):
+            # Orders of earlier copies may be in earlier batches.
+            mark = ALL_SO_FAR if receipt.is_stored else self._durability.mark()
+            self._durability.reply(link, Reply(PUBACK, receipt.packet_id), mark)
 
     def publish(self, session: Session, message: Message, packet_id: int, now_ns: int) -> int:
         """Publish a message of a client; with QoS 1 or 2, queue the reply.
@@ -158,8 +182,8 @@ class Publishing:
         """Do one step for messages that are held; release the publisher of one that has been matched."""
         held = self._distribution.continue_matching(now_ns)
         if held is not None:
-            for link, packet_id in self._copies.pop(held.name, ()):
-                self._durability.reply(link, Reply(PUBACK, packet_id), ALL_SO_FAR)
+            for link, packet_id, receipt in self._copies.pop(held.name, ()):
+                self.confirm_copy(link, packet_id, receipt, None, ALL_SO_FAR)
             if held.error is None and not held.is_copy:
                 try:
                     self._matched(held)
@@ -186,7 +210,7 @@ class Publishing:
     def _full(self) -> dict[str, int]:
         """Return what publishers wait for: full brokers, and messages that are being matched."""
         mesh = self._distribution.mesh
-        levels = NO_LEVELS if mesh is None else mesh.forwarder.levels()
+        levels = NO_LEVELS if mesh is None else mesh.full()
         holding = self._distribution.holding()
         return {**levels, **holding} if holding else levels
 

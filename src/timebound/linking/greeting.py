@@ -16,8 +16,10 @@ from timebound.wire.reasons import ReasonCode
 
 # Since version 1: unknown control topics are answered with a reason, unknown levels are passed over.
 # Since version 2: figures of links are advertised, and unknown advertisements passed on.
-MESH_VERSION: Final = 2
+# Since version 3: packs (`packs.py`).
+MESH_VERSION: Final = 3
 FIGURES_VERSION: Final = 2
+PACK_VERSION: Final = 3
 VERSION_PROPERTY: Final = "timebound-mesh"
 _VERSION_MAX: Final = 65_535
 _OURS: Final = "timebound-"  # how properties of a greeting begin

@@ -6,6 +6,8 @@ the core's `MeshLink`. What the link receives goes to the mesh. The broker confi
 session, perhaps after storage. A hello is answered at once, so that it measures the way alone: it gives the
 latency, and on a link with time limits, sent behind some copies, what lies between the socket and the
 neighbour.
+
+Long, since all of it works on the state of one connection, and calls inside one compiled class are jumps.
 """
 
 from __future__ import annotations
@@ -14,11 +16,14 @@ from typing import Final, Protocol
 
 from timebound.core.link.transit import MARGIN_MOVE, MARGIN_MOVE_NS, Transit
 from timebound.core.mesh.link import MeshLink
-from timebound.core.mesh.message import Copy
+from timebound.core.mesh.message import Copy, CopyPack, PackReceipt
 from timebound.core.sessions.session import Session
 from timebound.core.values.delay import LinkDelay
 from timebound.errors import ProtocolError
 from timebound.linking import codec as mesh_codec
+from timebound.linking.greeting import PACK_VERSION
+from timebound.linking.packs import PACK_TOPIC, decode_pack, encode_pack
+from timebound.records import Reason
 from timebound.units import MILLISECOND, MINUTE, SECOND
 from timebound.wire.codec import encode_ack, encode_publish
 from timebound.wire.packets import Ack, Disconnect, Packet, Pingreq, Pingresp, Publish
@@ -41,6 +46,20 @@ FULL_BYTES: Final = 1 << 20
 ERROR_MIN: Final = 0x80  # reason codes from here on refuse
 UNKNOWN_CODE: Final = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
 REASON_LENGTH_MAX: Final = 200  # of what is quoted from a neighbour
+# A pack holds at most what the link sends in this time, and so many bytes: the receiver cannot use the first
+# copy before it has the last.
+PACK_NS: Final = 10 * MILLISECOND
+PACK_BYTES_MAX: Final = 32 * 1_024
+# Text counts by characters, of up to four bytes: this part of the neighbour's limit always suffices.
+PACK_PART: Final = 4
+# Packs of QoS 0 alone are confirmed together, when so many wait, or the first has waited so long: less than
+# the sender may have in transit beyond the round trip (`node/links/pacing.py`).
+CONFIRM_PACKS: Final = 32
+CONFIRM_NS: Final = 4 * MILLISECOND
+# A link without time limits asks its meter anew after this time, or when what it allowed is written.
+METER_NS: Final = 4 * MILLISECOND
+# A link that sends this much in PACK_NS is fast: waiting in the socket of a publisher costs little then.
+FAST_BYTES: Final = 128 * 1_024
 _KILOBYTE: Final = 1_024.0
 
 
@@ -92,6 +111,9 @@ class Receiver(Protocol):
     def on_later(self, link: NeighbourLink) -> None:
         """Ask for room again at `next_room_ns`."""
 
+    def on_unconfirmed(self, link: NeighbourLink, now_ns: int) -> None:
+        """Call `confirm` in CONFIRM_NS: packs wait for it."""
+
     def on_measured(self, link: NeighbourLink, delay: LinkDelay, now_ns: int) -> None: ...
 
     def on_margin(self, link: NeighbourLink, margin_ns: int, now_ns: int) -> None:
@@ -103,6 +125,9 @@ class CopyInlet(Protocol):
 
     def take_copy(self, copy: Copy, packet_id: int) -> None:
         """Keep a copy, and hand it to `Receiver.on_copy` when its turn comes."""
+
+    def take_copies(self, copies: list[Copy]) -> None:
+        """Keep the copies of a pack, which are confirmed by their receipt."""
 
 
 class NeighbourLink:
@@ -144,8 +169,12 @@ class NeighbourLink:
         self._receiver = receiver
         self._receive_maximum = receive_maximum
         self.packet_size_max = packet_size_max  # accepted by the neighbour; 0 = no limit
+        self._pack_bytes_max = PACK_BYTES_MAX
+        if packet_size_max:
+            self._pack_bytes_max = min(PACK_BYTES_MAX, max(packet_size_max // PACK_PART, 1))
         self._is_paused = False
         self._answers: list[bytes] = []  # to what does not wait for storage
+        self._receipts: list[PackReceipt] = []  # of packs that may wait for their confirmation
         self._greeted_ns = 0  # when the last hello was sent
         self._hello_id = 0  # its packet id, until it is confirmed
         self._frames: list[bytes] = []
@@ -166,12 +195,15 @@ class NeighbourLink:
 
     def open(self, now_ns: int) -> None:
         """Begin with a hello, after the handshake; the link is ready when the neighbour has confirmed it."""
-        self._outlet.open(self._receive_maximum)
+        # With a configured rate one copy at a time is chosen, as late as possible.
+        packs = self.version >= PACK_VERSION and not self.is_paced
+        self._outlet.open(self._receive_maximum, self._pack_bytes_max if packs else 0)
         self.send_hello(now_ns)
 
     def end(self) -> None:
         """Note that the connection has ended: what it still receives confirms nothing."""
         self._is_over = True
+        self._receipts = []
 
     def send_hello(self, now_ns: int) -> None:
         """Send a hello, which measures the latency."""
@@ -218,15 +250,87 @@ class NeighbourLink:
             self.flush(now_ns)
         return True
 
+    def send_packs(self, now_ns: int) -> list[tuple[Copy, Reason]]:
+        """Write the packs that the core has ordered; return copies that cannot be sent, and why."""
+        refused: list[tuple[Copy, Reason]] = []
+        outlet = self._outlet
+        ahead_ns = self.latency_ns
+        if self._meter is not None:
+            ahead_ns += self._meter.ahead_ns()
+        if outlet.transit is not None:
+            ahead_ns += outlet.transit.queued_ns()
+        for pack in outlet.take_packs():
+            # No copy can be used before the whole pack has arrived.
+            ahead_ns += int(float(pack.size_bytes) * self.delay.mean_s_per_kb * SECOND / _KILOBYTE)
+            frame = self._safe_frame(pack, ahead_ns, now_ns, refused)
+            if not self._takes(frame):
+                refused += [(copy, Reason.TOO_LARGE) for copy in pack.copies]
+                pack.copies = []
+            if pack.copies:
+                self._frames.append(frame)
+                self._frame_bytes += len(frame)
+                self.sent += len(pack.copies)
+            else:
+                outlet.confirm(pack.packet_id)
+        self._ahead_ns = ahead_ns
+        self.flush(now_ns)
+        return refused
+
+    def _safe_frame(
+        self, pack: CopyPack, ahead_ns: int, now_ns: int, refused: list[tuple[Copy, Reason]]
+    ) -> bytes:
+        """Encode a pack, without copies that cause an internal error: others have to be sent."""
+        try:
+            return self._pack_frame(pack, ahead_ns, now_ns)
+        except Exception:
+            copies = pack.copies
+            pack.copies = []
+            for copy in copies:
+                try:
+                    encode_pack([copy], now_ns, ahead_ns)
+                    pack.copies.append(copy)
+                except Exception as error:
+                    self._receiver.on_fault(self, error)
+                    refused.append((copy, Reason.FAULT))
+            return self._pack_frame(pack, ahead_ns, now_ns) if pack.copies else b""
+
+    def _pack_frame(self, pack: CopyPack, ahead_ns: int, now_ns: int) -> bytes:
+        """Encode a pack; what is too large for one is a copy alone, in a packet of its own kind."""
+        if pack.size_bytes > self._pack_bytes_max:
+            age_ns = now_ns - pack.copies[0].what.message.published_ns + ahead_ns
+            return mesh_codec.encode_copy(pack.copies[0], age_ns, pack.packet_id)
+        payload = encode_pack(pack.copies, now_ns, ahead_ns)
+        return encode_publish(PACK_TOPIC, payload, 1, False, False, pack.packet_id, b"", 5)
+
+    def grant(self) -> None:
+        """Let the core order as much as may be written now, but no more than the link sends in PACK_NS.
+
+        The caller has checked `has_room`.
+        """
+        outlet = self._outlet
+        if not outlet.pack_bytes_max:
+            return
+        window = self._pack_bytes_max
+        if self.delay.mean_s_per_kb > 0.0:
+            window = max(int(PACK_NS / SECOND * _KILOBYTE / self.delay.mean_s_per_kb), 1)
+        outlet.pack_bytes_max = min(window, self._pack_bytes_max)
+        outlet.is_fast = window >= FAST_BYTES
+        outlet.credit = window if self._meter is None else max(min(window, self._allowed), 1)
+
     def has_room(self, now_ns: int) -> bool:
         """Whether the link can send another copy now."""
         if self._is_paused or self._outlet.send_quota <= 0 or self._outlet.is_held_back(now_ns):
             return False
         if self._meter is not None:
-            if self._asked_ns != now_ns:
+            if self._asked_ns != now_ns and not self._is_known(now_ns):
                 self._ask_meter(self._meter, now_ns)
             return self._allowed > 0
         return not self.is_paced or self.busy_until_ns <= now_ns
+
+    def _is_known(self, now_ns: int) -> bool:
+        """Whether the last answer of the meter still counts, less what was written since."""
+        is_recent = now_ns - self._asked_ns < METER_NS
+        return is_recent and self._allowed > 0 and not self._outlet.is_timed(now_ns)
 
     def next_room_ns(self) -> int:
         """Return when to check for room again; 0 if that does not depend on the time."""
@@ -247,7 +351,7 @@ class NeighbourLink:
         self._allowed = meter.allow(FULL_BYTES, now_ns)
         self.busy_until_ns = 0 if self._allowed else meter.wake_ns
         transit = self._outlet.transit
-        if transit is not None and self._allowed:
+        if transit is not None and self._allowed and self._outlet.is_timed(now_ns):
             self._allowed = transit.room_bytes(self._allowed) or self._allowed
         delay = meter.changed_delay()
         if delay is not None:
@@ -293,11 +397,13 @@ class NeighbourLink:
             self._frame_bytes = 0
             self._carrier.write(data)
             if self._meter is not None:
-                # Ask the meter again before the next copy.
-                self._allowed = 0
-                self._asked_ns = 0
                 is_free = self._meter.written(len(data), FULL_BYTES, now_ns)
                 self.busy_until_ns = 0 if is_free else self._meter.wake_ns
+                self._allowed -= len(data)
+                if not is_free or self._allowed <= 0 or self._outlet.is_timed(now_ns):
+                    # Ask the meter again before the next copy.
+                    self._allowed = 0
+                    self._asked_ns = 0
 
     def _ask(self, transit: Transit, now_ns: int) -> None:
         """Add a hello to the copies to write if it is due: its answer shows that they have arrived."""
@@ -336,6 +442,9 @@ class NeighbourLink:
     def paused(self) -> None:
         """Stop sending: the transport is full."""
         self._is_paused = True
+        self._outlet.credit = 0
+        if self._outlet.pack_bytes_max:
+            self._outlet.is_busy = True
 
     def resumed(self, now_ns: int) -> None:
         """Go on sending: the transport has room again."""
@@ -381,9 +490,31 @@ class NeighbourLink:
             self._answers = []
             self._carrier.write(b"".join(answers))
 
+    def confirm(self) -> bool:
+        """Confirm the packs that waited for it; return whether some have copies that are not yet taken."""
+        waiting: list[PackReceipt] = []
+        frames: list[bytes] = []
+        for receipt in self._receipts:
+            if receipt.left:
+                waiting.append(receipt)
+            elif not receipt.is_stored:
+                frames.append(encode_ack(PUBACK, receipt.packet_id, 0, 5))
+        self._receipts = waiting
+        if frames:
+            self._carrier.write(b"".join(frames))
+        return len(waiting) > 0
+
+    def write_last(self) -> None:
+        """Write all confirmations that are ready, before the link ends."""
+        self.write_answers()
+        self.confirm()
+
     def _on_publish(self, packet: Publish, now_ns: int) -> None:
         if not packet.topic.startswith(mesh_codec.PREFIX):
             self._on_copy(packet, now_ns)
+            return
+        if packet.topic == PACK_TOPIC:
+            self._on_pack(packet, now_ns)
             return
         if packet.topic == mesh_codec.ADVERTISEMENTS_TOPIC:
             self._receiver.on_advertisements(self, packet.payload, now_ns)
@@ -399,6 +530,30 @@ class NeighbourLink:
         if packet.qos:
             self._answers.append(encode_ack(PUBACK, packet.packet_id, 0, 5))
 
+    def _on_pack(self, packet: Publish, now_ns: int) -> None:
+        try:
+            copies = decode_pack(packet.payload, packet.packet_id, now_ns)
+            self._note_receipt(copies[0].receipt, now_ns)
+            if self.inlet is not None:
+                self.inlet.take_copies(copies)
+            else:
+                for copy in copies:
+                    self._receiver.on_copy(self, copy, 0, now_ns)
+        except ProtocolError:
+            raise
+        except Exception as error:
+            self._on_fault(error, packet.packet_id)
+
+    def _note_receipt(self, receipt: PackReceipt | None, now_ns: int) -> None:
+        """Have a pack that may wait confirmed together with others."""
+        if receipt is None or not receipt.may_wait:
+            return
+        self._receipts.append(receipt)
+        if len(self._receipts) == 1:
+            self._receiver.on_unconfirmed(self, now_ns)
+        elif len(self._receipts) % CONFIRM_PACKS == 0:
+            self.confirm()
+
     def _on_copy(self, packet: Publish, now_ns: int) -> None:
         packet_id = packet.packet_id if packet.qos else 0  # decoding sets the QoS of the message
         try:
@@ -410,10 +565,13 @@ class NeighbourLink:
         except ProtocolError:
             raise
         except Exception as error:
-            # Confirmed nevertheless: the neighbour would send it again for ever.
-            self._receiver.on_fault(self, error)
-            if packet_id:
-                self._answers.append(encode_ack(PUBACK, packet_id, 0, 5))
+            self._on_fault(error, packet_id)
+
+    def _on_fault(self, error: Exception, packet_id: int) -> None:
+        """Note an internal error with what was received; confirm it, or it would be sent again for ever."""
+        self._receiver.on_fault(self, error)
+        if packet_id:
+            self._answers.append(encode_ack(PUBACK, packet_id, 0, 5))
 
     def _on_unknown_topic(self, packet: Publish) -> None:
         """Refuse a control packet of a later version; QoS 0 has no answer."""

@@ -4,6 +4,8 @@
 and advertisements to the neighbours they are for. A link with a configured rate is free again by that rate,
 any other when its transport has room. All time comes from the clock passed in, so the same code runs under
 virtual time.
+
+Long, since each report of a link and each order of the core is a method here.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from timebound.core.values.delay import LinkDelay, link_of_rate
 from timebound.core.values.subscription import Subscription
 from timebound.linking import codec as mesh_codec
 from timebound.linking.greeting import FIGURES_VERSION
-from timebound.linking.link import ConnectionMeter, LinkCarrier, NeighbourLink
+from timebound.linking.link import CONFIRM_NS, ConnectionMeter, LinkCarrier, NeighbourLink
 from timebound.records import Reason
 from timebound.toml.setting import MEBIBYTE
 from timebound.units import SECOND
@@ -77,6 +79,7 @@ class Mesh:
         self._broker = broker
         self._clock = clock
         self._timers: dict[str, TimerHandle] = {}
+        self._confirming: dict[str, TimerHandle] = {}  # by neighbour
         self._levels: dict[str, int] = {}  # as last sent to neighbours
         self._packet_size_max = mesh_codec.link_packet_size_max(packet_size_max)
         self._refused = 0  # advertisements that could not be sent or read
@@ -176,9 +179,10 @@ class Mesh:
         del self.links[link.name]
         link.end()
         self._broker.close_link(link.session)
-        timer = self._timers.pop(link.name, None)
-        if timer is not None:
-            timer.cancel()
+        for timers in (self._timers, self._confirming):
+            timer = timers.pop(link.name, None)
+            if timer is not None:
+                timer.cancel()
         if link.is_ready:
             count = self.member.link_down(link.name, self._clock.now_ns())
             self._clock.note(f"link to {link.name!r} is down, {count} copies not confirmed", is_warning=True)
@@ -258,11 +262,31 @@ class Mesh:
             self.on_unknown(link, what)
 
     def on_room(self, link: NeighbourLink, now_ns: int) -> None:
-        self.member.link_free(link.name, now_ns)
+        self._free(link, now_ns)
         self._clock.schedule()
+
+    def _free(self, link: NeighbourLink, now_ns: int) -> None:
+        """Have the core order what a link has room for now."""
+        link.grant()
+        self.member.link_free(link.name, now_ns)
 
     def on_later(self, link: NeighbourLink) -> None:
         self._await_room(link)
+
+    def on_unconfirmed(self, link: NeighbourLink, now_ns: int) -> None:
+        if link.name not in self._confirming:
+            call = self._clock.call_at_ns(now_ns + CONFIRM_NS, lambda: self._confirm(link))
+            self._confirming[link.name] = call
+
+    def _confirm(self, link: NeighbourLink) -> None:
+        if self.links.get(link.name) is not link:
+            return
+        self._confirming.pop(link.name, None)
+        try:
+            if link.confirm():
+                self.on_unconfirmed(link, self._clock.now_ns())
+        except Exception as error:
+            self._failed(link, error)
 
     def on_measured(self, link: NeighbourLink, delay: LinkDelay, now_ns: int) -> None:
         self.member.measured(link.name, delay, now_ns)
@@ -338,7 +362,10 @@ class Mesh:
     def _note_levels(self) -> None:
         """Resume publishers whose paths have room again, and send neighbours changed levels."""
         levels = self.member.forwarder.levels()
+        is_released = self.member.forwarder.take_released()
         if levels is self._levels:
+            if is_released:
+                self._broker.relieve_publishers()
             return
         has_changed = levels != self._levels
         self._levels = levels
@@ -352,7 +379,8 @@ class Mesh:
         used: dict[str, None] = {}
         while True:
             sends = member.take_sends()
-            if not sends:
+            packing = member.forwarder.take_packing()
+            if not sends and not packing:
                 return used
             for send in sends:
                 name = send.neighbour
@@ -362,6 +390,15 @@ class Mesh:
                 used[name] = None
                 try:
                     self._put(link, send, now_ns)
+                except Exception as error:
+                    self._failed(link, error)
+            for outlet in packing:
+                link = self.links.get(outlet.name)
+                if link is None:
+                    continue
+                used[outlet.name] = None
+                try:
+                    self._send_packs(link, now_ns)
                 except Exception as error:
                     self._failed(link, error)
 
@@ -374,8 +411,17 @@ class Mesh:
             reason = Reason.FAULT
         if reason is not None:
             self.member.forwarder.abandon(send, reason, now_ns)
+        self._go_on(link, now_ns)
+
+    def _send_packs(self, link: NeighbourLink, now_ns: int) -> None:
+        for copy, reason in link.send_packs(now_ns):
+            self.member.forwarder.lose(copy, link.name, now_ns, reason)
+        self._go_on(link, now_ns)
+
+    def _go_on(self, link: NeighbourLink, now_ns: int) -> None:
+        """Order what the link has room for, now or when it has."""
         if link.has_room(now_ns):
-            self.member.link_free(link.name, now_ns)
+            self._free(link, now_ns)
         else:
             self._await_room(link)
 
@@ -399,7 +445,7 @@ class Mesh:
         if now_ns < link.next_room_ns():
             self._await_room(link)  # event loops round to milliseconds and may call early
         elif link.has_room(now_ns):
-            self.member.link_free(link.name, now_ns)
+            self._free(link, now_ns)
             self.turn()
             if self._broker.has_ready():
                 self._clock.schedule()

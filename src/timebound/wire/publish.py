@@ -116,6 +116,18 @@ def decode_publish(
     return packet
 
 
+def decode_passed_on(raw: bytes) -> UserProperties:
+    """Return the user properties in a property block that is passed on as a whole.
+
+    Raises:
+        MalformedPacket: it is no such block.
+    """
+    block = _find_block(raw)
+    if not block.is_plain():
+        raise MalformedPacket("a property of one hop is among those that are passed on")
+    return block.user_properties
+
+
 def _set_block(packet: Publish, block: PublishBlock, is_server: bool) -> None:
     if is_server and block.subscription_identifiers:
         raise ProtocolError(0x82, "subscription identifier in a PUBLISH from a client")

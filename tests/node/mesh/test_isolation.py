@@ -55,7 +55,7 @@ GUARDS = {
     "NeighbourLink._on_copy",
 }
 # Serves all subscribers of a message at once, so an error concerns none of them: only the message is lost.
-GUARDS.add("SubscriptionTable._group")
+GUARDS |= {"SubscriptionTable._group", "SubscriptionTable._grouped"}
 # If these never work, what was advertised cannot be withdrawn.
 ENDING = {
     "Forwarder.abandon",

@@ -38,6 +38,9 @@ class StillDriver:
     def schedule(self) -> None:
         self.turns += 1
 
+    def turn_now(self) -> None:
+        self.turns += 1
+
     def is_storage_behind(self) -> bool:
         return self.is_behind
 

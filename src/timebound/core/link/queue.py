@@ -242,6 +242,14 @@ class LinkQueue:
         else:
             self._report(entry, Reason.QUEUE_FULL)
 
+    def pass_by(self, size: float, now_ns: int) -> None:
+        """Count an entry without a time limit that is sent at once, as nothing waits that could compete."""
+        self._sequence += 1
+        self.pushed += 1
+        self.popped += 1
+        if not self._size_fixed:
+            self._learn_size(size, now_ns)
+
     def pop(self, now_ns: int) -> Entry | None:
         """Remove and return the entry to send next, which can still arrive in time; None if there is none.
 

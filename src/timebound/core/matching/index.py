@@ -9,7 +9,7 @@ Long, since trie, match and selection call each other inside one compiled module
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from timebound.core.predicate.index.index import ContentIndex
 from timebound.core.predicate.predicate import Attributes, Predicate
@@ -151,6 +151,7 @@ class Match:
     """
 
     __slots__ = (
+        "by_home",
         "contents",
         "cost",
         "groups",
@@ -167,6 +168,7 @@ class Match:
         self.topic = topic
         self.plain: list[Subscription] = []
         self.remote = _NO_SUBSCRIPTIONS
+        self.by_home: list[Any] | None = None  # `remote` as the mesh groups it, once known
         self.contents: list[ContentIndex] = []
         self.groups: list[SharedGroup] = []
         self.trace_hint = TraceHint()

@@ -24,8 +24,8 @@ from timebound.core.mesh.link import MeshLink
 from timebound.core.mesh.message import Copy, InTransit, MeshMessage, Placement
 from timebound.core.mesh.options import LATE, THRIFT_MOST, LocalDelivery, MeshOptions, Send
 from timebound.core.mesh.overlay import LinkState
-from timebound.core.mesh.pressure import EXHAUSTED, ROOM, Parking
-from timebound.core.mesh.routes import Router
+from timebound.core.mesh.pressure import BRAKE, EXHAUSTED, FULL, ROOM, Parking
+from timebound.core.mesh.routes import HOPS_MAX, Router
 from timebound.core.mesh.table import HomeGroup, SubscriptionTable
 from timebound.core.values.delay import LinkDelay
 from timebound.core.values.message import Message
@@ -37,11 +37,16 @@ class Forwarder:
 
     __slots__ = (
         "_deliveries",
+        "_is_local",
+        "_is_released",
         "_is_stale",
         "_levels",
+        "_packing",
+        "_passed",
         "_sends",
         "_version",
         "account",
+        "braked",
         "due",
         "link_state",
         "links",
@@ -50,6 +55,7 @@ class Forwarder:
         "options",
         "parking",
         "router",
+        "stalled",
         "table",
     )
 
@@ -71,6 +77,13 @@ class Forwarder:
         self.router = Router(name, link_state, table, options.routing)
         self.links = self.router.links
         self._sends: list[Send] = []
+        # Fast links that the last message has to wait for; and those that QoS 0 publishers wait for.
+        self.stalled: list[str] = []
+        self.braked: dict[str, int] = {}
+        self._is_local = False  # the message under way was published here
+        self._is_released = False  # one of them has room again
+        self._passed = (name,)  # by a copy that was published here
+        self._packing: list[MeshLink] = []  # links with packs to send
         self._deliveries: list[LocalDelivery] = []
         self.parking = Parking(options.grace_ns, options.messages_max, options.bytes_max)
         self._levels: dict[str, int] = {}
@@ -118,9 +131,19 @@ class Forwarder:
     def publish(self, what: MeshMessage, now_ns: int) -> None:
         """Take a local publisher's message: count what it matches, and forward it."""
         self.account.published += 1
-        for group in what.groups(self.table):
+        if self.stalled:
+            self.stalled = []
+        groups = what.groups(self.table)
+        for group in groups:
             self.account.open(group)
-        self.receive(Copy(what, (), 0, None), now_ns)
+        if len(groups) == 1 and self._pass(what, groups[0], (), 0, now_ns):
+            self.account.received += 1
+        else:
+            self._is_local = True
+            try:
+                self.receive(Copy(what, (), 0, None), now_ns)
+            finally:
+                self._is_local = False
 
     def refuse(self, what: MeshMessage, now_ns: int) -> None:
         """Count a message that was published while this broker is down, and all its pairs as dropped."""
@@ -132,7 +155,35 @@ class Forwarder:
     def receive(self, copy: Copy, now_ns: int) -> None:
         """Take a copy that has been read: deliver it here, and queue it for its next hops."""
         self.account.received += 1
+        targets = copy.targets
+        if targets is not None and len(targets) == 1:
+            for group in copy.what.groups(self.table):
+                if group.home in targets:
+                    if self._pass(copy.what, group, copy.via, copy.hops, now_ns):
+                        return
+                    break
         self._place(copy, now_ns)
+
+    def _pass(
+        self, what: MeshMessage, group: HomeGroup, via: tuple[str, ...], hops: int, now_ns: int
+    ) -> bool:
+        """Order a copy at once, where placing and queueing it would come to the same; False: they may not.
+
+        One link leads to its home, that link is idle, and nothing waits for it; nor can the copy be late.
+        """
+        link = self.router.only_link(group.home)
+        if link is None or not link.pack_bytes_max or not link.is_idle() or len(link.queue):
+            return False
+        message = what.message
+        is_timed = not group.is_patient or message.timeout_ns or message.expires_ns
+        if is_timed or not link.is_up or not link.border.is_open or self.options.is_thrifty:
+            return False
+        if via and (link.name in via or hops >= HOPS_MAX):
+            return False
+        link.queue.pass_by(float(what.size_bytes), now_ns)
+        link.sending(what.size_bytes, 0, now_ns)
+        self._dispatch(link, Copy(what, self._via(via), hops + 1, group.targets), 0)
+        return True
 
     def link_down(self, name: str, now_ns: int) -> int:
         """Route what waits for a failed link another way; the link state knows of the failure already.
@@ -142,6 +193,7 @@ class Forwarder:
         link = self.links[name]
         link.is_up = False
         link.is_busy = False
+        self._release(name)
         self.note_levels(name, {})
         homeless: list[Placement] = []
         for entry in link.queue.entries():
@@ -214,11 +266,36 @@ class Forwarder:
                 self.account.drop(what.message, group, what.size_bytes, copy.hops, link, 0, reason, now_ns)
 
     def link_free(self, name: str, now_ns: int) -> None:
-        """Send the next message over a link that has finished sending."""
+        """Send the next message over a link that has finished sending, and more as far as its credit goes."""
         link = self.links[name]
         link.is_busy = False
-        if link.is_up and link.is_idle():
+        if not link.is_up:
+            return
+        while link.is_idle() and len(link.queue):
             self._take(link, now_ns)
+        if self.braked and link.is_idle():
+            self._release(name)
+        if link.is_timed(now_ns):
+            link.credit = 0  # what comes later competes until the driver has looked at the link again
+
+    def brake(self) -> list[str]:
+        """Have the publisher of the last message wait for the links it found busy; return what it waits for.
+
+        It sends QoS 0 faster than a fast link takes it. In its socket messages wait at no cost and in order.
+        """
+        for name in self.stalled:
+            self.braked[name] = FULL
+        return self.stalled
+
+    def _release(self, name: str) -> None:
+        if self.braked.pop(BRAKE + name, ROOM):
+            self._is_released = True
+
+    def take_released(self) -> bool:
+        """Whether publishers that were braked may go on, since the last call."""
+        is_released = self._is_released
+        self._is_released = False
+        return is_released
 
     def delay_report(self) -> dict[str, int]:
         """Return the queueing delays from here to each home, for the neighbours."""
@@ -260,6 +337,13 @@ class Forwarder:
         if sends:
             self._sends = []
         return sends
+
+    def take_packing(self) -> list[MeshLink]:
+        """Return the links with packs to send now (`MeshLink.take_packs`)."""
+        packing = self._packing
+        if packing:
+            self._packing = []
+        return packing
 
     def take_deliveries(self) -> list[LocalDelivery]:
         """Return what has arrived for subscribers of this broker."""
@@ -340,6 +424,8 @@ class Forwarder:
             entry.is_kept = True
         placement.entry = entry
         link.queue.push(entry, now_ns, place)
+        if self._is_local and entry.is_kept and link.is_fast and not link.is_idle():
+            self.stalled.append(BRAKE + link.name)
         if entry.drop_ns < NEVER_NS:
             link.timed_ns = now_ns
         self._drain(link, now_ns)
@@ -421,17 +507,30 @@ class Forwarder:
         return True
 
     def _send(self, link: MeshLink, transit: InTransit, groups: list[HomeGroup], now_ns: int) -> None:
-        targets = {group.home for group in groups}
+        # Shared where it can be: a pack then sees at once that two copies go the same way.
+        targets = groups[0].targets if len(groups) == 1 else {group.home for group in groups}
         copy = self._make_copy(transit, targets)
         if transit.placements and self.options.routing == LATE:
             self._withdraw(transit, targets, now_ns)
         waited_ns = now_ns - transit.arrived_ns
         link.sending(transit.what.size_bytes, waited_ns, now_ns)
+        self._dispatch(link, copy, waited_ns)
+
+    def _dispatch(self, link: MeshLink, copy: Copy, waited_ns: int) -> None:
+        """Order a copy to be sent: in a pack where the neighbour takes them."""
+        if link.pack_bytes_max:
+            if link.pack(copy):
+                self._packing.append(link)
+            return
         packet_id = link.start(copy) if link.is_confirmed else 0
         self._sends.append(Send(link.name, copy, waited_ns, packet_id))
 
     def _make_copy(self, transit: InTransit, targets: set[str]) -> Copy:
-        return Copy(transit.what, (*transit.via, self.name), transit.hops + 1, targets)
+        return Copy(transit.what, self._via(transit.via), transit.hops + 1, targets)
+
+    def _via(self, before: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the brokers that a copy has passed when it leaves here."""
+        return (*before, self.name) if before else self._passed
 
     def _pays(self, link: MeshLink, transit: InTransit, groups: list[HomeGroup], now_ns: int) -> bool:
         """Whether these groups are worth the links that the message passes to reach them.

@@ -17,7 +17,7 @@ from timebound.core.link.strategy.audience import SCALE_FLOOR_NS, Audience, Term
 from timebound.core.link.transit import Transit
 from timebound.core.mesh.border import OPEN_BORDER, Border
 from timebound.core.mesh.figures import LossMeter
-from timebound.core.mesh.message import Copy
+from timebound.core.mesh.message import Copy, CopyPack
 from timebound.core.mesh.pressure import ROOM, Gauge
 from timebound.core.mesh.table import HomeGroup
 from timebound.core.values.delay import KILOBYTE, NS_PER_S, LinkDelay, Path, phi
@@ -38,6 +38,8 @@ TIMED_NS: Final = 10 * NS_PER_S
 # Changes of a reported queueing delay below this many messages' sending times are ignored.
 _QUEUE_DELAY_DRIFT: Final = 0.25
 _NS_PER_BYTE: Final = NS_PER_S / KILOBYTE
+# What a broker's name counts in a pack, beyond the two that every copy has room for.
+NAME_BYTES: Final = 128
 
 
 class Reach:
@@ -95,25 +97,32 @@ class Reach:
         return total
 
 
-class MeshLink(Outlet[Copy | None]):
+class MeshLink(Outlet[Copy | CopyPack | None]):
     """The link to one neighbour broker, as the forwarder schedules it; its `scheduled` always exists.
 
-    In flight are copies, and None for a hello.
+    In flight are copies, packs of them, and None for a hello. A link that packs may take several copies
+    before its driver reports room again: `credit` bytes of them.
     """
 
     __slots__ = (
         "_audiences",
         "_levels_beyond",
+        "_pack",
+        "_packs",
         "_queue_delays_beyond",
         "allowed_ns",
         "border",
+        "credit",
         "gauge",
         "is_busy",
         "is_confirmed",
+        "is_fast",
         "is_fresh",
+        "is_listed",
         "is_up",
         "loss",
         "name",
+        "pack_bytes_max",
         "queue_delay_ns",
         "reaches",
         "size_max",
@@ -147,6 +156,12 @@ class MeshLink(Outlet[Copy | None]):
         self.is_up = True
         self.loss = LossMeter()
         self.size_max = 0  # of a message, in bytes; 0 = no limit
+        self.pack_bytes_max = 0  # 0: the neighbour takes no packs, and each copy leaves alone
+        self.credit = 0  # bytes that may be ordered before the driver reports room again
+        self.is_fast = False  # waiting costs less in a publisher's socket than in the queue
+        self.is_listed = False  # among the links with packs to send
+        self._pack: CopyPack | None = None  # takes further copies
+        self._packs: list[CopyPack] = []  # ordered and not yet taken, the open one last
         self.queue_delay_ns = 0.0  # mean of the messages sent
         self.timed_ns = -TIMED_NS  # when a copy with a time limit was queued last
         self.usual_size = 0.0  # mean of the messages sent, in bytes
@@ -168,9 +183,15 @@ class MeshLink(Outlet[Copy | None]):
     def owner(self) -> tuple[str, int]:
         return f"the link to broker {self.name!r}", 0
 
-    def open(self, receive_maximum: int) -> None:
-        """Start over on a new connection, on which the neighbour confirms each copy by its packet id."""
+    def open(self, receive_maximum: int, pack_bytes_max: int = 0) -> None:
+        """Start over on a new connection, on which the neighbour confirms by packet ids.
+
+        It takes packs of at most `pack_bytes_max`, or none if that is 0.
+        """
         self.inflight.clear()
+        self.take_packs()
+        self.pack_bytes_max = pack_bytes_max
+        self.credit = 0
         self.last_packet_id = 0
         self.is_confirmed = True
         self.transit = Transit(HELLOS_SLOW) if self.is_fresh else None
@@ -178,16 +199,57 @@ class MeshLink(Outlet[Copy | None]):
 
     def unconfirmed(self) -> list[Copy]:
         """Return the copies that were sent and may not have arrived, oldest first."""
-        return [copy for copy in self.unanswered() if copy is not None]
+        copies: list[Copy] = []
+        for item in self.unanswered():
+            if isinstance(item, CopyPack):
+                copies += item.copies
+            elif item is not None:
+                copies.append(item)
+        return copies
 
     def take_unconfirmed(self) -> list[Copy]:
         """Remove and return the unconfirmed copies: the connection is lost."""
         copies = self.unconfirmed()
         self.inflight.clear()
+        self.take_packs()
+        self.pack_bytes_max = 0
+        self.credit = 0
+        self.is_fast = False
         self.is_confirmed = False
         self.transit = None
         self.open_window(PACKET_ID_MAX)
         return copies
+
+    def pack(self, copy: Copy) -> bool:
+        """Add a copy to what leaves next; return whether that is the first thing since `take_packs`.
+
+        One that is too large for a pack is the only one in its own.
+        """
+        size = copy.what.size_bytes + len(copy.what.message.publisher)
+        names = len(copy.via)
+        if copy.targets is not None:
+            names += len(copy.targets)
+        if names > 2:
+            size += NAME_BYTES * (names - 2)
+        pack = self._pack
+        if pack is None or pack.size_bytes + size > self.pack_bytes_max:
+            pack = self._pack = CopyPack()
+            pack.packet_id = self.start(pack)
+            self._packs.append(pack)
+        pack.copies.append(copy)
+        pack.size_bytes += size
+        if self.is_listed:
+            return False
+        self.is_listed = True
+        return True
+
+    def take_packs(self) -> list[CopyPack]:
+        """Return the packs to send now; what is ordered from here on goes into others."""
+        packs = self._packs
+        self._packs = []
+        self._pack = None
+        self.is_listed = False
+        return packs
 
     def is_idle(self) -> bool:
         """Whether a copy can be sent now."""
@@ -240,7 +302,9 @@ class MeshLink(Outlet[Copy | None]):
 
     def sending(self, size_bytes: int, waited_ns: int, now_ns: int) -> None:
         """Note that a message is being sent after waiting for `waited_ns`."""
-        self.is_busy = True
+        left = self.credit - size_bytes
+        self.credit = left if left > 0 else 0
+        self.is_busy = left <= 0
         self.loss.sent += 1
         self.scheduled_ns = now_ns + int(float(size_bytes) * self.queue.link.mean_ns_per_byte)
         self.queue_delay_ns += _QUEUE_DELAY_STEP * (float(waited_ns) - self.queue_delay_ns)

@@ -203,7 +203,15 @@ class Member:
             for group in what.groups(self.table):
                 if not group.deadline_ns and group.home in levels:
                     self.pressed.append(group.home)
+        if not message.qos and self.forwarder.stalled:
+            self.pressed += self.forwarder.brake()
         return count
+
+    def full(self) -> dict[str, int]:
+        """Return what publishers wait for: brokers without room, and links that QoS 0 finds busy."""
+        levels = self.forwarder.levels()
+        braked = self.forwarder.braked
+        return {**levels, **braked} if braked else levels
 
     def refusal(self, message: Message) -> str:
         """Return why a message that is acknowledged cannot be accepted; empty if it can.
@@ -238,14 +246,15 @@ class Member:
         targets = copy.targets
         assert targets is not None, "a copy between members names the homes it is for"
         is_for_here = self.name in targets
-        if is_for_here and not self._seen.add(copy.what.key()):
+        what = copy.what
+        if is_for_here and not self._seen.add(what.origin, what.started_ns, what.number):
             self.account.duplicates += 1
             is_for_here = False
         if is_for_here and len(targets) == 1:
             self.account.received += 1
         elif targets != {self.name}:
             try:
-                self.forwarder.receive(Copy(copy.what, copy.via, copy.hops, targets - {self.name}), now_ns)
+                self.forwarder.receive(Copy(what, copy.via, copy.hops, targets - {self.name}), now_ns)
             except Exception as error:  # the clients of this broker get it nevertheless
                 self.forwarder.note_error(error)
         return is_for_here

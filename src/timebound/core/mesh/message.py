@@ -1,8 +1,10 @@
-"""A message under way in a mesh: copies between brokers, and its placements in the queues of one broker."""
+"""A message under way in a mesh: copies between brokers, packs of them, and its places in queues."""
 
 from __future__ import annotations
 
 from typing import Final
+
+from mypy_extensions import mypyc_attr
 
 from timebound.core.link.strategy.entry import Entry
 from timebound.core.mesh.table import HomeGroup, SubscriptionTable
@@ -17,27 +19,45 @@ SEEN_MAX: Final = 65_536
 class Seen:
     """The last SEEN_MAX messages, and up to as many before them.
 
-    Two sets take turns. Removing the oldest key of one dict for each new key was quadratic, since the
-    search for it starts at the position of the first key ever inserted.
+    Two generations take turns. Removing the oldest key of one dict for each new key was quadratic, since the
+    search for it starts at the position of the first key ever inserted. Each has the numbers of an origin in
+    a set of its own, and those of the last message's origin are at hand: most come in runs.
     """
 
-    __slots__ = ("_before", "_latest")
+    __slots__ = ("_before", "_count", "_latest", "_numbers", "_numbers_before", "_origin", "_started_ns")
 
     def __init__(self) -> None:
-        self._latest: set[MessageKey] = set()
-        self._before: set[MessageKey] = set()
+        self._latest: dict[tuple[str, int], set[int]] = {}  # by origin, and when that started
+        self._before: dict[tuple[str, int], set[int]] = {}
+        self._count = 0  # of the latest
+        self._origin = ""  # of the last message
+        self._started_ns = 0
+        self._numbers: set[int] = set()  # its origin's in both generations
+        self._numbers_before: set[int] = set()
 
-    def add(self, key: MessageKey) -> bool:
+    def add(self, origin: str, started_ns: int, number: int) -> bool:
         """Remember a message; return False if it was known already."""
-        if key in self._latest or key in self._before:
+        if origin != self._origin or started_ns != self._started_ns:
+            self._turn_to(origin, started_ns)
+        if number in self._numbers or number in self._numbers_before:
             return False
-        if len(self._latest) >= SEEN_MAX:
+        if self._count >= SEEN_MAX:
             self._before = self._latest
-            self._latest = set()
-        self._latest.add(key)
+            self._latest = {}
+            self._count = 0
+            self._turn_to(origin, started_ns)
+        self._numbers.add(number)
+        self._count += 1
         return True
 
+    def _turn_to(self, origin: str, started_ns: int) -> None:
+        self._origin = origin
+        self._started_ns = started_ns
+        self._numbers = self._latest.setdefault((origin, started_ns), set())
+        self._numbers_before = self._before.get((origin, started_ns), set())
 
+
+@mypyc_attr(acyclic=True)
 class MeshMessage:
     """A message with the broker where it entered the mesh.
 
@@ -82,20 +102,57 @@ class MeshMessage:
         return self._groups
 
 
+@mypyc_attr(acyclic=True)
+class PackReceipt:
+    """What a neighbour waits for: that all copies of one pack of its are taken, and stored if need be.
+
+    Nobody waits for QoS 0: a pack of it alone `may_wait`, and the link confirms several such packs together.
+    """
+
+    __slots__ = ("is_stored", "left", "may_wait", "packet_id")
+
+    def __init__(self, packet_id: int) -> None:
+        self.packet_id = packet_id
+        self.left = 0  # copies not yet taken
+        self.may_wait = True
+        self.is_stored = False  # some of them wait for the disk
+
+
+@mypyc_attr(acyclic=True)
 class Copy:
     """One copy of a message between two brokers.
 
     `targets` names the homes it is for; None: all homes that the message matches. `via` names the brokers
-    it has passed, its sender last; it never returns to one of them.
+    it has passed, its sender last; it never returns to one of them. One that came in a pack has a `receipt`.
     """
 
-    __slots__ = ("hops", "targets", "via", "what")
+    __slots__ = ("hops", "receipt", "targets", "via", "what")
 
-    def __init__(self, what: MeshMessage, via: tuple[str, ...], hops: int, targets: set[str] | None) -> None:
+    def __init__(
+        self,
+        what: MeshMessage,
+        via: tuple[str, ...],
+        hops: int,
+        targets: set[str] | None,
+        receipt: PackReceipt | None = None,
+    ) -> None:
         self.what = what
         self.via = via  # empty on publication, and after a detour round a failed link
         self.hops = hops  # links passed so far
         self.targets = targets
+        self.receipt = receipt
+
+
+@mypyc_attr(acyclic=True)
+class CopyPack:
+    """Copies that leave over one link together, and are confirmed together, by one packet id."""
+
+    __slots__ = ("copies", "packet_id", "size_bytes")
+
+    def __init__(self) -> None:
+        self.copies: list[Copy] = []
+        self.packet_id = 0
+        self.size_bytes = 0  # what they count on the link
 
 
 class InTransit:

@@ -18,6 +18,9 @@ ROOM: Final = 0
 FULL: Final = 1
 EXHAUSTED: Final = 2
 
+# Before the name of a link that QoS 0 publishers wait for, among those of full brokers: no broker has it.
+BRAKE: Final = "\0"
+
 # EXHAUSTED as a multiple of the limit. When a link fills up, every publisher may have as many messages under
 # way as its Receive Maximum allows: this leaves room for some seventy that send as fast as they can.
 EXHAUSTED_TIMES: Final = 8

@@ -29,7 +29,7 @@ HOPS_MAX: Final = 64
 class Router:
     """The links of one broker by neighbour, and the choice among them."""
 
-    __slots__ = ("_numbers", "_version", "link_state", "links", "name", "routing", "table")
+    __slots__ = ("_numbers", "_single", "_version", "link_state", "links", "name", "routing", "table")
 
     def __init__(self, name: str, link_state: LinkState, table: SubscriptionTable, routing: int) -> None:
         self.name = name
@@ -38,6 +38,7 @@ class Router:
         self.routing = routing
         self.links: dict[str, MeshLink] = {}
         self._version = link_state.version
+        self._single: dict[str, MeshLink | None] = {}  # by home: the only link that leads there
         self._numbers: dict[str, int] = {}  # of brokers: their bits in `Reach.passed`
 
     def place(self, copy: Copy, transit: InTransit) -> list[HomeGroup]:
@@ -93,6 +94,19 @@ class Router:
                 ended.append(group)
         _make_placements(transit, by_neighbour)
         return ended
+
+    def only_link(self, home: str) -> MeshLink | None:
+        """Return the link to a home if only one leads nearer, whichever broker a message comes from."""
+        if self._version != self.link_state.version:
+            self.forget_paths()
+        if home in self._single:
+            return self._single[home]
+        next_hops = self.link_state.downhill(self.name).get(home)
+        link = None
+        if self.routing == LATE and next_hops is not None and len(next_hops) == 1:
+            link = self.links[next_hops[0].neighbour]
+        self._single[home] = link
+        return link
 
     def _is_open(self, name: str, copy: Copy) -> bool:
         link = self.links[name]
@@ -191,6 +205,7 @@ class Router:
     def forget_paths(self) -> None:
         """Clear what was computed from paths: the overlay has changed."""
         self._version = self.link_state.version
+        self._single = {}
         for link in self.links.values():
             link.forget_paths()
 

@@ -70,14 +70,24 @@ class GroupTerm:
 class HomeGroup:
     """The subscriptions of one home that a message matched; `number` identifies the group.
 
-    `deadline_ns` is the mean of their deadlines; 0 if one of them has none.
+    `deadline_ns` is the mean of their deadlines; 0 if one of them has none. `is_patient`: none has one.
     """
 
-    __slots__ = ("deadline_ns", "home", "number", "penalty_micro", "subscriptions", "terms")
+    __slots__ = (
+        "deadline_ns",
+        "home",
+        "is_patient",
+        "number",
+        "penalty_micro",
+        "subscriptions",
+        "targets",
+        "terms",
+    )
 
     def __init__(self, number: int, subscriptions: list[MeshSubscription]) -> None:
         self.number = number
         self.home = subscriptions[0].home
+        self.targets = {self.home}  # of a copy for this group alone
         self.subscriptions = subscriptions
         self.penalty_micro = 0
         terms: dict[tuple[int, int], GroupTerm] = {}
@@ -92,6 +102,7 @@ class HomeGroup:
             self.penalty_micro += subscription.penalty_micro
         self.terms: list[GroupTerm] = list(terms.values())
         self.deadline_ns = 0
+        self.is_patient = not any([term.deadline_ns for term in self.terms])
         if all([term.deadline_ns for term in self.terms]):
             total_ns = sum([term.deadline_ns * term.count for term in self.terms])
             self.deadline_ns = total_ns // len(subscriptions)
@@ -156,14 +167,19 @@ class SubscriptionTable:
         A content filter that raises matches nothing; where the index is shared, the broker reports it.
         """
         match = self._index.match(message.topic)
-        remote = match.remote
-        if match.contents:
-            selection = self._index.select(message)
-            if selection.errors and not self._is_shared:
-                raise selection.errors[0][1]
-            remote = selection.remote
+        if match.by_home is not None:
+            return match.by_home
+        if not match.contents:
+            match.by_home = self._grouped(match.remote)
+            return match.by_home
+        selection = self._index.select(message)
+        if selection.errors and not self._is_shared:
+            raise selection.errors[0][1]
+        return self._grouped(selection.remote)
+
+    def _grouped(self, subscriptions: list[Subscription]) -> list[HomeGroup]:
         by_home: dict[str, list[MeshSubscription]] = {}
-        for found in remote:
+        for found in subscriptions:
             assert isinstance(found, MeshSubscription), "only a mesh's own subscriptions are in its table"
             known = by_home.get(found.home)
             if known is None:

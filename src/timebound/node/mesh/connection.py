@@ -7,12 +7,13 @@ of a packet, and the packets that were read already. It passes what it reads to 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol
+
+from mypy_extensions import mypyc_attr
 
 from timebound.config.limits import Limits
 from timebound.core.broker import Broker
@@ -34,6 +35,8 @@ logger = logging.getLogger("timebound.node")
 
 # A read of half the buffer means that more is waiting; others get their turn first.
 FULL_READ_BYTES: Final = 32 * 1024
+# After a smaller read the turn follows at once, as for clients.
+SMALL_READ_BYTES: Final = 4 * 1024
 # A neighbour that does not read its DISCONNECT is cut off after this time.
 CLOSE_TIMEOUT_NS: Final = 5 * SECOND
 
@@ -65,6 +68,8 @@ class LinkDriver(Protocol):
 
     def schedule(self) -> None: ...
 
+    def turn_now(self) -> None: ...
+
     def is_storage_behind(self) -> bool: ...
 
     def remove(self, number: int) -> None: ...
@@ -72,11 +77,12 @@ class LinkDriver(Protocol):
     def failed(self, client: Any, error: Exception) -> None: ...
 
 
-class BufferedReads(asyncio.BufferedProtocol):
+@mypyc_attr(allow_interpreted_subclasses=True)  # `Dialled` is not compiled
+class BufferedReads:
     """A buffered protocol that all its connections read through one buffer.
 
-    Protocols change on an open transport only between those that read alike: an event loop may have
-    chosen the way of reading before.
+    It is an asyncio protocol by its methods. Protocols change on an open transport only between those that
+    read alike: an event loop may have chosen the way of reading before.
     """
 
     def get_buffer(self, size_hint: int) -> memoryview:
@@ -88,6 +94,15 @@ class BufferedReads(asyncio.BufferedProtocol):
 
     @abstractmethod
     def data_received(self, data: bytes) -> None: ...
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        """Note that the transport is full."""
+
+    def resume_writing(self) -> None:
+        """Note that the transport has room again."""
 
 
 class Handshake:
@@ -148,6 +163,7 @@ class LinkConnection(BufferedReads):
         try:
             self._open(handshake)
             self._take(packets, self._opened_ns)
+            self._driver.schedule()
         except Exception as error:
             self.failed(error)
 
@@ -197,6 +213,10 @@ class LinkConnection(BufferedReads):
             if not self._is_full:
                 self._transport.pause_reading()
             self._driver.throttled.append(self)
+        if len(data) <= SMALL_READ_BYTES:
+            self._driver.turn_now()
+        else:
+            self._driver.schedule()
 
     def _take(self, packets: list[Packet], now_ns: int) -> None:
         try:
@@ -208,7 +228,7 @@ class LinkConnection(BufferedReads):
         except ProtocolError as error:
             self.failure = str(error)
             self.close(error.reason_code, str(error))
-        self._driver.schedule()
+            self._driver.schedule()
 
     def _announce(self, now_ns: int) -> None:
         """Announce the copies that were read to the input."""
@@ -316,7 +336,7 @@ class LinkConnection(BufferedReads):
         self._heard_ns = self._driver.now_ns()  # from here on it has time to read DISCONNECT
         try:
             if self._link is not None:
-                self._link.write_answers()
+                self._link.write_last()
             self.write(disconnect_frame(reason_code, reason, is_client=self._is_dialled))
             self._leave()
         finally:

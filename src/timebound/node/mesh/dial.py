@@ -214,7 +214,8 @@ class Dialler:
     async def _connect(self, dialled: Dialled) -> None:
         config = self._config
         loop = asyncio.get_running_loop()
-        await loop.create_connection(lambda: dialled, config.host, config.port, ssl=self._context)
+        protocol: Any = dialled  # by its methods
+        await loop.create_connection(lambda: protocol, config.host, config.port, ssl=self._context)
 
 
 def client_context(config: NeighbourConfig) -> ssl.SSLContext | None:

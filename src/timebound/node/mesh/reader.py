@@ -63,6 +63,11 @@ class NeighbourReader(InputReader):
         self._copies.append(copy)
         self._packet_ids.append(packet_id)
 
+    def take_copies(self, copies: list[Copy]) -> None:
+        """Add the copies of a pack, which are confirmed by their receipt."""
+        self._copies += copies
+        self._packet_ids += [0] * len(copies)
+
     def end(self) -> None:
         """Note that the link has ended: nothing more is read."""
         self._is_over = True

@@ -48,6 +48,11 @@ class CopyQueue:
         self._copies.append((copy, packet_id))
         self._intake.hand_in(self)
 
+    def take_copies(self, copies: list[Copy]) -> None:
+        """Add the copies of a pack, which are confirmed by their receipt."""
+        self._copies.extend([(copy, 0) for copy in copies])
+        self._intake.hand_in(self)
+
     def end(self) -> None:
         """Note that the link has ended: nothing more is read."""
         self._is_over = True

@@ -87,7 +87,8 @@ class PaperForwarder(Forwarder):
             self.links = self.router.links
 
     def _place(self, copy: Copy, now_ns: int) -> None:
-        if self._received is None or self._received.add(copy.what.key()):
+        what = copy.what
+        if self._received is None or self._received.add(what.origin, what.started_ns, what.number):
             super()._place(copy, now_ns)
             return
         self.account.duplicates += 1
