@@ -21,7 +21,6 @@ from timebound.errors import ProtocolError
 from timebound.linking import codec
 from timebound.linking.greeting import PACK_VERSION
 from timebound.linking.link import (
-    CONFIRM_PACKS,
     HELLO_NS,
     LATENCY_WINDOW_NS,
     PINGRESP_FRAME,
@@ -91,9 +90,6 @@ class Ends:
 
     def on_fault(self, link: NeighbourLink, error: Exception) -> None:
         self.events.append(f"fault {error}")
-
-    def on_unconfirmed(self, link: NeighbourLink, now_ns: int) -> None:
-        self.events.append("unconfirmed")
 
     def on_measured(self, link: NeighbourLink, delay: LinkDelay, now_ns: int) -> None:
         self.events.append(f"measured {delay.mean_s_per_kb}")
@@ -596,51 +592,15 @@ def test_a_transport_that_is_full_takes_the_credit_back() -> None:
     assert ends.events[-1] == "room"
 
 
-def pack_packet(packet_id: int, *copies: Copy) -> Publish:
-    return Publish(PACK_TOPIC, encode_pack(list(copies), 0, 0), 1, packet_id=packet_id)
-
-
-def test_a_pack_of_qos_0_is_confirmed_with_others_once_all_its_copies_are_taken() -> None:
+def test_a_pack_reaches_the_mesh_and_its_copies_share_a_receipt() -> None:
     ends = Ends()
     link = packing(ends)
 
-    link.receive([pack_packet(7, small(1), small(2)), pack_packet(8, small(3))], 0)
+    link.receive([Publish(PACK_TOPIC, encode_pack([small(1), small(2)], 0, 0), 1, packet_id=7)], 0)
 
-    assert ends.events.count("unconfirmed") == 1
-    assert [copy.what.number for copy in ends.copies] == [1, 2, 3]
-    first = ends.copies[0].receipt
-    second = ends.copies[2].receipt
-    assert first is not None
-    assert second is not None
-    second.left = 0  # as the broker does when it has taken the copies
-    assert link.confirm()
-    assert [one.packet_id for one in ends.packets() if isinstance(one, Ack)] == [8]
-    first.left = 0
-    link.write_last()
-    assert [one.packet_id for one in ends.packets() if isinstance(one, Ack)] == [7]
-
-
-def test_many_packs_of_qos_0_are_confirmed_without_a_timer() -> None:
-    ends = Ends()
-    link = packing(ends)
-    for number in range(1, CONFIRM_PACKS + 1):
-        for copy in ends.copies:
-            assert copy.receipt is not None
-            copy.receipt.left = 0
-        assert not ends.packets()
-        link.receive([pack_packet(number, small(number))], 0)
-
-    confirmed = [one.packet_id for one in ends.packets() if isinstance(one, Ack)]
-
-    assert confirmed == list(range(1, CONFIRM_PACKS))
-
-
-def test_packs_with_higher_qos_wait_for_the_broker_alone() -> None:
-    ends = Ends()
-    link = packing(ends)
-
-    link.receive([pack_packet(7, small(1, qos=1))], 0)
-
-    assert "unconfirmed" not in ends.events
-    assert not link.confirm()
-    assert not ends.packets()
+    assert [copy.what.number for copy in ends.copies] == [1, 2]
+    receipt = ends.copies[0].receipt
+    assert receipt is not None
+    assert receipt is ends.copies[1].receipt
+    assert (receipt.packet_id, receipt.left) == (7, 2)
+    assert not ends.packets()  # the broker confirms it

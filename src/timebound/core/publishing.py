@@ -85,11 +85,11 @@ class Publishing:
             self._durability.reply(link, Reply(PUBACK, packet_id), mark)
 
     def _note_receipt(self, link: Session, receipt: PackReceipt, mark: int) -> None:
-        """Confirm a pack with its last copy, unless its link does; `mark` is that of this copy."""
+        """Confirm a pack with its last copy; `mark` is that of this copy."""
         receipt.left -= 1
         if mark == ALL_SO_FAR or mark != self._durability.mark():
             receipt.is_stored = True
-        if not receipt.left and (receipt.is_stored or not receipt.may_wait):
+        if not receipt.left:
             # Orders of earlier copies may be in earlier batches.
             mark = ALL_SO_FAR if receipt.is_stored else self._durability.mark()
             self._durability.reply(link, Reply(PUBACK, receipt.packet_id), mark)

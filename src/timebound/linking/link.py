@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from timebound.core.link.transit import MARGIN_MOVE, MARGIN_MOVE_NS, Transit
 from timebound.core.mesh.link import MeshLink
-from timebound.core.mesh.message import Copy, CopyPack, PackReceipt
+from timebound.core.mesh.message import Copy, CopyPack
 from timebound.core.sessions.session import Session
 from timebound.core.values.delay import LinkDelay
 from timebound.errors import ProtocolError
@@ -52,12 +52,6 @@ PACK_NS: Final = 10 * MILLISECOND
 PACK_BYTES_MAX: Final = 32 * 1_024
 # Text counts by characters, of up to four bytes: this part of the neighbour's limit always suffices.
 PACK_PART: Final = 4
-# Packs of QoS 0 alone are confirmed together, when so many wait, or the first has waited so long: less than
-# the sender may have in transit beyond the round trip (`node/links/pacing.py`).
-CONFIRM_PACKS: Final = 32
-CONFIRM_NS: Final = 4 * MILLISECOND
-# A link without time limits asks its meter anew after this time, or when what it allowed is written.
-METER_NS: Final = 4 * MILLISECOND
 # A link that sends this much in PACK_NS is fast: waiting in the socket of a publisher costs little then.
 FAST_BYTES: Final = 128 * 1_024
 _KILOBYTE: Final = 1_024.0
@@ -110,9 +104,6 @@ class Receiver(Protocol):
 
     def on_later(self, link: NeighbourLink) -> None:
         """Ask for room again at `next_room_ns`."""
-
-    def on_unconfirmed(self, link: NeighbourLink, now_ns: int) -> None:
-        """Call `confirm` in CONFIRM_NS: packs wait for it."""
 
     def on_measured(self, link: NeighbourLink, delay: LinkDelay, now_ns: int) -> None: ...
 
@@ -174,7 +165,6 @@ class NeighbourLink:
             self._pack_bytes_max = min(PACK_BYTES_MAX, max(packet_size_max // PACK_PART, 1))
         self._is_paused = False
         self._answers: list[bytes] = []  # to what does not wait for storage
-        self._receipts: list[PackReceipt] = []  # of packs that may wait for their confirmation
         self._greeted_ns = 0  # when the last hello was sent
         self._hello_id = 0  # its packet id, until it is confirmed
         self._frames: list[bytes] = []
@@ -203,7 +193,6 @@ class NeighbourLink:
     def end(self) -> None:
         """Note that the connection has ended: what it still receives confirms nothing."""
         self._is_over = True
-        self._receipts = []
 
     def send_hello(self, now_ns: int) -> None:
         """Send a hello, which measures the latency."""
@@ -322,15 +311,10 @@ class NeighbourLink:
         if self._is_paused or self._outlet.send_quota <= 0 or self._outlet.is_held_back(now_ns):
             return False
         if self._meter is not None:
-            if self._asked_ns != now_ns and not self._is_known(now_ns):
+            if self._asked_ns != now_ns:
                 self._ask_meter(self._meter, now_ns)
             return self._allowed > 0
         return not self.is_paced or self.busy_until_ns <= now_ns
-
-    def _is_known(self, now_ns: int) -> bool:
-        """Whether the last answer of the meter still counts, less what was written since."""
-        is_recent = now_ns - self._asked_ns < METER_NS
-        return is_recent and self._allowed > 0 and not self._outlet.is_timed(now_ns)
 
     def next_room_ns(self) -> int:
         """Return when to check for room again; 0 if that does not depend on the time."""
@@ -397,13 +381,11 @@ class NeighbourLink:
             self._frame_bytes = 0
             self._carrier.write(data)
             if self._meter is not None:
+                # Ask the meter again before the next copy.
+                self._allowed = 0
+                self._asked_ns = 0
                 is_free = self._meter.written(len(data), FULL_BYTES, now_ns)
                 self.busy_until_ns = 0 if is_free else self._meter.wake_ns
-                self._allowed -= len(data)
-                if not is_free or self._allowed <= 0 or self._outlet.is_timed(now_ns):
-                    # Ask the meter again before the next copy.
-                    self._allowed = 0
-                    self._asked_ns = 0
 
     def _ask(self, transit: Transit, now_ns: int) -> None:
         """Add a hello to the copies to write if it is due: its answer shows that they have arrived."""
@@ -490,25 +472,6 @@ class NeighbourLink:
             self._answers = []
             self._carrier.write(b"".join(answers))
 
-    def confirm(self) -> bool:
-        """Confirm the packs that waited for it; return whether some have copies that are not yet taken."""
-        waiting: list[PackReceipt] = []
-        frames: list[bytes] = []
-        for receipt in self._receipts:
-            if receipt.left:
-                waiting.append(receipt)
-            elif not receipt.is_stored:
-                frames.append(encode_ack(PUBACK, receipt.packet_id, 0, 5))
-        self._receipts = waiting
-        if frames:
-            self._carrier.write(b"".join(frames))
-        return len(waiting) > 0
-
-    def write_last(self) -> None:
-        """Write all confirmations that are ready, before the link ends."""
-        self.write_answers()
-        self.confirm()
-
     def _on_publish(self, packet: Publish, now_ns: int) -> None:
         if not packet.topic.startswith(mesh_codec.PREFIX):
             self._on_copy(packet, now_ns)
@@ -533,7 +496,6 @@ class NeighbourLink:
     def _on_pack(self, packet: Publish, now_ns: int) -> None:
         try:
             copies = decode_pack(packet.payload, packet.packet_id, now_ns)
-            self._note_receipt(copies[0].receipt, now_ns)
             if self.inlet is not None:
                 self.inlet.take_copies(copies)
             else:
@@ -543,16 +505,6 @@ class NeighbourLink:
             raise
         except Exception as error:
             self._on_fault(error, packet.packet_id)
-
-    def _note_receipt(self, receipt: PackReceipt | None, now_ns: int) -> None:
-        """Have a pack that may wait confirmed together with others."""
-        if receipt is None or not receipt.may_wait:
-            return
-        self._receipts.append(receipt)
-        if len(self._receipts) == 1:
-            self._receiver.on_unconfirmed(self, now_ns)
-        elif len(self._receipts) % CONFIRM_PACKS == 0:
-            self.confirm()
 
     def _on_copy(self, packet: Publish, now_ns: int) -> None:
         packet_id = packet.packet_id if packet.qos else 0  # decoding sets the QoS of the message

@@ -27,7 +27,7 @@ from timebound.core.values.delay import LinkDelay, link_of_rate
 from timebound.core.values.subscription import Subscription
 from timebound.linking import codec as mesh_codec
 from timebound.linking.greeting import FIGURES_VERSION
-from timebound.linking.link import CONFIRM_NS, ConnectionMeter, LinkCarrier, NeighbourLink
+from timebound.linking.link import ConnectionMeter, LinkCarrier, NeighbourLink
 from timebound.records import Reason
 from timebound.toml.setting import MEBIBYTE
 from timebound.units import SECOND
@@ -79,7 +79,6 @@ class Mesh:
         self._broker = broker
         self._clock = clock
         self._timers: dict[str, TimerHandle] = {}
-        self._confirming: dict[str, TimerHandle] = {}  # by neighbour
         self._levels: dict[str, int] = {}  # as last sent to neighbours
         self._packet_size_max = mesh_codec.link_packet_size_max(packet_size_max)
         self._refused = 0  # advertisements that could not be sent or read
@@ -179,10 +178,9 @@ class Mesh:
         del self.links[link.name]
         link.end()
         self._broker.close_link(link.session)
-        for timers in (self._timers, self._confirming):
-            timer = timers.pop(link.name, None)
-            if timer is not None:
-                timer.cancel()
+        timer = self._timers.pop(link.name, None)
+        if timer is not None:
+            timer.cancel()
         if link.is_ready:
             count = self.member.link_down(link.name, self._clock.now_ns())
             self._clock.note(f"link to {link.name!r} is down, {count} copies not confirmed", is_warning=True)
@@ -272,21 +270,6 @@ class Mesh:
 
     def on_later(self, link: NeighbourLink) -> None:
         self._await_room(link)
-
-    def on_unconfirmed(self, link: NeighbourLink, now_ns: int) -> None:
-        if link.name not in self._confirming:
-            call = self._clock.call_at_ns(now_ns + CONFIRM_NS, lambda: self._confirm(link))
-            self._confirming[link.name] = call
-
-    def _confirm(self, link: NeighbourLink) -> None:
-        if self.links.get(link.name) is not link:
-            return
-        self._confirming.pop(link.name, None)
-        try:
-            if link.confirm():
-                self.on_unconfirmed(link, self._clock.now_ns())
-        except Exception as error:
-            self._failed(link, error)
 
     def on_measured(self, link: NeighbourLink, delay: LinkDelay, now_ns: int) -> None:
         self.member.measured(link.name, delay, now_ns)

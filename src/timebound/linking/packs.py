@@ -346,8 +346,6 @@ class _Reader:
         origin = source.origin
         started_ns = source.started_ns
         receipt = self._receipt
-        if receipt is not None and qos:
-            receipt.may_wait = False
         copies = self.copies
         for _ in range(count):
             message = Message(

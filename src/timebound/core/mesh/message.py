@@ -104,17 +104,13 @@ class MeshMessage:
 
 @mypyc_attr(acyclic=True)
 class PackReceipt:
-    """What a neighbour waits for: that all copies of one pack of its are taken, and stored if need be.
+    """What a neighbour waits for: that all copies of one pack of its are taken, and stored if need be."""
 
-    Nobody waits for QoS 0: a pack of it alone `may_wait`, and the link confirms several such packs together.
-    """
-
-    __slots__ = ("is_stored", "left", "may_wait", "packet_id")
+    __slots__ = ("is_stored", "left", "packet_id")
 
     def __init__(self, packet_id: int) -> None:
         self.packet_id = packet_id
         self.left = 0  # copies not yet taken
-        self.may_wait = True
         self.is_stored = False  # some of them wait for the disk
 
 

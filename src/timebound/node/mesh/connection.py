@@ -336,7 +336,7 @@ class LinkConnection(BufferedReads):
         self._heard_ns = self._driver.now_ns()  # from here on it has time to read DISCONNECT
         try:
             if self._link is not None:
-                self._link.write_last()
+                self._link.write_answers()
             self.write(disconnect_frame(reason_code, reason, is_client=self._is_dialled))
             self._leave()
         finally:

@@ -138,7 +138,7 @@ class LinkEnd:
         if self.is_closed:
             return
         if self.link is not None:
-            self.link.write_last()
+            self.link.write_answers()
         code = ReasonCode.NORMAL_DISCONNECTION if self._dialler is not None else reason_code
         self.write(encode(Disconnect(code), 5))
         self._leave()
