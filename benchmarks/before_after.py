@@ -57,7 +57,7 @@ OWN_PROGRAMS: Final = Path(__file__).parent
 # Benchmarks that run in a process of their own, and print microseconds by name as JSON.
 PROGRAMS: Final = {
     "storage": ("storage.py", "--json", "--seconds", "0.2"),
-    "queue": ("queue_choice.py", "--json", "--decisions", "1000"),
+    "queue": ("queue_choice.py", "--json", "--decisions", "10000"),
     "simulation": ("simulation.py", "--json", "002"),
 }
 TRACED: Final = "[trace]\nenabled = true\n"

@@ -43,6 +43,7 @@ from timebound.wire.packets import (
     Subscribe,
     SubscribeEntry,
 )
+from timebound.wire.properties import Properties
 
 RATIO_MAX: Final = 1.05
 START_S_MAX: Final = 120.0
@@ -90,13 +91,16 @@ def flood(publishers: int) -> Work:
     return run
 
 
-def passing(qos: int, at_once: int) -> Work:
+def passing(qos: int, at_once: int, deadline: str = "") -> Work:
     """Messages from one client to another, so many at once before the next are sent."""
 
     def run(port: int, messages: int) -> None:
         publisher, subscriber = connect(port, ["publisher", "subscriber"])
         received, answers = Decoder(5, is_server=False), Decoder(5, is_server=False)
-        subscriber.sock.sendall(encode(Subscribe(1, [SubscribeEntry(TOPIC, qos)]), 5))
+        terms = Properties()
+        if deadline:
+            terms.user_properties = [("deadline", deadline)]
+        subscriber.sock.sendall(encode(Subscribe(1, [SubscribeEntry(TOPIC, qos)], terms), 5))
         receive_all(subscriber.sock, received, Suback, 1)
         ids = range(1, at_once + 1) if qos else [0] * at_once
         data = b"".join(encode(Publish(TOPIC, b"x" * 64, qos=qos, packet_id=number), 5) for number in ids)
@@ -126,6 +130,7 @@ WORKS: Final[dict[str, tuple[Work, int]]] = {
     "flood-1": (flood(1), 100_000),
     "flood-4": (flood(4), 100_000),
     "latency": (passing(0, 1), 5_000),
+    "deadline": (passing(0, 1, "1s"), 5_000),
     "qos0-1to1": (passing(0, 100), 50_000),
     "qos1-1to1": (passing(1, 10), 10_000),
 }

@@ -45,6 +45,21 @@ def test_table_names_no_strategy_as_each_configuration_has_its_own() -> None:
     assert "strategy" not in result.stdout
 
 
+def test_alarms_of_the_example_keep_their_deadline_in_a_flood(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    words = ["run", *FILES, str(PLANTS / "flows.toml"), "--seeds", "1", "--trace", str(trace), "--json"]
+
+    result = CliRunner().invoke(app, words)
+
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["runs"][0]["refused"] == {}  # every flow was admitted
+    rows = [json.loads(line) for line in trace.read_text().splitlines()]
+    alarms = [row["outcome"] for row in rows if row["topic"] == "press/alarm"]
+    assert len(alarms) == 6 * 60
+    assert set(alarms) == {"in_time"}
+    assert {row["reason"] for row in rows if row["outcome"] == "dropped"} >= {"replaced"}
+
+
 def test_what_brokers_refuse_and_a_network_would_is_told(tmp_path: Path) -> None:
     broker, scenario = tmp_path / "near.toml", tmp_path / "scenario.toml"
     broker.write_text(

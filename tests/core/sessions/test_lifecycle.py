@@ -446,3 +446,52 @@ def test_a_connected_session_is_stored_without_an_end() -> None:
 
     assert (put.client_id, put.expiry_interval_s, put.ended_ns, put.user) == ("c", 10, 0, "alice")
     assert node.now_ns == START_NS
+
+
+def test_a_second_clean_start_is_confirmed_only_when_the_session_is_gone_from_disk_too() -> None:
+    node = Node()
+    node.disconnect(node.connect("c"))
+    node.settle()
+
+    node.connect("c", clean=True, expiry_s=0)
+    node.flush_all()
+    node.take_batch()  # on its way to the disk
+    second = node.connect("c", clean=True, expiry_s=0)
+    node.flush_all()
+    assert second.take() == []
+
+    node.crash()
+    assert node.broker.session("c") is not None  # so no CONNACK may have said that it is gone
+
+
+def test_a_clean_start_waits_for_no_more_than_its_own_session() -> None:
+    node = Node()
+    node.disconnect(node.connect("c"))
+    node.settle()
+    node.connect("c", clean=True, expiry_s=0)
+    node.settle()
+
+    node.connect("other")  # ordered, and not on disk
+    node.take_batch()
+    third = node.connect("c", clean=True, expiry_s=0)
+    node.flush_all()
+
+    assert len(third.take()) == 1
+
+
+def test_sessions_that_were_dropped_are_forgotten_once_that_is_on_disk() -> None:
+    node = Node()
+    for number in range(20):
+        node.disconnect(node.connect(f"c{number}"))
+        node.connect(f"c{number}", clean=True, expiry_s=0)
+        node.settle()
+
+    assert len(node.broker._lifecycle._dropping) <= 2
+
+
+def test_without_storage_no_dropped_session_is_remembered() -> None:
+    node = Node(durable=False)
+    node.disconnect(node.connect("c"))
+    node.connect("c", clean=True)
+
+    assert node.broker._lifecycle._dropping == {}

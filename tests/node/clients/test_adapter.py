@@ -143,6 +143,16 @@ async def test_a_full_read_ends_reading_until_the_turn_also_behind_frames_and_re
     client.lose()
 
 
+async def test_what_is_behind_tls_is_let_go_at_the_end(build: Build, certificates: Certificates) -> None:
+    """A WebSocket behind it refers to it: they would have to wait for the cycle collector."""
+    client = client_maker("tls", certificates)(build(), "127.0.0.1")
+    adapter = client.protocol
+
+    client.lose()
+
+    assert adapter._inner is None
+
+
 async def test_a_protocol_can_take_over_from_another_behind_tls(build: Build) -> None:
     adapter = make("tls", Below(), build)
     lost: list[object] = []

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.node.doubles import Build, RecordingTransport
+from tests.node.doubles import Build, House, RecordingTransport
 from tests.peer import props
 
 from timebound.config.limits import Limits
@@ -389,3 +389,38 @@ async def test_a_misspelt_property_is_logged_once_and_names_are_no_longer_looked
     send("timeou")
     assert not any("'timeou'" in message for message in caplog.messages)
     connection.connection_lost(None)
+
+
+async def store(house: House) -> None:
+    """Have all orders written that there are, and those that follow from them."""
+    house.driver.turn()
+    while house.storage.waiting:
+        house.storage.finish()
+        await asyncio.sleep(0)
+        house.driver.turn()
+
+
+async def test_qos_2_messages_beyond_the_limit_can_be_released_after_a_new_connection(build: Build) -> None:
+    house = build(Limits(inflight_max=3), is_durable=True)
+    sent = [Publish("t", b"%d" % number, 2, packet_id=number) for number in range(1, 5)]
+    again = [Publish("t", b"%d" % number, 2, packet_id=number, dup=True) for number in range(1, 5)]
+    first, first_transport = house.open(lasting("c"))
+    await store(house)
+
+    house.send(first, *sent)  # their PUBRECs wait for the disk
+    house.driver.turn()
+    first.connection_lost(None)
+    second, second_transport = house.open(lasting("c"))
+    await store(house)
+    house.send(second, *again)
+    house.driver.turn()
+
+    assert isinstance(first_transport.packets()[-1], Disconnect)
+    answers = second_transport.packets()[1:]
+    assert {packet.packet_id for packet in answers if isinstance(packet, Ack)} == {1, 2, 3, 4}
+    house.send(second, *[Ack(6, number) for number in range(1, 5)])
+    house.driver.turn()
+    session = house.broker.session("c")
+    assert session is not None
+    assert not session.inbound
+    assert second.state == OPEN

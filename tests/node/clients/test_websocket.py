@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tests.conftest import BrokerProcess, Certificates
 from tests.node.clients_in_memory import WebSocketClient
 from tests.node.doubles import Build
-from tests.peer import join
+from tests.peer import join, props
 from websockets.asyncio.client import connect as connect_async
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
@@ -43,6 +43,7 @@ from timebound.wire.packets import (
     Subscribe,
     SubscribeEntry,
     Will,
+    make_publish,
 )
 
 CONFIG = """\
@@ -614,7 +615,9 @@ def test_a_flood_of_one_connection_leaves_others_their_turn() -> None:
 async def test_a_connection_that_has_ended_leaves_nothing_for_the_collector(build: Build) -> None:
     house = build()
     client = WebSocketClient(house, "127.0.0.1")
-    client.send(Connect("brief"))
+    terms = props(user_properties=[("deadline", "1s")])
+    client.send(Connect("brief"), Subscribe(1, [SubscribeEntry("a")], terms), make_publish("a", b""))
+    house.driver.turn()
     known = weakref.ref(client.protocol._protocol)
     gc.disable()
     try:

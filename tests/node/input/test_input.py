@@ -34,6 +34,7 @@ from timebound.wire.packets import (
 )
 
 TURNS_MAX = 10_000
+PUBREL = 6
 
 
 def payloads(transport: RecordingTransport, topic: str = "") -> list[bytes]:
@@ -143,6 +144,25 @@ async def test_turn_ends_in_time_and_goes_on_with_the_next(build: Build) -> None
     finish(house)
     assert payloads(seen) == [f"a{number}".encode() for number in range(100)]
     assert transport.is_reading
+
+
+async def test_a_qos_2_message_that_is_sent_again_is_not_overtaken_by_its_release(build: Build) -> None:
+    house = build()
+    seen = watch(house, "once")
+    a, b = pair(house)
+    house.send(a, Publish("once", b"x", 2, packet_id=7))
+    finish(house)
+
+    contend(house)
+    house.send(b, *numbered("b", "t", 20))
+    house.send(a, Publish("once", b"x", 2, packet_id=7, dup=True))
+    house.send(a, Ack(PUBREL, 7))
+    finish(house)
+
+    assert payloads(seen) == [b"x"]
+    session = house.broker.session("a")
+    assert session is not None
+    assert not session.inbound
 
 
 async def test_flood_does_not_delay_others_and_is_not_read_further(build: Build) -> None:

@@ -92,3 +92,41 @@ def test_lost_answer_to_connect_makes_the_session_unsure() -> None:
     assert once.history.unsure == set()
     assert twice.history.unsure == {("s", 1)}
     assert not twice.failures
+
+
+def test_client_that_renews_asks_again_for_what_the_broker_has_lost() -> None:
+    flow = {"period": "100ms", "size": "100"}
+    renewing = (replace(PUBLISHER, renews=True), replace(SUBSCRIBER, renews=True, expiry_s=0))
+    actions = (
+        subscribe(1, "a/#"),
+        subscribe(1.1, "b/#"),
+        act(1.2, "unsubscribe", "s", topic_filter="b/#", name=None),
+        act(1.3, "request", "p", number=90, topic="$timebound/advertise/a/x", terms=flow),
+        act(2, "crash", "n1"),
+        act(3, "restart", "n1"),
+        publish(6, 1, qos=1),
+        publish(6.1, 2, qos=1, topic="b/x"),
+    )
+
+    deployment = run(plan(*actions, clients=renewing))
+    forgetful = run(plan(*actions, clients=(PUBLISHER, replace(SUBSCRIBER, expiry_s=0))))
+
+    assert numbers(deployment) == [1]
+    assert numbers(forgetful) == []
+    assert deployment.history.counts["message with a delay bound"] == 1
+    assert not deployment.failures
+
+
+def test_client_that_renews_leaves_a_session_as_it_is() -> None:
+    deployment = run(
+        plan(
+            subscribe(1, "a/#"),
+            act(2, "crash", "n1"),
+            act(3, "restart", "n1"),
+            publish(6, 1, qos=1),
+            clients=(PUBLISHER, replace(SUBSCRIBER, renews=True)),
+        )
+    )
+
+    assert numbers(deployment) == [1]
+    assert len([one for one in deployment.history.subscriptions if one.client == "s"]) == 1

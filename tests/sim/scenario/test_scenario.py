@@ -15,7 +15,7 @@ from timebound.sim.mesh.experiment import run
 from timebound.sim.mesh.setting import LoginSetting, MeshSetting
 from timebound.sim.scenario.scenario import Scenario, load_scenario
 from timebound.terms import Terms
-from timebound.units import MINUTE, SECOND
+from timebound.units import HOUR, MINUTE, SECOND
 
 SCENARIOS = Path(__file__).parents[3] / "scenarios"
 PLAIN = """\
@@ -103,6 +103,7 @@ def test_a_scenario_says_what_it_says(tmp_path: Path) -> None:
         ("size_bytes = 2048", "size_bytes = 2048\nlayer = 3", 11, "publishers[0].layer", "too deep"),
         ('brokers = ["b3"]', 'where = "a <"', 12, "subscriptions[0].where", "expected a value"),
         ('brokers = ["b3"]', 'topic_filter = "a/#/b"', 12, "subscriptions[0].topic_filter", "#"),
+        ('brokers = ["b3"]', 'topic_filter = "$share/g/a"', 12, "subscriptions[0].topic_filter", "shared"),
         ("price = 2", "price = 'two'", 13, "subscriptions[0].terms[0].price", "not a number"),
         ("price = 2", "price = -2", 13, "subscriptions[0].terms[0].price", "out of range"),
         ("price = 2", "prise = 2", 13, "subscriptions[0].terms[0].prise", "did you mean 'price'"),
@@ -154,12 +155,14 @@ WHOLE = PLAIN.replace('duration = "1m"', 'duration = "1m"\nfidelity = "broker"')
 def test_clients_of_whole_brokers_have_qos_flows_and_all_terms(tmp_path: Path) -> None:
     flow = 'qos = 1\nretain = true\nadvertise = { period = "100ms", burst = 2, delay = "50ms" }'
     text = WHOLE.replace("size_bytes = 2048", f"size_bytes = 2048\n{flow}")
-    text = text.replace("terms = [{", "qos = 2\nterms = [{ keep = 'last', watchdog = '1s',")
+    more = "qos = 2\nsession_expiry = '1h'\nterms = [{ keep = 'last', watchdog = '1s',"
+    text = text.replace("terms = [{", more)
 
     setting = load_scenario(write(tmp_path, text)).setting
 
     publisher, wanted = setting.publishers[0], setting.subscriptions[0]
     assert (publisher.qos, publisher.retain, wanted.qos) == (1, True, 2)
+    assert wanted.login == LoginSetting(session_expiry_ns=HOUR)
     assert publisher.advertise == (("period", "100ms"), ("burst", "2"), ("delay", "50ms"))
     assert wanted.terms == (
         Terms(keep_last=True, watchdog_ns=SECOND, deadline_ns=2 * SECOND, price=2, penalty=1),

@@ -327,6 +327,20 @@ def test_all_checkers_watch_and_a_broken_promise_is_an_error(
         whole.simulate(setting, 1, alone)
 
 
+@pytest.mark.parametrize("session_expiry", ["0s", "1h"])
+def test_clients_of_a_broker_that_crashed_get_messages_again(tmp_path: Path, session_expiry: str) -> None:
+    path = tmp_path / "scenario.toml"
+    text = LIVE.replace("rate_per_minute", "qos = 1\nrate_per_minute")
+    text += f'qos = 1\nsession_expiry = "{session_expiry}"\n'
+    text += '[[faults]]\nkind = "crash"\nbroker = "far"\nat = "3s"\nuntil = "5s"\n'
+    path.write_text(text)
+
+    result = whole.simulate(load_scenario(path, CONFIGS).setting, 1, CONFIGS)
+
+    # What is published meanwhile waits at the other broker.
+    assert result.in_time == result.published > 10
+
+
 @pytest.mark.parametrize("qos", [1, 2])
 @pytest.mark.parametrize("strategy", ["fifo", "worth"])
 def test_promises_are_kept_over_crashes_and_cuts(tmp_path: Path, strategy: str, qos: int) -> None:

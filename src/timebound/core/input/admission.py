@@ -240,7 +240,9 @@ class AdmissionControl:
         self.quantum_ns = quantum_ns
         self.outside_ns = outside_ns
         self.jitter_ns = outside_ns
-        self.last_bounds = yield from self.computing_bounds()
+        bounds = yield from self.computing_bounds()
+        if bounds or self.last_bounds:  # an empty list made in a flood would keep memory from being returned
+            self.last_bounds = bounds
         return [contract for contract, bound in self.last_bounds if not self._keeps(contract, bound)]
 
     def guaranteed_ns(self, contract: Contract, bound: Bound) -> int:

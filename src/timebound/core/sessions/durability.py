@@ -44,7 +44,7 @@ class Batch:
 class Durability:
     """Collects orders and holds what depends on them."""
 
-    __slots__ = ("_held", "_journaled", "_orders", "_ready", "_unfinished", "is_enabled")
+    __slots__ = ("_held", "_journaled", "_orders", "_ready", "_unfinished", "batch", "is_enabled", "stored")
 
     def __init__(self, ready: ReadyList, is_enabled: bool) -> None:
         self.is_enabled = is_enabled
@@ -53,6 +53,8 @@ class Durability:
         self._held: list[Held] = []
         self._journaled = 0  # messages for a journal that must be acknowledged
         self._unfinished = 0
+        self.batch = 1  # number of the batch that is being collected
+        self.stored = 0  # of the last one that is on disk
 
     def add(self, order: StoreOrder) -> None:
         if self.is_enabled:
@@ -104,12 +106,14 @@ class Durability:
         self._orders = []
         self._held = []
         self._unfinished += 1
+        self.batch += 1
         return batch
 
     def committed(self, batch: Batch) -> None:
         """Release what a batch held, as it is on disk now. Batches must come back in order."""
         assert self._unfinished > 0
         self._unfinished -= 1
+        self.stored += 1
         for held in batch.held:
             session = held.session
             is_current = held.connection != 0 and held.connection == session.connection

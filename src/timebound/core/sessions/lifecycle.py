@@ -49,6 +49,7 @@ class Lifecycle:
     __slots__ = (
         "_access",
         "_correlations",
+        "_dropping",
         "_durability",
         "_faults",
         "_index",
@@ -84,6 +85,7 @@ class Lifecycle:
         self.wills: dict[str, Will] = {}
         self.due_wills: list[Will] = []
         self.connected = 0
+        self._dropping: dict[str, int] = {}  # client ids whose stored session goes with this batch
         self.costs = FilterCosts()  # of the subscriptions of all sessions
 
     def connect(
@@ -121,6 +123,9 @@ class Lifecycle:
         session.is_durable = session.is_durable or session.expiry_interval_s > 0
         if session.is_durable:
             self._put(session, 0)
+        elif self._dropping.get(client_id, 0) > self._durability.stored:
+            # Ordered again, for CONNACK to wait: a crash must not bring back what it says is gone.
+            self._durability.add(DropSession(client_id))
         if will is not None:
             will.user = user
             self.wills[client_id] = will
@@ -168,9 +173,7 @@ class Lifecycle:
         self._outbound.discard(session, reason, now_ns)
         session.inbound.clear()
         del self.sessions[session.client_id]
-        if session.is_durable:
-            self._durability.add(DropSession(session.client_id))
-            session.is_durable = False
+        self._drop_stored(session)
         self._fire_will(session.client_id)
 
     def _forget(self, session: Session) -> None:
@@ -186,10 +189,26 @@ class Lifecycle:
         session.inbound.clear()
         if self.sessions.get(session.client_id) is session:
             del self.sessions[session.client_id]
-        if session.is_durable:
-            self._durability.add(DropSession(session.client_id))
-            session.is_durable = False
+        self._drop_stored(session)
         self._cancel_will(session.client_id)
+
+    def _drop_stored(self, session: Session) -> None:
+        """Remove a session from storage, and remember that until it is on disk."""
+        if not session.is_durable:
+            return
+        session.is_durable = False
+        durability = self._durability
+        durability.add(DropSession(session.client_id))
+        if not durability.is_enabled:
+            return
+        dropping = self._dropping
+        dropping.pop(session.client_id, None)
+        dropping[session.client_id] = durability.batch
+        while dropping:  # in the order of their batches
+            oldest = next(iter(dropping))
+            if dropping[oldest] > durability.stored:
+                break
+            del dropping[oldest]
 
     def restore(self, snapshot: Snapshot, now_ns: int) -> None:
         """Restore the sessions and wills of an earlier run; none is connected."""

@@ -434,6 +434,11 @@ class Connection(ConnectionOutput):
                 self._on_request(session, packet, topic, now_ns)
                 return True
             self._usual_topic = topic
+        if packet.qos == 2 and packet.packet_id in session.inbound:
+            # Sent again. It must not wait where the PUBREL that answers its first PUBREC would overtake it.
+            known = Message(topic, b"", 2, False, now_ns, session.client_id)
+            self._publish(session, known, packet.packet_id, now_ns)
+            return True
         is_excess = False
         if self.policers:
             verdict = self._police(session, packet, topic)
@@ -453,6 +458,8 @@ class Connection(ConnectionOutput):
 
     def _publish(self, session: Session, message: Message, packet_id: int, now_ns: int) -> None:
         broker = self.broker
+        # One that is sent again is answered, or a client that knows no limit (MQTT 3.1.1) never releases it.
+        is_new = message.qos == 2 and packet_id not in session.inbound
         outcome = self._publishing.publish(session, message, packet_id, now_ns)
         if outcome == DENIED:
             self.note(f"{Reason.NOT_AUTHORIZED.value}: publishing to {message.topic!r} is not allowed")
@@ -463,11 +470,7 @@ class Connection(ConnectionOutput):
         if broker.counters.long_messages != self._long_messages:
             self._long_messages = broker.counters.long_messages
             self.is_slow = True
-        if (
-            message.qos == 2
-            and len(session.inbound) > self.driver.limits.inflight_max
-            and self.session is session
-        ):
+        if is_new and len(session.inbound) > self.driver.limits.inflight_max and self.session is session:
             self.close(
                 reasons.ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
                 f"more than {self.driver.limits.inflight_max} QoS 2 messages are not released",

@@ -416,6 +416,7 @@ class ConnectionOutput(InputReader):
         who = self._described() if self.state == OPEN else ""
         self._leave(keep_will=True)
         self.state = CLOSED
+        self._meter = None  # behind an adapter they refer to each other, and would wait for a full collection
         if who:
             logger.info("%s disconnected without DISCONNECT: %s", who, self._lost_reason)
 

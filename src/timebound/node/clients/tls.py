@@ -67,6 +67,7 @@ class TlsAdapter(Adapter):
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_failed = True
         self._inner.connection_lost(exc)
+        self._inner = None  # a WebSocket refers to this: both would wait for a full collection
 
     def pause_writing(self) -> None:
         self._inner.pause_writing()

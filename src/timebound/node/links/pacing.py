@@ -199,7 +199,8 @@ class Pacing:
         limit = self.limit()
         rate = self._rate()
         carried = int(rate * QUANTUM_NS / SECOND) if rate else limit // 2
-        quantum = min(max(carried, self._segment), limit, max(wanted, 1))
+        # Of two numbers each, which compiled code compares itself.
+        quantum = min(max(carried, self._segment), min(limit, max(wanted, 1)))
         if self._must_drain(now_ns):
             excess = self.waiting
         else:
@@ -208,7 +209,7 @@ class Pacing:
             self.wake_ns = 0
             return max(min(limit - self.waiting, self.budget() - self._unsent), quantum)
         wait_ns = int(excess * SECOND / rate) if rate else WAIT_NS_MIN
-        wait_ns = max(wait_ns, WAIT_NS_MIN, (now_ns - self._moved_ns) // SILENCE_PART)
+        wait_ns = max(max(wait_ns, WAIT_NS_MIN), (now_ns - self._moved_ns) // SILENCE_PART)
         self.wake_ns = now_ns + min(wait_ns, WAIT_NS_MAX)
         return 0
 
@@ -217,7 +218,7 @@ class Pacing:
     def round_trip_ns(self) -> int:
         """Return the round trip of an empty path; 0 = unknown."""
         if self._way_before_ns < 0 or self._way_ns < 0:
-            return max(self._way_before_ns, self._way_ns, 0)
+            return max(max(self._way_before_ns, self._way_ns), 0)
         return min(self._way_before_ns, self._way_ns)
 
     def _time_way(self, reading: TcpReading, now_ns: int) -> None:

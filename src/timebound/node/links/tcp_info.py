@@ -8,14 +8,23 @@ from __future__ import annotations
 import fcntl
 import socket
 import struct
-import sys
 import termios
+from collections.abc import Callable
 from typing import Any, Final
 
 # struct tcp_info of linux/tcp.h, since Linux 4.6: snd_mss, rtt, bytes_acked, notsent_bytes, min_rtt, and what
 # lies between them.
 _INFO: Final = struct.Struct("=16xI48xI48xQ16xII")
+_INFO_BYTES: Final[int] = _INFO.size
+_UNPACK: Final = _INFO.unpack
 _NO_COUNT: Final = bytes(4)
+_COUNT: Final = struct.Struct("=i").unpack
+# Constants, since compiled code looks up an attribute of a module by name.
+_HAS_INFO: Final = hasattr(socket, "TCP_INFO")
+_LEVEL: Final[int] = socket.IPPROTO_TCP
+_OPTION: Final[int] = socket.TCP_INFO if _HAS_INFO else 0
+_IOCTL: Final[Callable[[int, int, bytes], bytes]] = fcntl.ioctl
+_WAITING: Final[int] = termios.TIOCOUTQ
 _MICROSECOND: Final = 1_000
 
 
@@ -44,21 +53,21 @@ class TcpReading:
 
 def read(sock: Any) -> TcpReading | None:
     """Read the state of a socket; None if it is closed, not TCP, or not on Linux."""
-    if sock is None or not hasattr(socket, "TCP_INFO"):
+    if sock is None or not _HAS_INFO:
         return None
     try:
         number = sock.fileno()
         if number < 0:
             return None
-        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size)
+        info: bytes = sock.getsockopt(_LEVEL, _OPTION, _INFO_BYTES)
         # SIOCOUTQ: all that is not acknowledged. `TCP_INFO` only counts what was sent, and these counts
         # become wrong when this machine itself drops a packet.
-        waiting = int.from_bytes(fcntl.ioctl(number, termios.TIOCOUTQ, _NO_COUNT), sys.byteorder)
+        waiting: int = _COUNT(_IOCTL(number, _WAITING, _NO_COUNT))[0]
     except OSError:
         return None
-    if len(info) < _INFO.size:
+    if len(info) < _INFO_BYTES:
         return None
-    segment, rtt_us, acked, unsent, rtt_min_us = _INFO.unpack(info)
+    segment, rtt_us, acked, unsent, rtt_min_us = _UNPACK(info)
     return TcpReading(
         bytes_acked=acked,
         in_flight=max(waiting - unsent, 0),

@@ -10,6 +10,7 @@ Long, since what is sent, received and asked for is one state, the client's side
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from timebound.sim.deployment.history import (
@@ -118,6 +119,10 @@ class SimClient:
         self._unanswered = 0  # CONNECT packets since the last CONNACK
         self._ack_delay_ns = setting.ack_delay_ns
         self._aliases: dict[int, str] = {}
+        # What it repeats after a new CONNACK, if it renews: requests always, as flows end with the
+        # connection, and subscriptions if its session is gone.
+        self._subscribing: dict[tuple[tuple[str, ...], str], Callable[[], None]] = {}
+        self._requesting: dict[str, Callable[[], None]] = {}
 
     # --- what it does -----------------------------------------------------------------
 
@@ -180,6 +185,8 @@ class SimClient:
 
     def subscribe(self, entries: list[dict[str, Any]], terms: dict[str, str], identifier: int = 0) -> None:
         """Ask for some filters with the same terms."""
+        key = (tuple(entry["topic_filter"] for entry in entries), terms.get("name", ""))
+        self._subscribing[key] = partial(self.subscribe, entries, terms, identifier)
         if not self.is_open or self._is_mute:
             return
         if self.setting.version != 5:
@@ -218,6 +225,8 @@ class SimClient:
 
     def unsubscribe(self, topic_filter: str, name: str | None) -> None:
         """End the subscriptions to a filter, or the one of a name."""
+        for key in [key for key in self._subscribing if key[0] == (topic_filter,) and name in (None, key[1])]:
+            del self._subscribing[key]
         if not self.is_open or self._is_mute:
             return
         if self.setting.version != 5:
@@ -287,6 +296,7 @@ class SimClient:
         self, number: int, topic: str, payload: str = "", terms: dict[str, str] | None = None
     ) -> None:
         """Ask the broker itself for something by a message with QoS 1, such as to admit a flow."""
+        self._requesting[topic] = partial(self.request, number, topic, payload, terms)
         if not self.is_open or self._is_mute:
             return
         asked: list[tuple[str, str]] = []
@@ -473,10 +483,19 @@ class SimClient:
                 self._write(Ack(PUBREL, entry.packet.packet_id))
             else:
                 entry.packet.dup = True
+                entry.sent.is_resent = True
                 self._history.count("publisher resends")
                 self._write(entry.packet)
         if self.setting.keep_alive_s:
             self._ping(self._connection)
+        if self.setting.renews:
+            self._renew(has_session=packet.session_present)
+
+    def _renew(self, *, has_session: bool) -> None:
+        """Ask again for what the broker does not have any more."""
+        lost = [] if has_session else list(self._subscribing.values())
+        for ask in [*lost, *self._requesting.values()]:
+            ask()
 
     def _begin_run(self) -> None:
         """Begin a new session: nothing of the one before is left."""

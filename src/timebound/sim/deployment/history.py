@@ -38,6 +38,7 @@ class SentMessage:
     is_will: bool = False
     place: int = 0  # in the order of sending
     properties: tuple[tuple[str, str], ...] = ()  # User Properties
+    is_resent: bool = False
     acked_ns: int = -1  # when its publisher saw PUBACK or PUBREC
     code: int = -1
     taken: list[tuple[str, int, int]] = field(default_factory=list)  # node, its life, time

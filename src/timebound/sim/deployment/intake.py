@@ -73,6 +73,7 @@ class SimIntake:
         self._covered: set[InputMessage] = set()
         self._behind_excess: dict[Publisher, set[str]] = {}
         self._owners: dict[Publisher, Entering] = {}  # connected, or with messages in the queues
+        self._leaving: set[Publisher] = set()  # those that are not connected any more; never iterated
 
     # --- publishers -------------------------------------------------------------------
 
@@ -84,10 +85,17 @@ class SimIntake:
     def leave(self, client_id: str, owner: Entering) -> None:
         """Remove a connection's publisher; what it has in the queues is still published."""
         self.entrance.leave(client_id, owner.publisher)
-        if owner.publisher.client_input.waiting == 0:
-            self._forget(owner.publisher)
+        self._leaving.add(owner.publisher)
+        self._forget_if_empty(owner.publisher)
 
-    def _forget(self, publisher: Publisher) -> None:
+    def _forget_if_empty(self, publisher: Publisher) -> None:
+        """Forget a publisher that has left once nothing of it is in the queues.
+
+        One that was replaced by another connection has not left yet: it may still push what it has read.
+        """
+        if publisher not in self._leaving or publisher.client_input.waiting > 0:
+            return
+        self._leaving.discard(publisher)
         self._owners.pop(publisher, None)
         self._behind_excess.pop(publisher, None)
 
@@ -157,9 +165,7 @@ class SimIntake:
             self._watcher.note_served(queued.message, wait_ns, is_covered=queued in self._covered)
             self._covered.discard(queued)
         owner.publish_queued(queued)
-        is_gone = self.entrance.publishers.get(publisher.client_input.name) is not publisher
-        if is_gone and publisher.client_input.waiting == 0:
-            self._forget(publisher)
+        self._forget_if_empty(publisher)
 
     def _continue_jobs(self, now_ns: int) -> int:
         """Take some steps of requests and releases; return how long they take."""

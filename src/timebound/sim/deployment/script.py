@@ -31,6 +31,7 @@ class ClientSetting:
     latency_ns: int = MILLISECOND
     will: dict[str, Any] | None = None
     listener: int = 0
+    renews: bool = False  # subscribes and advertises again, as client libraries do, if that was lost
 
 
 @dataclass(frozen=True, slots=True)

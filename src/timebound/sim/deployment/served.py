@@ -224,6 +224,10 @@ class ServedClient(ServedOutput):
                 return False
             self._inquire(session, packet, topic)
             return True
+        if packet.qos == 2 and packet.packet_id in session.inbound:
+            known = Message(topic, b"", 2, False, self._arrived_ns, session.client_id)
+            self.node.broker.publish(session, known, packet.packet_id, self.node.now_ns())
+            return True
         is_excess = False
         if self.publisher.policers:
             size, qos, packet_id = len(packet.payload), packet.qos, packet.packet_id

@@ -52,10 +52,14 @@ class LinkSetting:
 
 @dataclass(frozen=True, slots=True)
 class LoginSetting:
-    """How clients connect to whole brokers: as which user, and at which listener; empty = the first."""
+    """How clients connect to whole brokers: as which user, and at which listener; empty = the first.
+
+    Their sessions outlive a connection by `session_expiry_ns`.
+    """
 
     user: str = ""
     listener: str = ""
+    session_expiry_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from timebound.sim.scenario.live import links_of, listener_number, login_note
 from timebound.sim.scenario.reader import ScenarioTable, read_document
 from timebound.terms import DEFAULT_TERMS, TERM_PROPERTIES, Terms
 from timebound.toml.renames import Renamed
-from timebound.topics import check_filter
+from timebound.topics import check_filter, split_share
 from timebound.wire.terms import parse_subscribe_terms
 
 _KINDS: Final = ("layered", "tree", "ring", "transit-stub", "file")
@@ -48,7 +48,7 @@ ONLY_MADE: Final = ("topology", "strategy", "mix", "epsilon", "preference", "wai
 ONLY_MESH_LINKS: Final = ("deviation_ms_per_kb", "loss", "sampling", "truncation")
 ONLY_MESH_PUBLISHERS: Final = ("connection", "link_costs", "link_queues")
 # Those that need clients with connections of their own, and those that need live configurations.
-ONLY_CLIENTS: Final = ("qos", "retain", "advertise")
+ONLY_CLIENTS: Final = ("qos", "retain", "advertise", "session_expiry")
 ONLY_LIVE: Final = ("user", "listener")
 QOS_MAX: Final = 2
 # Terms that a mesh without clients knows, too; the others are read as on the wire.
@@ -274,7 +274,11 @@ def _publisher(table: ScenarioTable) -> PublisherSetting:
 
 
 def _login(table: ScenarioTable) -> LoginSetting:
-    return LoginSetting(user=table.text("user", ""), listener=table.text("listener", ""))
+    return LoginSetting(
+        user=table.text("user", ""),
+        listener=table.text("listener", ""),
+        session_expiry_ns=table.duration("session_expiry", "0"),
+    )
 
 
 def _advertise(table: ScenarioTable) -> tuple[tuple[str, str], ...]:
@@ -314,6 +318,8 @@ def _subscription(table: ScenarioTable, *, is_whole: bool) -> SubscriptionSettin
         check_filter(setting.topic_filter)
     except FilterError as error:
         table.fail("topic_filter", str(error))
+    if split_share(setting.topic_filter)[0] and not is_whole:
+        table.fail("topic_filter", "shared subscriptions need clients; write fidelity = 'broker'")
     try:
         if where:
             parse(where)

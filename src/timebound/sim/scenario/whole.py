@@ -244,10 +244,11 @@ def _client(name: str, home: Config, latency_ns: int, login: LoginSetting) -> Cl
         home.node_name,
         user=login.user,
         listener=listener_number(home, login.listener),
-        expiry_s=0,
+        expiry_s=login.session_expiry_ns // SECOND,
         receive_maximum=65_535,
         rate_bytes_per_s=CLIENT_BYTES_PER_S,
         latency_ns=latency_ns,
+        renews=True,
     )
 
 

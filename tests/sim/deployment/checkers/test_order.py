@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.sim.deployment.plans import (
     FAR,
     LINK,
@@ -52,7 +54,31 @@ def test_messages_with_other_limits_may_overtake() -> None:
 def test_message_that_was_sent_again_may_come_later() -> None:
     deployment = swapped()
 
-    deployment.history.messages[2].taken.append(("n1", 1, 5))
+    deployment.history.messages[2].is_resent = True
+
+    assert judge(deployment, Order()) == []
+
+
+def test_limits_are_those_of_all_subscriptions_that_select_a_message() -> None:
+    for terms in ({"deadline": "1s"}, {"ordered": "true"}):
+        deployment = swapped()
+        [asked] = [one for one in deployment.history.subscriptions if one.client == "s"]
+        other = replace(asked, terms={**terms, "where": "level > 50"})
+        deployment.history.subscriptions.append(other)
+        assert judge(deployment, Order()) == ["s got 5 before 2 on 'a/x'"], terms
+
+        deployment.history.messages[5].level = 60
+
+        assert judge(deployment, Order()) == [], terms
+
+
+def test_subscription_that_began_on_the_way_of_a_message_leaves_its_order_open() -> None:
+    deployment = swapped()
+    [asked] = [one for one in deployment.history.subscriptions if one.client == "s"]
+    sent_ns = deployment.history.messages[2].sent_ns
+    later = replace(asked, terms={"name": "hot"}, asked_ns=sent_ns - 1, granted_ns=sent_ns + 1)
+
+    deployment.history.subscriptions.append(later)
 
     assert judge(deployment, Order()) == []
 

@@ -63,15 +63,34 @@ def test_rules_that_changed_while_a_broker_was_down_count_from_its_start() -> No
 def test_arrival_that_the_rules_forbade_is_noticed() -> None:
     deployment = run(plan(*ASKED, publish(2, 1, qos=1), clients=CLIENTS, configs=SECURED), RightsKept())
     assert judge(deployment, RightsKept()) == []
-    sent_ns = deployment.history.messages[1].sent_ns
-    deployment.history.rules.append((sent_ns + 1, "n1", AccessList(list(FORBIDDING))))
+    [(_, _, taken_ns)] = deployment.history.messages[1].taken
+    deployment.history.rules.append((taken_ns + 1, "n1", AccessList(list(FORBIDDING))))
     assert judge(deployment, RightsKept()) == []  # it was on its way
 
-    deployment.history.rules[0] = (sent_ns, "n1", AccessList(list(FORBIDDING)))
+    deployment.history.rules[0] = (taken_ns, "n1", AccessList(list(FORBIDDING)))
 
     assert judge(deployment, RightsKept()) == ["s (bert) got 1, but may not read 'a/x'"]
     assert user_of(deployment, "s") == "bert"
-    assert was_forbidden(deployment, "n1", "s", "a/x", sent_ns)
-    assert not was_forbidden(deployment, "n1", "s", "a/x", sent_ns + 1)
+    assert was_forbidden(deployment, "n1", "s", "a/x", taken_ns)
+    assert not was_forbidden(deployment, "n1", "s", "a/x", taken_ns + 1)
     assert not was_forbidden(deployment, "n1", "t", "a/x", 0)
     assert rules_at(deployment, "n1", 0).may_subscribe("bert", "s", "a/x")
+
+
+def test_retained_message_may_be_replayed_once_the_rules_allow_it() -> None:
+    secured = (replace(SECURED[0], security=replace(SECURED[0].security, rules=FORBIDDING)),)
+    deployment = run(
+        plan(
+            publish(2, 1, qos=1, retain=True),
+            act(3, "rules", "n1", rules=(ALLOWED,)),
+            subscribe(4, "a/x"),
+            clients=CLIENTS,
+            configs=secured,
+        ),
+        RightsKept(),
+    )
+
+    assert numbers(deployment) == [1]
+    assert judge(deployment, RightsKept()) == []
+    deployment.history.rules.clear()
+    assert judge(deployment, RightsKept()) == ["s (bert) got 1, but may not read 'a/x'"]

@@ -18,7 +18,16 @@ LAST = 500
 SIZE = 100
 # Seeds beyond these that failed once; what was found to be no promise stands in the checkers. A change of
 # what is drawn gives each seed another plan.
-FAILED_ONCE = (3_496,)  # a slow client was still being sent to when the quiet time was over
+FAILED_ONCE = (
+    3_496,  # a slow client was still being sent to when the quiet time was over
+    2_267,  # a clean start was confirmed before the session was gone from the disk
+    2_687,  # QoS 2 messages beyond `inflight_max` could never be released
+    6_648,  # a PUBREL passed its message that was sent again, and that was published twice
+    2_573,  # a publisher of the simulation was forgotten while its old connection still had copies
+    2_700,  # a retained message was replayed by new access rules
+    4_517,  # a subscription that is ordered began between two messages
+    6_747,  # a message was refused, and taken when it was sent again
+)
 
 
 @cache

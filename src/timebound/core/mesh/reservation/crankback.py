@@ -34,6 +34,8 @@ from timebound.core.mesh.reservation.resources import NEVER_NS, LinkResources
 TRIES_MAX: Final = 8
 # A flow that comes by a way of up to this many times the least latency is taken where it is met.
 STRETCH: Final = 1.2
+# After so many longer ones were met, one of them is taken: others lie beyond them.
+DETOURS_MAX: Final = 2
 HOLD_NS: Final = 5_000_000_000
 
 
@@ -88,6 +90,10 @@ class Search:
         self.tries = 0
         self.attempt = ""  # the name under which the present try is known to others
         self.upstream = ""
+
+    def detours(self) -> list[Link]:
+        """Return the links at which the flow was met, by a way that takes long."""
+        return [link for link, obstacle in self.obstacles.items() if obstacle.reason == DETOUR]
 
 
 class Reserver:
@@ -224,6 +230,8 @@ class Reserver:
             return
         for obstacle in self._full_back(demand):
             search.obstacles[obstacle.link] = obstacle
+        if len(search.detours()) >= DETOURS_MAX:
+            self._relax(search)
         while search.tries < TRIES_MAX and not self._comes_late(demand):
             path = self._map.path(demand.root, self.name, frozenset(search.obstacles))
             if path and self._suits(path, demand):
@@ -274,8 +282,8 @@ class Reserver:
         return not demand.latency_max_ns or self._length_ns(path) <= demand.latency_max_ns
 
     def _relax(self, search: Search) -> bool:
-        """Use detours if nothing else is left; return False if none was excluded."""
-        detours = [link for link, obstacle in search.obstacles.items() if obstacle.reason == DETOUR]
+        """Use detours, as nothing else is left; return False if none was excluded."""
+        detours = search.detours()
         if not detours or search.is_relaxed:
             return False
         for link in detours:

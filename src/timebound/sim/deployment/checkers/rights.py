@@ -1,7 +1,8 @@
 """No client gets what the access rules forbid it to read.
 
-The rules that count for an arrival are those that its broker had when the message was published, and when the
-client connected: what a broker had sent before the rules changed is on its way.
+The rules that count for an arrival are those that its broker had when the message reached a broker, or when
+the client connected, if that was later: what was sent before the rules changed is on its way. Later rules
+that allow it count, too: it may have been on its way to this broker, or the client asked for it as retained.
 """
 
 from __future__ import annotations
@@ -24,11 +25,22 @@ class RightsKept(Checker):
             if sent is None or arrival.topic.startswith(OWN):
                 continue
             connected_ns = history.connections.get((arrival.client, arrival.connection), 0)
-            access = rules_at(deployment, arrival.node, max(sent.sent_ns, connected_ns))
+            taken_ns = min((time_ns for _, _, time_ns in sent.taken), default=sent.sent_ns)
+            rules = _rules_between(deployment, arrival.node, max(taken_ns, connected_ns), arrival.time_ns)
             user = user_of(deployment, arrival.client)
-            if not access.may_subscribe(user, arrival.client, arrival.topic):
+            if not any(access.may_subscribe(user, arrival.client, arrival.topic) for access in rules):
                 text = f"{arrival.client} ({user}) got {arrival.number}, but may not read {arrival.topic!r}"
                 deployment.fail(self.name, text)
+
+
+def _rules_between(deployment: Deployment, node: str, first_ns: int, last_ns: int) -> list[AccessList]:
+    """Return the rules that a broker had at a time, and those that it got until another."""
+    later = [
+        rules
+        for time_ns, name, rules in deployment.history.rules
+        if name == node and first_ns < time_ns <= last_ns
+    ]
+    return [rules_at(deployment, node, first_ns), *later]
 
 
 def rules_at(deployment: Deployment, node: str, time_ns: int) -> AccessList:

@@ -94,7 +94,7 @@ def _compared(pyplot: Any, members: list[PathPoint]) -> Any:
         axes.set_ylabel(label)
         if measure == "messages_all_per_accepted":
             axes.set_yscale("log")
-    panels[0].legend()
+    panels[2].legend(loc="upper right")
     return figure
 
 
