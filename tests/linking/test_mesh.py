@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.node.mesh.doubles import SECOND, VirtualNodes
+from tests.node.mesh.doubles import NEEDS_PLAIN, SECOND, VirtualNodes
 
 from timebound.config.values import NeighbourConfig
 from timebound.core.link.strategy.registry import DEFAULT_STRATEGY, strategy_named
@@ -256,6 +256,7 @@ def test_a_second_copy_is_not_confirmed_before_the_first_has_been_matched() -> N
     assert unconfirmed(nodes) == []
 
 
+@NEEDS_PLAIN
 def test_a_copy_that_causes_an_error_in_a_later_step_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = start({("a", "b"): 1_000_000})
     hold_one(nodes)
@@ -392,6 +393,7 @@ def test_what_is_larger_than_the_neighbour_takes_is_dropped_and_the_link_goes_on
     assert nodes.nodes["a"].broker.account.dropped["too_large"] == 1
 
 
+@NEEDS_PLAIN
 def test_delay_reports_are_sent_every_half_minute() -> None:
     nodes = start({("a", "b"): 10_000})
     mesh = nodes.nodes["a"].mesh
@@ -485,6 +487,7 @@ def test_an_advertisement_too_large_for_a_neighbour_is_left_out_and_logged() -> 
     assert [one.topic_filter for one in nodes.nodes["b"].member.table.subscriptions()] == ["u"]
 
 
+@NEEDS_PLAIN
 def test_an_error_while_a_link_is_served_closes_it_and_its_copies_go_another_way() -> None:
     nodes = start(TRIANGLE)
     subscribe(

@@ -7,8 +7,9 @@ from dataclasses import asdict, replace
 import pytest
 from pyspark.sql import SparkSession
 
-from timebound.commands._paper_grid import RUN_ROW, run_grid
+from timebound.commands._paper_grid import run_grid
 from timebound.pipeline.sweep.sweep import SweepPlan, run_sweep
+from timebound.sim.papers import grid
 from timebound.sim.papers.grid import RESULTS, GridRow, Job, jobs, row_of
 
 # On a busy machine Spark alone takes a minute to start.
@@ -26,9 +27,11 @@ def without_seconds(rows: list[GridRow]) -> list[GridRow]:
 
 def test_spark_and_processes_give_the_same_rows(spark: SparkSession) -> None:
     few = wanted(strategies=("eb", "timebound"))
-    rows, wall_s, cores = run_grid(few, "paper", workers=1, master=None, remote=None)
+    rows, wall_s, cores = run_grid(grid, few, "paper", workers=1, master=None, remote=None)
 
-    table = run_sweep(spark, SweepPlan([asdict(job) for job in few], RUN_ROW, b"", RESULTS))
+    table = run_sweep(
+        spark, SweepPlan([asdict(job) for job in few], f"{grid.__name__}:open_runs", b"", RESULTS)
+    )
 
     assert without_seconds([row_of(row) for row in table.to_pylist()]) == without_seconds(rows)
     assert wall_s > 0

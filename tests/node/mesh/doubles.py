@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from timebound.config.mesh import NeighbourConfig
 from timebound.core.broker import Broker
 from timebound.core.mesh.account import MeshAccount
@@ -19,9 +21,11 @@ from timebound.linking.link import NeighbourLink
 from timebound.linking.mesh import Mesh
 from timebound.sim.deployment.timers import Call, VirtualClock
 from timebound.sim.kernel.kernel import Kernel
+from timebound.version import is_compiled
 from timebound.wire.codec import Decoder
 from timebound.wire.packets import Packet, Publish
 
+NEEDS_PLAIN = pytest.mark.skipif(is_compiled(), reason="functions of compiled classes cannot be replaced")
 SECOND = 1_000_000_000
 BYTES_MAX = 1 << 30
 # Numbers of connections, as a driver would count them; clients of the tests have other ones.

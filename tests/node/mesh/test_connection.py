@@ -7,7 +7,7 @@ import logging
 import pytest
 from tests.linking.test_link import copy_of
 from tests.linking.test_mesh import start
-from tests.node.mesh.doubles import SECOND
+from tests.node.mesh.doubles import NEEDS_PLAIN, SECOND
 from tests.node.mesh.wires import StillDriver, Wire
 
 from timebound.linking.codec import HELLO_TOPIC, encode_copy
@@ -223,6 +223,7 @@ def test_a_side_that_is_the_client_does_not_say_that_a_server_shuts_down(is_dial
     assert packet.properties.reason_string == "the broker stops"
 
 
+@NEEDS_PLAIN
 @SIDES
 def test_an_error_of_this_brokers_own_goes_to_the_driver(
     is_dialled: bool, monkeypatch: pytest.MonkeyPatch
@@ -238,6 +239,7 @@ def test_an_error_of_this_brokers_own_goes_to_the_driver(
     assert [str(error) for error in link.driver.failures] == ["a bug"]
 
 
+@NEEDS_PLAIN
 @SIDES
 def test_an_error_before_the_link_is_open_goes_to_the_driver_and_the_connection_can_be_closed(
     is_dialled: bool, monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.linking.test_mesh import start
-from tests.node.mesh.doubles import SECOND, VirtualNode
+from tests.node.mesh.doubles import NEEDS_PLAIN, SECOND, VirtualNode
 from tests.node.mesh.wires import StillDriver, Wire
 
 from timebound.config.values import NeighbourConfig, NeighbourTlsConfig
@@ -188,6 +188,7 @@ def test_a_client_does_not_say_that_a_server_shuts_down() -> None:
     assert packet.properties.reason_string == "the broker stops"
 
 
+@NEEDS_PLAIN
 def test_an_error_of_this_brokers_own_goes_to_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     call = Call()
 
