@@ -135,7 +135,7 @@ def test_packs_of_a_link_that_fails_go_another_way_before_they_were_sent_too() -
     link = forwarder.links["b"]
     link.credit = 1_000
     for number in (1, 2):
-        forwarder.publish(message(number, "t", 10, qos=1), 0)
+        forwarder.publish(message(number, "t", 10), 0)
     forwarder.link_state.remove_link("a", "b")
 
     assert forwarder.link_down("b", 0) == 2

@@ -517,8 +517,12 @@ class Forwarder:
         self._dispatch(link, copy, waited_ns)
 
     def _dispatch(self, link: MeshLink, copy: Copy, waited_ns: int) -> None:
-        """Order a copy to be sent: in a pack where the neighbour takes them."""
-        if link.pack_bytes_max:
+        """Order a copy to be sent: with QoS 0 in a pack, where the neighbour takes them.
+
+        What is acknowledged to its publisher goes alone. In packs it comes faster than the clients of its
+        home acknowledge it, and would be dropped there.
+        """
+        if link.pack_bytes_max and not copy.what.message.qos:
             if link.pack(copy):
                 self._packing.append(link)
             return
